@@ -1,4 +1,4 @@
-"""Names and cohort membership of many devices at once."""
+"""Names and cohort membership of many devices at once, with array operations."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 
 
 def device_names(sensor: str, count: int, first: int = 0, stop: int | None = None) -> list[str]:
-    """Names of devices first <= i < stop of ``count``: `sensor`-001 and so on, as many digits as the last one needs."""
+    """Return the names of devices first <= i < stop of ``count``: `sensor`-001 and so on, with equally many digits."""
     width = max(3, len(str(count)))
     return [f"{sensor}-{number:0{width}d}" for number in range(first + 1, (count if stop is None else stop) + 1)]
 
@@ -23,7 +23,7 @@ def cohort_hashes(seed: bytes, sensor: str, count: int, first: int, stop: int) -
     """h and h' of devices first <= i < stop of ``count``: see `undertone_shared.schedule`."""
     width = max(3, len(str(count)))
     head = seed + f"{sensor}-".encode()
-    # One row of bytes for each device: the seed and its name.
+    # The array has a row of bytes for each device: the seed and its name.
     rows = np.empty((stop - first, len(head) + width), dtype=np.uint8)
     rows[:, : len(head)] = np.frombuffer(head, dtype=np.uint8)
     numbers = np.arange(first + 1, stop + 1)
@@ -36,7 +36,7 @@ def cohort_hashes(seed: bytes, sensor: str, count: int, first: int, stop: int) -
 
 
 def _constructor() -> Callable[[bytes], Any]:
-    """SHA-256; CPython's own where it is at hand: for one block it takes half the time of OpenSSL's."""
+    """Return SHA-256, CPython's own if available: for one block it takes half the time of OpenSSL's."""
     for module in ("_sha2", "_sha256"):
         with contextlib.suppress(ImportError, AttributeError):
             constructor: Callable[[bytes], Any] = importlib.import_module(module).sha256

@@ -1,7 +1,7 @@
-"""A fleet after its first day: devices come, get new passwords, are revoked and forgotten, while it reports.
+"""Changes of a fleet while it reports: add devices, renew passwords, revoke devices, forget them.
 
-The files of `provision` and the store's inventory say the same: names are never given twice, also after they were
-forgotten. What a revoked device reported stays in the sums: nothing of it can be told apart there.
+The files of `provision` and the store's inventory are kept consistent. A name is never given twice, even after its
+device was forgotten. The reports of a revoked device stay in the sums, because they cannot be separated there.
 """
 
 import json
@@ -43,10 +43,10 @@ from undertone_shared.topics import check_name
 
 @dataclass(frozen=True)
 class FleetFiles:
-    """The devices of one campaign below ``folder``, the store that their reports go to, and their broker's files.
+    """The devices of one campaign below ``folder``, the store of their reports, and their broker's files.
 
-    ``broker``: the folder with its passwords and access rules; ``fleets``: campaign -> folder, of all that it serves;
-    ``stem``: what names begin with.
+    ``broker``: the folder with the broker's passwords and access rules; ``fleets``: campaign -> folder, for all
+    campaigns of that broker; ``stem``: the prefix of device names.
     """
 
     config: Config
@@ -58,14 +58,14 @@ class FleetFiles:
 
     @staticmethod
     def provisioned(config: Config, folder: Path, store: Store) -> "FleetFiles":
-        """A folder as `provision` writes it, with a broker of its own. Raises Invalid."""
+        """Open a folder that `provision` wrote, with a broker of its own. Raises Invalid."""
         if not (folder / "devices").is_dir() or not (folder / "passwords").is_file():
             raise Invalid(f"{folder} holds no fleet, expected a folder as provision writes it")
         return FleetFiles(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
 
     @staticmethod
     def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
-        """The devices of one campaign of a server's folder; the broker is that of all its campaigns. Raises Invalid."""
+        """Open the devices of one campaign of a server's folder, whose campaigns share one broker. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
             raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
         folder = home.fleet(name)
@@ -73,11 +73,13 @@ class FleetFiles:
             if not path.is_dir():
                 path.mkdir(mode=0o700, parents=True)
                 give_to_owner(path, path.parent)
-        # Two campaigns may share a sensor; no two devices share a name.
+        # The campaign's name is the prefix: two campaigns may share a sensor, but two devices cannot share a name.
         return FleetFiles(home.config(name), folder, store, home.broker, home.fleets(), name)
 
     def devices(self) -> dict[str, Device]:
-        """Every device that has not been forgotten; those that were provisioned before there was an inventory, too."""
+        """Return every device that is not forgotten, including those that were provisioned before the inventory
+        existed.
+        """
         kept = self.store.devices()
         names = {path.name for path in (self.folder / "devices").iterdir() if path.is_dir()}
         known = {name: device for name, device in kept.items() if device.state != FORGOTTEN}
@@ -86,13 +88,13 @@ class FleetFiles:
     def add(
         self, count: int, group: str, target: Target, policy: str, now: int, outbox: int | None = None
     ) -> list[str]:
-        """Provision ``count`` more, with the next free numbers. Raises Invalid."""
+        """Provision ``count`` more devices with the next free numbers; return their names. Raises Invalid."""
         check_name("group", group)
         groups = self.config.campaign.groups
         if groups is None and group != EVERYBODY:
             raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
         if groups is not None:
-            # Before any device is made: a file that the server refuses stops the campaign.
+            # This is checked before any device is made: the server would stop the campaign for an invalid groups file.
             append_groups(self.config.path(groups), group, [])
         if not 1 <= count <= 100_000:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
@@ -109,7 +111,7 @@ class FleetFiles:
             target = replace(target, authority=self.authority, certificates=True)
         devices = self.folder / "devices"
         admitted = {name: write_device(self.config, name, devices / name, target, policy, outbox) for name in names}
-        # The inventory first: a name that is in it is not given again, whatever happens next.
+        # The inventory is written first: a name in it is not given again, even after a crash in the next line.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
         self._write(admitted)
         if groups is not None:
@@ -117,15 +119,16 @@ class FleetFiles:
         return names
 
     def rotate(self, name: str) -> Path:
-        """A new password or certificate; the old one lets nobody in. The file that has to reach the device.
+        """Give a device a new password or certificate and invalidate the old one; return the file to copy to the
+        device.
 
-        Of a certificate its key, beside it, as well. Raises Invalid.
+        A new certificate's key is in the file beside it. Raises Invalid.
         """
         self._active(name)
         folder = self.folder / "devices" / name
         certificate = folder / f"{IDENTITY}.crt"
         if certificate.exists():
-            # The old one's number first, which is in that file alone.
+            # The old certificate is revoked first, because its serial number is only in that file.
             revoke_certificates(self.authority, [certificate])
             self._write({name: write_certificate(self.config, name, folder, self.authority)})
             return certificate
@@ -136,9 +139,9 @@ class FleetFiles:
         return path
 
     def revoke(self, name: str, now: int) -> str:
-        """Neither the broker nor admission takes anything of it from now on; what was done, in a sentence.
+        """Revoke a device, so that broker and admission refuse it from now on; return a sentence about what was done.
 
-        Again, it ends what was cut short: admission comes first. Raises Invalid.
+        Calling it again completes an interrupted revocation; admission refuses the device first. Raises Invalid.
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
@@ -150,7 +153,7 @@ class FleetFiles:
         return f"{name} is revoked: its later reports are refused; its earlier ones stay in the sums"
 
     def forget(self, name: str, now: int) -> None:
-        """Drop a revoked device's name and files; its key stays, so that the name is not given again."""
+        """Delete a revoked device's name and files; keep its key, so that the name is not given again."""
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
             raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
@@ -158,7 +161,7 @@ class FleetFiles:
         shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
 
     def last_slots(self) -> dict[str, int | None]:
-        """The newest slot that was counted of each device, None if there was none."""
+        """Return the newest counted slot of each device, None for a device without one."""
         seen = Seen()
         seen.load(self.store.seen())
         words = np.frombuffer(seen.snapshot(), dtype="<u8").reshape(4, -1)
@@ -167,7 +170,7 @@ class FleetFiles:
 
     @property
     def authority(self) -> Path:
-        """The certificate of the fleet's own authority, or of the server's folder."""
+        """The certificate of the fleet's own authority, or else of the server folder's."""
         own = self.folder / AUTHORITY
         return own if own.is_file() else self.config.path(AUTHORITY)
 
@@ -178,7 +181,7 @@ class FleetFiles:
         return device
 
     def _write(self, changed: Mapping[str, Secret | None]) -> None:
-        """Passwords and access rules, each replaced at once; None takes a user out."""
+        """Replace the passwords and the access rules, each atomically; None deletes a user."""
         with credentials.alone(self.broker):
             users = credentials.change_passwords(self.broker / "passwords", changed)
             active = {
@@ -194,7 +197,7 @@ class FleetFiles:
 
 
 def revoke_at_home(home: Home, name: str, device: str) -> str:
-    """Revoke a device of a campaign of a server's folder; what was done, in a sentence. Raises Invalid."""
+    """Revoke a device of a campaign in a server's folder; return a sentence about what was done. Raises Invalid."""
     check_name("device", device)
     config = home.config(home.only(name))
     with open_store(config.store_url, campaign=name) as store:
@@ -202,9 +205,9 @@ def revoke_at_home(home: Home, name: str, device: str) -> str:
 
 
 def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
-    """(broker, policy, outbox) of the fleet's first device, which the others are like; without one, what the campaign
+    """Return (broker, policy, outbox) of the fleet's first device, as a model for new ones.
 
-    needs and no more. Raises Invalid.
+    In an empty fleet the policy allows what the campaign needs and no more. Raises Invalid.
     """
     first = min((fleet.folder / "devices").glob("*/device.json"), default=None)
     if first is None:

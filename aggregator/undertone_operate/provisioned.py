@@ -1,4 +1,4 @@
-"""The devices of a fleet, as `provision` wrote them."""
+"""The devices of a fleet, read from the files that `provision` wrote."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reports that wait for several workers, partition by partition, as packets of MQTT."""
+"""A backlog of reports for several workers, by partition, as MQTT packets."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ _DEVICES = 20_000
 
 
 def plan_of(partitions: int) -> Callable[[int], IngestPlan]:
-    """The plan of each partition of the benchmark's campaign."""
+    """Return a function that gives the plan of each partition of the benchmark's campaign."""
     plan = replace(
         bench.PLAN, workers=partitions, slots=tuple(range(partitions)), secret=bench.CAMPAIGN, lease_seconds=60
     )
@@ -21,7 +21,7 @@ def plan_of(partitions: int) -> Callable[[int], IngestPlan]:
 
 
 def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[tuple[bytes, bytes]]]:
-    """(topic, payload) of each partition's reports, slot after slot."""
+    """Make (topic, payload) of each partition's reports, slot after slot."""
     made: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
     devices = min(_DEVICES, max(reports // 4, 1))
     names = [f"meter-{number:05d}" for number in range(devices)]
@@ -33,6 +33,6 @@ def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[t
 
 
 def numbered(number: int, topic: bytes, payload: bytes) -> bytes:
-    """A PUBLISH at QoS 1; fewer than 65,535 of them are on their way."""
+    """Return the report as a PUBLISH packet at QoS 1; fewer than 65,535 packets are in flight."""
     head = len(topic).to_bytes(2, "big") + topic + (number + 1).to_bytes(2, "big")
     return bytes((packets.PUBLISH | packets.QOS1, len(head) + len(payload))) + head + payload

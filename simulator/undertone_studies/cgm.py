@@ -1,8 +1,8 @@
 """Error of the population mean against ε for every stream method, on real data and labelled stand-ins.
 
-Clipping bias is exact, from the data; noise is exact where raw, and drawn where it is smoothed. A fleet of another
-size than the data's is a scaling: the same bias, the noise of so many devices. Panels against ε, then by report in the
-manner of Figures 1 and 2 of Bao et al. (PVLDB 2021), then the effect of C in the manner of Figures 3 and 4.
+Clipping bias is computed exactly from the data; noise is exact for raw series, and drawn for smoothed ones. A fleet of
+another size than the data's is a scaling: the same bias, with the noise of that many devices. The figures show errors
+against ε, then by report like Figures 1 and 2 of Bao et al. (PVLDB 2021), then the effect of C like Figures 3 and 4.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ Array = NDArray[np.float64]
 
 DELTA = 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
-# Those of the tables.
+# Values of ε in the tables.
 SHOWN = (0.5, 1.0, 2.0)
 SCALED = (100_000, 1_000_000)
 DRAWN = ("direct", "paper", "closed-form", "one-bit", "filter")
-# The smallest reading that the logarithm tells apart, as a share of the range.
+# The smallest reading, as a share of the range, that the logarithmic method distinguishes from smaller ones.
 _LEAST = 0.01
-# Longer streams take minutes to smooth, for each slew.
+# Streams longer than this take minutes to smooth, for each slew.
 _SHORT = 100
 
 
@@ -49,18 +49,20 @@ def real(read: Callable[[Path], CgmStreams], options: Options) -> CgmStreams:
 
 @dataclass(frozen=True)
 class Error:
-    """Of one method: the ``bias`` [windows, slots] of the mean, and the ``noise`` variance [slots] of one device."""
+    """Error of one method: the ``bias`` [windows, slots] of the mean, and the ``noise`` variance [slots] of one
+    device.
+    """
 
     method: Method
     bias: Array
     noise: Array
 
     def raw(self, devices: int) -> float:
-        """Root mean square error of the raw means."""
+        """Return the root mean square error of the raw means of ``devices`` devices."""
         return sqrt(float(np.mean(self.bias**2 + self.noise / devices)))
 
     def by_slot(self, devices: int) -> list[float]:
-        """Mean squared error of the raw mean [slots]."""
+        """Return the mean squared error of the raw mean [slots]."""
         return [float(x) for x in np.mean(self.bias**2 + self.noise / devices, axis=0)]
 
 
@@ -72,11 +74,11 @@ def error_of(streams: CgmStreams, method: Method, seed: int = 1) -> Error:
 
 
 def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
-    """The expected population mean at the reported slots."""
+    """Return the expected population mean at the reported slots."""
     clipped = method.clipped(window)
     if method.transform is None:
         return np.asarray(clipped.mean(axis=0))
-    # Every device's release is taken back by itself, so that its noise biases it.
+    # Every device's release is transformed back separately, so that its noise biases the mean.
     rng, factor = np.random.default_rng(seed), np.linalg.cholesky(method.covariance)
     noisy = (clipped + rng.standard_normal(clipped.shape) @ factor.T for _ in range(3))
     return np.asarray(np.mean([method.transform[1](release).mean(axis=0) for release in noisy], axis=0))

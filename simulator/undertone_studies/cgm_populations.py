@@ -1,4 +1,6 @@
-"""Streams to release, as shares of a public range: real ones from files, and synthetic stand-ins, labelled so."""
+"""Streams for the experiments, as shares of a public range: real data from files, and synthetic stand-ins,
+labelled so.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +24,8 @@ _SEED = 20210
 class CgmStreams:
     """``windows``: streams [devices, slots] in [0, 1], each window under a budget of its own; ``range`` in ``unit``.
 
-    ``per_report``: the budget is of each report by itself, as in the paper's Kaggle experiment. ``slews``: C to try,
-    the middle one for comparisons. ``cycle``: slots of a natural period, None without one.
+    ``per_report``: the budget is per report, as in the paper's Kaggle experiment. ``slews``: values of C to try, the
+    middle one for comparisons. ``cycle``: slots of a natural period, None without one.
     """
 
     name: str
@@ -37,12 +39,12 @@ class CgmStreams:
 
     @property
     def slots(self) -> int:
-        """Reports of one stream."""
+        """Number of reports of one stream."""
         return int(self.windows[0].shape[1])
 
     @property
     def devices(self) -> int:
-        """Devices of the data."""
+        """Number of devices in the data."""
         return len(self.windows[0])
 
 
@@ -90,7 +92,7 @@ def taxi_like() -> CgmStreams:
     inside = np.zeros((taxis, slots))
     here = rng.random(taxis) < busy[0]
     for i in range(slots):
-        # Once in the zone a taxi stays for two half-hours on average.
+        # A taxi that enters the zone stays for two half-hours on average.
         here = np.where(here, rng.random(taxis) < 0.5, rng.random(taxis) < 0.5 * busy[i] / (1 - busy[i]))
         inside[:, i] = np.where(here, rng.beta(1.5, 1.5, taxis), 0.0)
     return CgmStreams(

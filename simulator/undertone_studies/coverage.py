@@ -1,8 +1,8 @@
-"""Do the intervals hold? Coverage on real readings, every report drawn by the vectorised mechanisms.
+"""Coverage of the confidence intervals on real readings, with every report drawn by the vectorised mechanisms.
 
-Three threshold rounds of a day each, in time order, then θ as the aggregator chooses it and its Hybrid. The truncated
-mean's interval is tried on one day, over many seeds; the wider one on whole days, over fewer, each with rounds of its
-own. The seeds are the noise; the readings stay.
+Three threshold rounds of a day each are taken in time order; θ and its Hybrid are chosen as the aggregator does. The
+truncated mean's interval is tested on one day, with many seeds; the wider one on whole days, with fewer seeds, each
+with its own rounds. The seeds change the noise; the readings stay the same.
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,11 @@ _CHUNK = 100
 
 @dataclass(frozen=True)
 class Coverage:
-    """``held``: share of (slot, seed) whose interval holds; ``ratio``: predicted over empirical standard error.
+    """Result. ``held``: share of (slot, seed) whose interval contains the truth; ``ratio``: predicted over empirical
+    error.
 
-    ``held_raw`` and ``least_held_raw``: the wider interval, on average and at its worst slot of the day; ``width_raw``:
-    the median of its width over the truncated one's.
+    ``held_raw`` and ``least_held_raw``: coverage of the wider interval, on average and at its worst slot of the day;
+    ``width_raw``: the median of its width over the truncated one's.
     """
 
     epsilon: str
@@ -52,7 +53,7 @@ class Coverage:
 
 
 def threshold(readings: Integers, epsilon: str, bound: int, cycle: int, seed: int) -> Threshold:
-    """θ after `ROUNDS` rounds of one cycle each; ``readings`` [devices, slots], integers in [0, bound]."""
+    """Choose θ after `ROUNDS` rounds of one cycle each; ``readings`` [devices, slots], integers in [0, bound]."""
     devices = np.arange(len(readings))
     rounds: list[CohortCounts] = []
     edges = first_edges(bound, CELLS)
@@ -68,7 +69,7 @@ def threshold(readings: Integers, epsilon: str, bound: int, cycle: int, seed: in
 
 
 def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int, last: int) -> Campaign:
-    """The report epoch under ``chosen``; slots first to last."""
+    """Return the campaign of the report epoch under ``chosen``, for slots first to last."""
     return build(
         name="coverage",
         sensor="load",
@@ -87,7 +88,7 @@ def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int
 
 
 def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) -> tuple[float, float]:
-    """(share of slots × seeds whose 95 % interval holds, predicted over empirical standard error)."""
+    """Return (share of slots × seeds whose 95 % interval holds, predicted over empirical standard error)."""
     decoder = Decoder(rule, 0)
     held = 0
     squares = predicted = 0.0
@@ -95,7 +96,7 @@ def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) ->
         x = np.minimum(readings[:, slot], rule.theta)
         for start in range(0, seeds, _CHUNK):
             rows = min(_CHUNK, seeds - start)
-            # Each (seed, device) is a device of its own.
+            # Each pair (seed, device) counts as a separate device.
             numbers = np.arange(start * len(x), (start + rows) * len(x))
             drawn = symbols(rule.mechanism, np.tile(x, rows), rule.theta, Seeded(1).words(slot, numbers))
             for row in drawn.reshape(rows, len(x)):
@@ -108,7 +109,7 @@ def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) ->
 
 
 def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, seeds: int) -> tuple[float, float, float]:
-    """(average coverage, least coverage of any slot of the cycle, median width ratio) of the wider interval."""
+    """Return (average coverage, least coverage of any slot of the cycle, median width ratio) of the wider interval."""
     first = ROUNDS * cycle
     held = np.zeros(cycle)
     widths = []
@@ -142,7 +143,9 @@ def measure(
     days: int = 28,
     seeds_raw: int = 10,
 ) -> Coverage:
-    """Coverage of both intervals at one ε (event level); ``readings`` [devices, slots], at least 3 + days cycles."""
+    """Measure the coverage of both intervals at one ε (event level); ``readings`` [devices, slots], at least 3 + days
+    cycles.
+    """
     chosen = threshold(readings, epsilon, bound, cycle, 0)
     issued = campaign(chosen, epsilon, bound, cycle, ROUNDS * cycle, (ROUNDS + 1) * cycle - 1)
     assert issued.report is not None

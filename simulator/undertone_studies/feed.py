@@ -1,6 +1,6 @@
-"""A backlog at a broker, published as fast as it takes it: with paho, the publisher takes longer than all that follows.
+"""Publisher of a benchmark's backlog, as fast as the broker accepts it; with paho, publishing would take the most time.
 
-MQTT 3.1.1 at QoS 1 over a plain socket, a window of packets at a time.
+It speaks MQTT 3.1.1 at QoS 1 over a plain socket and sends a window of packets at a time.
 """
 
 import socket
@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 def publish(address: Address, reports: Iterable[tuple[str, bytes]]) -> None:
-    """Publish them all; the broker has acknowledged them when this returns. Raises OSError."""
+    """Publish all reports; return when the broker has acknowledged them. Raises OSError."""
     with socket.create_connection((address.host, address.port), _PATIENCE_SECONDS) as broker:
         user, password, keepalive = address.user, address.password, address.keepalive
         broker.sendall(packets.connect("bench-publisher", user, password, keepalive, clean=True))

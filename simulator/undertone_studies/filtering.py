@@ -1,8 +1,9 @@
-"""What the filter makes of a published series: real and synthetic truths, noise of each way of collecting.
+"""Study of the filter on published series: real and synthetic truths, with the noise of each way of collecting.
 
 The truth is the mean of a fleet's truncated readings, slot by slot. The noise of a slot is drawn with its exact
-variance (a mean of hundreds of reports is normal): of each reading's own report (``event``), of the devices whose turn
-it is, sampling included (``turns``), or of streams renewed each day, correlated within it (``stream``).
+variance (a mean of hundreds of reports is normal). The ways of collecting are: a report for each reading (``event``),
+reports of devices in turn, with sampling error (``turns``), and streams renewed each day, correlated within it
+(``stream``).
 """
 
 import math
@@ -37,10 +38,10 @@ DAYS = 28
 STRIDE = 49
 SLEW = Fraction(1, 20)
 DELTA = 1e-5
-# Devices that choose θ, and that are made at a time.
+# Number of devices that choose θ, and of devices that are made at a time.
 _SOME = 4096
-# Cycles after which hyper-parameters are refitted. A server does after each: a day's fits are fewer here. Slots before
-# the second cycle are not looked at.
+# Cycles after which hyper-parameters are refitted. A server refits after each cycle; here a day's fits are fewer. Slots
+# before the second cycle are not judged.
 _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 
@@ -48,7 +49,8 @@ _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 class TrueSeries:
     """Readings [devices, slots] of a data set in ``unit``, from slot ``first`` on, below ``bound``.
 
-    ``range``: a stream's, of which the slew is a share. A fleet larger than a data set has that data set's mean.
+    ``range``: the range of a stream, of which the slew is a share. A fleet larger than the data set has the data set's
+    mean.
     """
 
     name: str
@@ -94,7 +96,7 @@ def synthetic(name: str, seed: int, days: int = DAYS, devices: int = FLEETS[-1])
 
 @dataclass(frozen=True)
 class PublishedSeries:
-    """A series as it is published: the truncated ``truth`` [n], the raw mean, and the noise; ``values`` are drawn."""
+    """A published series: the truncated ``truth`` [n], the raw mean, and the noise, from which values can be drawn."""
 
     truth: Array
     raw_truth: Array
@@ -102,7 +104,7 @@ class PublishedSeries:
     theta: float
 
     def drawn(self, rng: np.random.Generator) -> Array:
-        """The truth and one draw of the noise, [n]."""
+        """Return the truth plus one draw of the noise, [n]."""
         deviation = np.sqrt(self.noise.variance)
         fresh = rng.standard_normal(len(deviation))
         if self.noise.carried is None:
@@ -119,7 +121,7 @@ Way = Callable[[TrueSeries, int], PublishedSeries]
 
 
 def event(epsilon: str) -> Way:
-    """Every device reports every slot by the Hybrid."""
+    """Return the way in which every device reports every slot by the Hybrid."""
     variance = float(worst_variance(hybrid(epsilon)))
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
@@ -132,7 +134,7 @@ def event(epsilon: str) -> Way:
 
 
 def turns(epsilon: str) -> Way:
-    """A device in `STRIDE` reports a slot; the mean is of the whole fleet."""
+    """Return the way in which one in `STRIDE` devices reports in a slot; the estimated mean is the whole fleet's."""
     variance = float(worst_variance(hybrid(epsilon)))
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
@@ -149,12 +151,12 @@ def turns(epsilon: str) -> Way:
 
 
 def stream(epsilon: str) -> Way:
-    """Streams with correlated Gaussian noise, (ε, δ) for each cycle."""
+    """Return the way with streams of correlated Gaussian noise, (ε, δ) for each cycle."""
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet, cycle = truth.readings[:devices], truth.cycle
         rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
-        # The variances are of a range of 1, whatever its integers.
+        # The variances are for a range of 1, whatever the integers are.
         rule = choose(GAUSSIAN, rho, slew=SLEW, reports=cycle, theta=10_000, renewal=cycle)
         age = np.arange(fleet.shape[1]) % cycle
         of_age = np.array([release_variance(rule, age) for age in range(1, cycle + 1)])
@@ -166,7 +168,7 @@ def stream(epsilon: str) -> Way:
 
 
 def _best(fleet: NDArray[np.floating], bound: float, noise: Callable[[float, Array], Array | float]) -> float:
-    """The θ with the least mean square error of a slot, bias and noise."""
+    """Return the θ with the least mean square error of a slot, from bias and noise."""
     errors = []
     fleet = fleet[:_SOME].astype(np.float64)
     thetas = np.geomspace(max(float(np.quantile(fleet, 0.5)), bound / 1000), bound, 40)
@@ -185,17 +187,19 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
         truncated += np.minimum(some, theta).sum(axis=0)
         raw += some.sum(axis=0)
     truth = truncated / len(fleet)
-    # A mean of few devices that stands for a larger fleet's is as rough as theirs.
+    # The mean of few devices that stand for a larger fleet fluctuates as theirs does.
     own = own_chance(float(truth.mean()), theta, len(fleet)) / math.sqrt(float(noise.variance.mean()))
     return PublishedSeries(truth, raw / len(fleet), replace(noise, chance=own), theta)
 
 
 @dataclass(frozen=True)
 class Result:
-    """``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over raw's,
-    and the share of 95 % intervals that hold the truncated mean; ``causal`` with refits, from the second cycle on.
+    """Result of a cell.
+
+    ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over raw's,
+    and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the second cycle on.
     ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and smoothing.
-    ``chance``, ``causal_chance``: standard errors of the shares held, between draws of the noise; NaN for a single one.
+    ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a single draw.
     """
 
     raw: float
@@ -211,14 +215,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Case:
-    """A cell of the study: a published series, its slots, and the calendar they are in."""
+    """A cell of the study: a published series, its slots, and their calendar."""
 
     published: PublishedSeries
     slots: NDArray[np.int64]
     days: Calendar
 
 
-# Square errors (raw, smoothed, raw and causal later, causal late), shares held (smoothed, causal), seconds.
+# Result of a draw: square errors (raw, smoothed, raw and causal later, causal late), coverages (smoothed, causal),
+# seconds.
 Draw = tuple[list[float], tuple[float, float], float]
 
 
@@ -235,7 +240,7 @@ def measure(truth: TrueSeries, way: Way, devices: int, seeds: Sequence[int]) -> 
 
 
 def summary(cell: Case, draws: Sequence[Draw]) -> Result:
-    """What several draws say."""
+    """Summarise several draws."""
     raw, smoothed, raw_later, causal, late = np.sqrt(np.mean([squares for squares, _, _ in draws], axis=0))
     level = float(np.mean(cell.published.truth))
     shares = np.array([held for _, held, _ in draws])
@@ -255,7 +260,7 @@ def summary(cell: Case, draws: Sequence[Draw]) -> Result:
 
 
 def draw(cell: Case, seed: int) -> Draw:
-    """One draw of the noise; each cell has its own, so that a stroke of luck is not in all of them."""
+    """Make one draw of the noise; each cell has its own seed, so that chance does not affect all of them alike."""
     published, cycle = cell.published, cell.days.cycle
     luck = zlib.crc32(published.noise.variance.tobytes())
     values = published.drawn(np.random.default_rng([17, seed, luck]))
@@ -276,7 +281,7 @@ def draw(cell: Case, seed: int) -> Draw:
 
 
 def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
-    """(mean, standard error) of each slot from the slots up to it alone, hyper-parameters refitted now and then."""
+    """Filter causally: (mean, standard error) of each slot from the slots up to it, with occasional refits."""
     noise, days, cycle = cell.published.noise, cell.days, cell.days.cycle
     mean, error = values.copy(), np.sqrt(noise.variance)
     cycles = _REFITS if cycle > _SHORT_CYCLE else range(2, len(values) // cycle + 1)

@@ -1,4 +1,4 @@
-"""`undertone worker` at a clock that stands still, for benchmarks; it ends with its standard input.
+"""`undertone worker` with a fixed clock, for benchmarks; it ends when its standard input ends.
 
 python -m undertone_studies.joined STORE PASSWORD_FILE MOST
 """
@@ -13,7 +13,7 @@ from undertone_studies.bench import ingest as bench
 
 
 def main() -> None:
-    """Take part until the end of standard input."""
+    """Work until the end of standard input."""
     stop = threading.Event()
 
     def watch() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
         stop.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    # What is measured are reports, not how soon a worker notices that it may begin.
+    # Benchmarks measure reports, not how soon a worker notices that it may begin.
     shared_workers.LOOK_SECONDS = 0.05
     store, password_file, most = sys.argv[1:]
     joining = Joining(store, bench.CAMPAIGN, Path(password_file), shards=int(most))

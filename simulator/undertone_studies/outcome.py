@@ -1,4 +1,4 @@
-"""What an experiment gives: a table, sentences, and the curves of its figure."""
+"""The result of an experiment: a table, sentences, and the curves of its figure."""
 
 import csv
 import hashlib
@@ -17,14 +17,16 @@ Cell = str | int | float
 
 
 def against_base(title: str, x: str, at: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Panel:
-    """Mean squared errors over ε as multiples of Base's, which always answers 0: streams of any size compare."""
+    """Make a panel of mean squared errors over ε relative to Base, which always answers 0, so that streams are
+    comparable.
+    """
     named = {name: (at, y) for name, y in curves.items()}
     return Panel(title, x, "MSE", named, logarithmic_x=True, relative="Base", better="lower")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``rows`` under ``columns``; ``notes`` are sentences, the guarantee among them."""
+    """Result of an experiment: ``rows`` under ``columns``; ``notes`` are sentences, which include the guarantee."""
 
     title: str
     columns: Sequence[str]
@@ -33,43 +35,45 @@ class Outcome:
     panels: Sequence[Panel] = field(default=())
 
     def markdown(self) -> str:
-        """A heading, a table, and the notes."""
+        """Return a heading, the table, and the notes as Markdown."""
         lines = [f"**{self.title}**", "", "| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(map(_text, row)) + " |" for row in self.rows]
         return "\n".join([*lines, "", *self.notes]) + "\n"
 
     def document(self, **facts: Any) -> dict[str, Any]:
-        """For JSON; ``facts`` are further fields, such as the command that made it."""
+        """Return the result for JSON; ``facts`` are further fields, such as the command that made it."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         panels = [asdict(panel.thinned()) for panel in self.panels]
         return {"title": self.title, **facts, "rows": rows, "notes": list(self.notes), "panels": panels}
 
     @staticmethod
     def of(document: Mapping[str, Any]) -> "Outcome":
-        """What ``document`` says."""
+        """Read the result from a ``document``."""
         rows = document["rows"]
         columns = list(rows[0]) if rows else []
         panels = [Panel(**panel) for panel in document.get("panels", ())]
         return Outcome(document["title"], columns, [list(row.values()) for row in rows], document["notes"], panels)
 
     def csv(self) -> str:
-        """The table with a header."""
+        """Return the table as CSV with a header."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
         return text.getvalue()
 
     def write(self, folder: Path, name: str, **facts: Any) -> None:
-        """``name``.csv, ``name``.json with ``facts``, and where there is a figure ``name``.png. Raises OSError."""
+        """Write ``name``.csv, ``name``.json with ``facts``, and for an outcome with panels ``name``.png. Raises
+        OSError.
+        """
         (folder / f"{name}.csv").write_text(self.csv())
         if self.panels:
             self.draw(folder / f"{name}.png")
-            # By this a test sees that a picture is its table's.
+            # By this hash a test sees that the picture belongs to the table.
             facts["picture"] = hashlib.sha256((folder / f"{name}.png").read_bytes()).hexdigest()
         text = json.dumps(self.document(**facts), ensure_ascii=False, indent=1, default=lambda value: value.item())
         (folder / f"{name}.json").write_text(text + "\n")
 
     def draw(self, path: Path) -> None:
-        """The figure as a PNG; there is none for an outcome without panels. Raises OSError, Invalid."""
+        """Draw the figure as a PNG. Raises OSError, and Invalid for an outcome without panels."""
         if not self.panels:
             raise Invalid(f"{self.title!r} is a table: it has no figure")
         style.save(style.figure([panel.thinned() for panel in self.panels]), path)

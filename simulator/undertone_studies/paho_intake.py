@@ -1,4 +1,4 @@
-"""How the server received until 2026: paho, one packet a call. What our own subscriber is compared with."""
+"""The server's intake until 2026, by paho with one packet per call: the baseline for our own subscriber."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from undertone_aggregator.mqtt.link import Address
 
 
 class PahoIntake:
-    """A persistent session through paho: what the subscriber of our own is compared with."""
+    """A persistent session through paho, the baseline for our own subscriber."""
 
     def __init__(self, address: Address, client_id: str, topic: str, limit: int) -> None:
         self.ready = False
@@ -25,13 +25,13 @@ class PahoIntake:
         self._client.connect(address.host, address.port)
 
     def take(self, seconds: float) -> list[Delivery]:
-        """What has come, until the broker is silent for a moment."""
+        """Return the deliveries that have arrived, until the broker is silent for a moment."""
         deadline = time.monotonic() + seconds
         while len(self._taken) < self._limit:
             if self._client.want_write():
                 self._client.loop_write()
             held = len(self._taken)
-            # As the server did it: one packet a call, until a call adds none.
+            # As in the old server: one packet per call, until a call adds none.
             while len(self._taken) < self._limit:
                 before = len(self._taken)
                 self._client.loop_read()
@@ -45,7 +45,7 @@ class PahoIntake:
         return taken
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """All of them in one write."""
+        """Acknowledge all deliveries in one write."""
         data = b"".join(b"\x40\x02" + int(str(delivery.receipt)).to_bytes(2, "big") for delivery in deliveries)
         sock: Any = self._client.socket()
         sock.setblocking(True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-# Of a curve that is kept with its table.
+# Largest number of points of a curve that is stored with its table.
 _POINTS = 400
 
 Curve = tuple[Sequence[float], Sequence[float]]
@@ -11,10 +11,11 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram: named curves (x, y); ``logarithmic``: in y. Points that are not ``joined`` have no line.
+    """One diagram with named curves (x, y); ``logarithmic``: the y axis is. Points that are not ``joined`` have no
+    line.
 
-    ``baseline``: the curve that is drawn in grey; ``relative``: the curve that all are divided by, which need not share
-    its unit with other panels then; ``better``: lower, higher, or neither. ``y`` names the quantity and its unit.
+    ``baseline``: the curve that is drawn in grey; ``relative``: the curve by which all are divided; such a panel need
+    not share its unit with other panels. ``better``: lower, higher, or neither. ``y`` names the quantity and its unit.
     """
 
     title: str
@@ -29,11 +30,11 @@ class Panel:
     better: str = ""
 
     def quantity(self) -> str:
-        """What is drawn along y."""
+        """Return the name of the quantity on the y axis."""
         return f"{self.y} ÷ {self.relative}'s" if self.relative else self.y
 
     def thinned(self) -> "Panel":
-        """With at most `_POINTS` points for each curve: no picture shows more."""
+        """Return the panel with at most `_POINTS` points for each curve; no picture shows more."""
 
         def few(values: Sequence[float]) -> list[float]:
             return list(values)[:: max(-(-len(values) // _POINTS), 1)]
@@ -41,7 +42,7 @@ class Panel:
         return replace(self, curves={name: (few(x), few(y)) for name, (x, y) in self.curves.items()})
 
     def shown(self) -> dict[str, Curve]:
-        """The curves as they are drawn."""
+        """Return the curves as they are drawn."""
         if not self.relative:
             return dict(self.curves)
         base = dict(zip(*self.curves[self.relative], strict=True))

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a benchmark's or a test's own: loopback, an unprivileged user, gone afterwards."""
+"""A private PostgreSQL server for a benchmark or a test: on loopback, as an unprivileged user, removed afterwards."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ MISSING = "PostgreSQL's initdb and pg_ctl were not found: apt-get install postgr
 
 
 def folder_of_binaries() -> Path | None:
-    """Where initdb and pg_ctl are; Debian keeps them off the PATH."""
+    """Return the folder of initdb and pg_ctl; Debian does not put them on the PATH."""
     places = [Path(where).parent for where in [shutil.which("initdb")] if where]
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((place for place in places if (place / "initdb").exists() and (place / "pg_ctl").exists()), None)
@@ -27,7 +27,7 @@ class Postgres:
         self._binaries = binaries
         self._port = port
         self._folder = Path(tempfile.mkdtemp(prefix="undertone-postgres-"))
-        # The server refuses to run as root.
+        # PostgreSQL refuses to run as root.
         self._as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
         if self._as_user:
             shutil.chown(self._folder, "postgres")
@@ -48,22 +48,22 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """The process of which all others of the server are children."""
-        # The folder is the server's alone.
+        """The process whose children are all other processes of the server."""
+        # Only the server's user may enter the folder.
         with (self._folder / "data/postmaster.pid").open(encoding="ascii") as lines:
             return int(next(lines))
 
     def start(self) -> None:
-        """Start it, also after it was killed."""
+        """Start the server, also after it was killed."""
         options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder}"
         self._run("pg_ctl", "-D", "data", "-l", "log", "-w", "-o", options, "start")
 
     def kill(self) -> None:
-        """End it as a power cut would: kill -9 of every process."""
+        """Kill every process of the server, as a power cut would."""
         self._run("pg_ctl", "-D", "data", "-m", "immediate", "stop")
 
     def new_database(self) -> str:
-        """The URL of a new, empty database."""
+        """Make a new, empty database and return its URL."""
         import psycopg
 
         self._number += 1
@@ -74,8 +74,8 @@ class Postgres:
         return f"{where}/{name}"
 
     def close(self) -> None:
-        """Stop it and remove its files."""
-        # It may be down.
+        """Stop the server and remove its files."""
+        # The server may be down already.
         with contextlib.suppress(subprocess.CalledProcessError):
             self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -10,18 +10,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def check_proc() -> None:
-    """Raises Invalid where there is no /proc."""
+    """Check that /proc exists. Raises Invalid."""
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time of other processes is read from /proc, which is not here")
 
 
 def processor_seconds(pids: Iterable[int]) -> float:
-    """Seconds of processor time that these processes have used."""
+    """Return the seconds of processor time that these processes have used."""
     return sum(_used(pid, 11, 13) for pid in pids)
 
 
 def family_seconds(parent: int) -> float:
-    """Of a process and all its children, those that have ended included."""
+    """Return the processor time of a process and all its children, including those that have ended."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     return _used(parent, 11, 15) + sum(_used(int(child), 11, 15) for child in children)
 
@@ -30,6 +30,6 @@ def _used(pid: int, first: int, end: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
-        # It has ended, and its parent counts it.
+        # The process has ended, and its parent counts its time.
         return 0.0
     return sum(map(int, fields[first:end])) / _TICKS

@@ -1,8 +1,8 @@
-"""Experiments and benchmarks by name: every module of their packages is a study, found by pkgutil.
+"""Registry of experiments and benchmarks: every module of their packages is a study, found by pkgutil.
 
-A study's module has a ``TITLE``, where there is more to say a ``PARAGRAPH`` for the page that shows it, and
-``run(options)``, which gives an `Outcome` for an experiment and rows for a benchmark. Its name is the module's with -
-for _. It is loaded when it is asked for.
+A study's module has a ``TITLE``, optionally a ``PARAGRAPH`` for its page, and ``run(options)``, which returns an
+`Outcome` for an experiment and rows for a benchmark. The study's name is the module's with - for _. The module is
+loaded when the study is requested.
 """
 
 import importlib
@@ -24,10 +24,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Options:
-    """``data``: folder of the real data sets, None without; ``repeats``: None for a short protocol, the paper's is 100.
+    """Options of a study. ``data``: folder of the real data sets or None; ``repeats``: None for a short protocol;
+    papers: 100.
 
-    ``only``: names of the data sets wanted, empty for all. ``quick``: as little as shows that it runs. ``workers``:
-    processes, None for what suits the study; results do not depend on it.
+    ``only``: names of the wanted data sets, empty for all. ``quick``: the least work that shows that it runs.
+    ``workers``: number of processes, None for the study's default; results do not depend on it.
     """
 
     data: Path | None = None
@@ -40,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Study(Generic[Result]):
-    """What a study's module says; ``paragraph`` is '' where it says nothing more."""
+    """A study: title, paragraph ('' if there is none) and function."""
 
     title: str
     paragraph: str
@@ -48,26 +49,26 @@ class Study(Generic[Result]):
 
 
 class Studies(Generic[Result]):
-    """The studies in ``package``; ``kind`` is what a message calls one of them."""
+    """The studies in ``package``; messages call one of them a ``kind``."""
 
     def __init__(self, kind: str, package: ModuleType) -> None:
         self.kind = kind
         self._package = package
 
     def names(self) -> list[str]:
-        """The studies there are, numbers in their order."""
+        """Return the names of the studies, with numbers in numerical order."""
         names = (module.name.replace("_", "-") for module in pkgutil.iter_modules(self._package.__path__))
         return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in _parts(name)])
 
     def __getitem__(self, name: str) -> Study[Result]:
-        """Raises Invalid for an unknown name."""
+        """Load a study by name. Raises Invalid for an unknown name."""
         if name not in self.names():
             raise Invalid(f"there is no {self.kind} {name!r}, expected one of {', '.join(self.names())}")
         module = importlib.import_module(f"{self._package.__name__}.{name.replace('-', '_')}")
         return Study(module.TITLE, getattr(module, "PARAGRAPH", ""), module.run)
 
     def run(self, name: str, options: Options) -> Result:
-        """Raises Invalid for an unknown name, or where data are needed that are not there."""
+        """Run a study. Raises Invalid for an unknown name, or if required data are missing."""
         return self[name].run(options)
 
 
@@ -80,7 +81,7 @@ BENCHMARKS: Studies[list[Measured]] = Studies("benchmark", bench)
 
 
 def command(name: str, options: Options) -> str:
-    """What makes this experiment's outcome again, but for the data's folder."""
+    """Return the command that reproduces this experiment's outcome, without the data's folder."""
     words = ["undertone experiment", name, *(f"--only {data}" for data in options.only)]
     if options.quick:
         words.append("--quick")

@@ -1,6 +1,8 @@
-"""The results page: every experiment's figure and table, under each what the paper found, what we find, and why.
+"""The results page: every experiment's figure and table, with the paper's finding, ours, and the reason for a
+difference.
 
-The page is made of the files in its folder, so that one experiment can be run again, or longer, without the others.
+The page is made from the files in its folder, so that one experiment can be repeated, or run longer, without the
+others.
 """
 
 import json
@@ -19,7 +21,7 @@ from undertone_simulator.fast.parallel import workers
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import EXPERIMENTS, Options, command
 
-# Chapter -> what the names of its experiments begin with.
+# Chapter -> prefixes of the names of its experiments.
 CHAPTERS: dict[str, tuple[str, ...]] = {
     "Any 24 hours": ("day",),
     "Threshold and intervals": ("theta", "coverage", "drift", "filter", "plan", "poisoning"),
@@ -36,7 +38,7 @@ NOT_FOR = (
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
-# A longer table is linked, not shown.
+# A table with more rows is linked instead of shown.
 _LONGEST_TABLE = 40
 
 
@@ -50,14 +52,14 @@ def write_results(
 ) -> tuple[Path, dict[str, str]]:
     """Run the experiments (all, or those ``chosen``), write their files into ``folder``, and the page beside it.
 
-    As many at a time as there are workers, or on the cluster at ``dask``: results do not depend on it. Returns the
-    page's path, and why an experiment was skipped, by name: its data are missing. Raises OSError.
+    Workers, or the cluster at ``dask``, run several at a time; results do not depend on it. Returns the page's path,
+    and for each skipped experiment the reason, which is missing data. Raises OSError.
     """
     skipped: dict[str, str] = {}
     names = EXPERIMENTS.names() if chosen is None else list(chosen)
     began = time.monotonic()
     with workers(options.workers or 1, dask) as hands:
-        # Each study in one process, unless it is the only one at work.
+        # With several workers each study uses one process; a single worker lets a study use more.
         call = hands.bind(_attempt, replace(options, workers=1) if dask or (options.workers or 1) > 1 else options)
         for name, outcome in zip(names, call([(name,) for name in names], lambda _: None), strict=True):
             if isinstance(outcome, str):
@@ -70,7 +72,7 @@ def write_results(
 
 
 def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) -> Outcome | str:
-    """The outcome, or why there is none: its data are missing."""
+    """Return the outcome, or the reason why there is none."""
     try:
         return EXPERIMENTS.run(task[0], options)
     except (Invalid, FileNotFoundError) as wrong:
@@ -78,7 +80,7 @@ def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) ->
 
 
 def write(name: str, outcome: Outcome, options: Options, folder: Path) -> None:
-    """One experiment's files. Raises OSError."""
+    """Write one experiment's files. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     outcome.write(folder, name, command=command(name, options), quick=options.quick, machine=_machine(), **_commit())
 
@@ -88,7 +90,7 @@ def _machine() -> str:
 
 
 def _commit() -> dict[str, str]:
-    """The checkout's commit, where there is one."""
+    """Return the checkout's commit, if there is one."""
     try:
         told = subprocess.run(
             ["git", "rev-parse", "--short=10", "HEAD"],
@@ -103,12 +105,12 @@ def _commit() -> dict[str, str]:
 
 
 def page_of(folder: Path) -> Path:
-    """Where the first page of a folder stands: beside it, by its name."""
+    """Return the path of the first page: beside the folder, with the folder's name."""
     return folder.absolute().with_suffix(".md")
 
 
 def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
-    """The first page, and in ``folder`` a page for each chapter, from the files there. Raises OSError."""
+    """Write the first page, and in ``folder`` a page for each chapter, from the files there. Raises OSError."""
     documents = {
         name: json.loads(path.read_text()) for name in EXPERIMENTS.names() if (path := folder / f"{name}.json").exists()
     }
@@ -120,7 +122,7 @@ def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
 
 
 def redraw(folder: Path) -> list[str]:
-    """Draw every figure again from the curves that its file keeps; returns the names. Raises OSError, Invalid."""
+    """Draw every figure again from the stored curves; return the names. Raises OSError, Invalid."""
     drawn = []
     for path in sorted(folder.glob("*.json")):
         document = json.loads(path.read_text())
@@ -131,23 +133,23 @@ def redraw(folder: Path) -> list[str]:
 
 
 def chapters(documents: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Chapter -> the experiments there are."""
+    """Return chapter -> names of its experiments."""
     named = {title: [name for name in documents if chapter_of(name) == title] for title in (*CHAPTERS, FURTHER)}
     return {title: names for title, names in named.items() if names}
 
 
 def chapter_of(name: str) -> str:
-    """The chapter of an experiment: the first one whose beginning is its name's, or the last page."""
+    """Return the chapter of an experiment: the first with a prefix of its name, or the last page."""
     return next((title for title, prefixes in CHAPTERS.items() if name.startswith(prefixes)), FURTHER)
 
 
 def slug(chapter: str) -> str:
-    """A chapter's file name."""
+    """Return a chapter's file name."""
     return re.sub(r"[^a-z0-9]+", "-", chapter.lower().partition(" (")[0]).strip("-")
 
 
 def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str, str], out: Path) -> str:
-    """The index as markdown; the files are in the folder ``out`` beside it."""
+    """Return the index as Markdown; the files are in the folder ``out`` beside it."""
     folder = out.name
     quick = [name for name, document in documents.items() if document["quick"]]
     parts = [
@@ -169,7 +171,7 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
 
 
 def _fleets() -> list[str]:
-    """What `undertone plan` promises households, by the size of the fleet and ε."""
+    """Return a table of the errors that `undertone plan` predicts for households, by fleet size and ε."""
     from undertone_simulator.planning.fleet_plan import plan_fleet
     from undertone_simulator.planning.known import KnownPopulation
     from undertone_simulator.readings.populations import population
@@ -189,7 +191,7 @@ def _fleets() -> list[str]:
 
 
 def chapter_page(chapter: str, documents: Mapping[str, Mapping[str, Any]]) -> str:
-    """A chapter as markdown, in the folder of its files."""
+    """Return a chapter as Markdown, for the folder of its files."""
     return "\n\n".join([f"# {chapter}", *(_section(name, document) for name, document in documents.items())]) + "\n"
 
 
@@ -204,6 +206,6 @@ def _section(name: str, document: Mapping[str, Any]) -> str:
     if len(outcome.rows) > _LONGEST_TABLE:
         blocks += [f"{len(outcome.rows)} rows: `{name}.csv`", *outcome.notes]
     else:
-        # The table without its own heading.
+        # The table is shown without its own heading.
         blocks.append(outcome.markdown().partition("\n\n")[2].strip())
     return "\n\n".join(blocks)

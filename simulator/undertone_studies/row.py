@@ -1,4 +1,4 @@
-"""A row of a benchmark, and how its times are taken."""
+"""A row of a benchmark's result, and the timing of calls."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measured:
-    """One figure beside its baseline from the same run.
+    """One measured number with its baseline from the same run.
 
-    ``ratio`` > 1 means better than the baseline, whatever the unit; ``goal`` is what it is hoped to reach.
+    ``ratio`` > 1 means better than the baseline, for any unit; ``goal`` is the ratio that we want to reach.
     """
 
     name: str
@@ -24,21 +24,21 @@ class Measured:
 def rate(
     name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None
 ) -> Measured:
-    """A row where more is better."""
+    """Make a row for a number where more is better."""
     return Measured(name, value, unit, baseline, baseline_value, value / baseline_value, goal)
 
 
 def duration(
     name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None
 ) -> Measured:
-    """A row where less is better."""
+    """Make a row for a number where less is better."""
     return Measured(name, value, unit, baseline, baseline_value, baseline_value / value, goal)
 
 
 def best_seconds(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """The shortest processor time of each call over ``rounds``, one call of each after the other in every round.
+    """Return the shortest processor time of each call over ``rounds``; in every round the calls alternate.
 
-    Time of this thread, so that other processes on the machine weigh less.
+    The time is this thread's processor time, so that other processes affect it less.
     """
     best = [float("inf")] * len(calls)
     for _ in range(rounds):

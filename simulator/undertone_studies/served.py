@@ -1,10 +1,10 @@
-"""A server at a clock that stands still, for benchmarks: one campaign's reports into a store, in a process of its own.
+"""A server with a fixed clock, for benchmarks: it stores one campaign's reports, in a process of its own.
 
     python -m undertone_studies.served INTAKE ADMISSION FOLDER PORT
 
-INTAKE: direct (devices connect to it), broker (our subscriber), paho (how it was received until 2026: one packet a
-call through paho), or sockets (no server: what comes is answered, and nothing is done with it). ADMISSION: lane, or
-plain (one by one). It ends with its standard input.
+INTAKE: direct (devices connect to it), broker (our subscriber), paho (the intake until 2026: one packet per call
+through paho), or sockets (no server: it answers every packet and ignores the content). ADMISSION: lane (the fast path),
+or plain (one by one). It ends when its standard input ends.
 """
 
 import contextlib
@@ -68,12 +68,12 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
 
 
 def run(ingest: Ingest, stop: threading.Event) -> None:
-    """Until told to stop, which may be soon."""
+    """Run until ``stop`` is set, which may be soon."""
     ingest.run(stop, lambda ready: print("ready", flush=True) if ready else None)
 
 
 def answer(port: int, stop: threading.Event) -> None:
-    """What the kernel and Python ask for each report: wait, receive, send; the batch is the endpoint's 20 ms."""
+    """Answer every packet; this is the least cost of a report in Python: wait, receive, send, in batches of 20 ms."""
     selector = selectors.DefaultSelector()
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)
     listening.setblocking(False)

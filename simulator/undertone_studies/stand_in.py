@@ -1,8 +1,8 @@
-"""What a broker is to workers, without its work: prepared reports for each session, sent as fast as it takes them.
+"""A stand-in for a broker without its work: it sends prepared reports to each session as fast as it accepts them.
 
     python -m undertone_studies.stand_in PARTITIONS REPORTS
 
-It prints its port when the reports are prepared, sends when a line comes, and ends with its standard input.
+It prints its port when the reports are prepared, starts sending when it reads a line, and ends with its standard input.
 """
 
 import selectors
@@ -18,7 +18,7 @@ _CHUNK = 1 << 18
 
 
 class Session:
-    """One worker's connection. ``left``: what it has still to be sent."""
+    """One worker's connection. ``left``: the data that are still to be sent."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -27,9 +27,9 @@ class Session:
         self._subscribed = False
 
     def receive(self, prepared: dict[str, bytes]) -> bool:
-        """Answer what came in; False at its end. Acknowledgements need no answer."""
+        """Answer the received packets; return False at the end of the connection. Acknowledgements need no answer."""
         data = self.connection.recv(_CHUNK)
-        # They come one at a time, each after the answer to the one before.
+        # The packets of the login come one at a time, each after the answer to the one before.
         for first, start, end in packets.split(data)[0] if not self._subscribed else ():
             if first == packets.CONNECT:
                 size = int.from_bytes(data[start + 10 : start + 12], "big")

@@ -1,8 +1,8 @@
-"""How every figure of the studies looks: one page of rules, so that pictures can be compared.
+"""Style of all figures of the studies: one set of rules, so that pictures can be compared.
 
-Colours are Okabe and Ito's, in an order whose lightness alternates, and each line has a marker and a dash of its own:
-they survive colour blindness and grey print. Lines are labelled where they end. A baseline is grey. Panels of one
-quantity have one scale. No panel has more than `MOST_LINES` lines.
+Colours are Okabe and Ito's, in an order whose lightness alternates, and each line has its own marker and dash, for
+colour-blind readers and grey print. Lines are labelled at their ends. A baseline is grey. Panels of one quantity share
+one scale. No panel has more than `MOST_LINES` lines.
 """
 
 import io
@@ -25,21 +25,21 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 2, 2, 2)))
 _COLOURS_OF_A_FILE = 128
 _WIDE, _HIGH, _DOTS = 5.6, 3.7, 110
-# Points from which on dashes and markers would hide a line.
+# With more points than this, dashes and markers would hide a line.
 _DENSE = 50
 # The least distance of two labels, as a share of the panel's height.
 _APART = 0.06
 
 
 def check(panels: "Sequence[Panel]") -> None:
-    """Raises Invalid for a panel with too many lines."""
+    """Check the number of lines. Raises Invalid for a panel with too many."""
     for panel in panels:
         if len(panel.curves) > MOST_LINES:
             raise Invalid(f"panel {panel.title!r} has {len(panel.curves)} lines, expected at most {MOST_LINES}")
 
 
 def figure(panels: "Sequence[Panel]") -> "Figure":
-    """Two panels beside each other; those of one quantity share its scale. Raises Invalid."""
+    """Draw the panels, two in a row; those of one quantity share its scale. Raises Invalid."""
     from matplotlib.figure import Figure
 
     check(panels)
@@ -49,7 +49,7 @@ def figure(panels: "Sequence[Panel]") -> "Figure":
     drawn = [(panel, made.add_subplot(rows, columns, place)) for place, panel in enumerate(panels, 1)]
     names = list(dict.fromkeys(name for panel in panels for name in panel.shown() if name != panel.baseline))
     for panel, axes in drawn:
-        # One name looks alike in all panels, where there are looks enough.
+        # A name has the same style in all panels, if there are enough styles.
         _plot(axes, panel, names if len(names) <= MOST_LINES else [name for name in panel.shown() if name in names])
     _share(drawn)
     for panel, axes in drawn:
@@ -58,7 +58,7 @@ def figure(panels: "Sequence[Panel]") -> "Figure":
 
 
 def save(made: "Figure", path: Path) -> None:
-    """A PNG of few colours. Raises OSError."""
+    """Save a PNG with few colours. Raises OSError."""
     from PIL import Image
 
     whole = io.BytesIO()
@@ -67,7 +67,7 @@ def save(made: "Figure", path: Path) -> None:
 
 
 def _plot(axes: "Axes", panel: "Panel", names: list[str]) -> None:
-    """``names``: whose place gives a line its looks."""
+    """Draw a panel's lines; a line's place in ``names`` determines its style."""
     for name, (x, y) in panel.shown().items():
         if name == panel.baseline:
             axes.plot(x, y, color=GREY, linewidth=2.2, zorder=1, label=name)
@@ -107,7 +107,7 @@ def _plot(axes: "Axes", panel: "Panel", names: list[str]) -> None:
 
 
 def _share(drawn: "Sequence[tuple[Panel, Axes]]") -> None:
-    """One scale for each quantity: the widest range, and a logarithm only where all take one."""
+    """Give panels of one quantity one scale: the widest range, and a logarithmic one only if all panels use it."""
     for quantity in {panel.quantity() for panel, _ in drawn}:
         same = [(panel, axes) for panel, axes in drawn if panel.quantity() == quantity]
         straight = not all(panel.logarithmic for panel, _ in same)
@@ -119,7 +119,7 @@ def _share(drawn: "Sequence[tuple[Panel, Axes]]") -> None:
 
 
 def _label(axes: "Axes", panel: "Panel") -> None:
-    """Names at the lines' right ends, pushed apart; the grey rule at 1 is named for what all is relative to."""
+    """Write names at the lines' right ends, moved apart; label the grey line at 1 with the baseline's name."""
     import numpy as np
 
     to_axes = axes.transData + axes.transAxes.inverted()

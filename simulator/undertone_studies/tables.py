@@ -1,4 +1,4 @@
-"""Designed tables on real readings: variance among the estimated populations, and slot means end to end on EDRP."""
+"""Designed tables on real readings: variance on the estimated populations, and slot means end to end on EDRP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from undertone_studies.theta import perturbed, whole_range
 Integers = NDArray[np.int64]
 
 EPSILONS = ("0.5", "1", "2", "4")
-# The short protocol's; the documentation's figures are of 20 seeds and 5 runs.
+# Settings of the short protocol; the documentation's numbers use 20 seeds and 5 runs.
 SEEDS = 2
 RUNS = 1
 BOUND = 10_000
@@ -55,7 +55,7 @@ class Contender:
 
 
 def contenders(days: Integers, epsilon: str, seed: int) -> list[Contender]:
-    """What each method would report with after the threshold rounds ``days`` [slots, devices]."""
+    """Return the θ and mechanism that each method chooses after the threshold rounds ``days`` [slots, devices]."""
     devices = days.shape[1]
     rounds = cohort_rounds(days, epsilon, seed)
     generator = np.random.default_rng([seed, *epsilon.encode()])
@@ -73,7 +73,7 @@ def contenders(days: Integers, epsilon: str, seed: int) -> list[Contender]:
 
 
 def jointly(rounds: Sequence[CohortCounts], bound: int, epsilon: str, kind: str, devices: int) -> Design:
-    """θ and mechanism from the rounds' reports, for the mean of one slot of so many devices."""
+    """Choose θ and mechanism from the rounds' reports, for the mean of one slot of ``devices`` devices."""
 
     def choose(variance: Variance) -> Threshold:
         return theta_from_reports(rounds, bound=bound, variance=variance, query=Query.fleet(devices))
@@ -82,7 +82,7 @@ def jointly(rounds: Sequence[CohortCounts], bound: int, epsilon: str, kind: str,
 
 
 def cohort_rounds(days: Integers, epsilon: str, seed: int) -> list[CohortCounts]:
-    """One round per cycle of ``days`` [slots, devices], each range chosen from those before."""
+    """Simulate one round per cycle of ``days`` [slots, devices], each range chosen from the rounds before."""
     devices = np.arange(days.shape[1])
     edges = first_edges(BOUND)
     rounds: list[CohortCounts] = []
@@ -97,7 +97,7 @@ def cohort_rounds(days: Integers, epsilon: str, seed: int) -> list[CohortCounts]
 
 
 def slot_means(week: Integers, contender: Contender, seed: int) -> tuple[Integers, ...]:
-    """(estimates, their variances, means of the readings, means of the truncated readings); each [slots]."""
+    """Return (estimates, their variances, means of the readings, means of the truncated readings); each [slots]."""
     decoder = Decoder(ReportRule(0, contender.theta, contender.mechanism), 0)
     devices = np.arange(week.shape[1])
     rows = []
@@ -110,7 +110,7 @@ def slot_means(week: Integers, contender: Contender, seed: int) -> tuple[Integer
 
 
 def expected_error(week: Integers, contender: Contender) -> float:
-    """The mean over the slots of ``week`` [slots, devices] of E[(estimate - mean of the readings)²], exactly."""
+    """Return the exact mean over the slots of ``week`` [slots, devices] of E[(estimate - mean of the readings)²]."""
     counts = np.bincount(week.ravel())
     population = Population(counts / counts.sum(), range(len(counts) + 1))
     noise = population.mean_variance(contender.mechanism, contender.theta) * (contender.theta / 2) ** 2 / week.shape[1]

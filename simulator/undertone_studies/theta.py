@@ -1,8 +1,9 @@
-"""How good the chosen θ is: MSE(θ) over the least MSE of any candidate, with the true frequencies.
+"""Regret of the chosen θ: MSE(θ) over the least MSE of any candidate, computed with the true frequencies.
 
-Paper mode of Eq. 8 (r = 2^20, report ε = 1) or fleet mode; m readings without replacement; 1024 even_thetas rounded to
-distinct integers. Our method takes its reports in three disjoint rounds (1/4, 1/4, 1/2), the paper's methods in one of
-1024 bins. Every reading is perturbed once, by the mechanism's own mixture form, which has exactly its law.
+Queries: paper mode of Eq. 8 (r = 2^20, report ε = 1) or fleet mode. Each run samples m readings without replacement;
+candidates are 1024 even_thetas rounded to distinct integers. Our method takes its reports in three disjoint rounds
+(1/4, 1/4, 1/2), the paper's methods in one of 1024 bins. Every reading is perturbed once, by the mechanism's mixture
+form, which has exactly its distribution.
 """
 
 import os
@@ -41,19 +42,19 @@ READINGS = 65_536
 RUNS, SHORT = 50, 3
 PAPER_BINS = 1024
 FLEET = 10_000
-# θ that is so many times off must not be stated with confidence.
+# A θ that differs from the best by more than this factor must not be stated with confidence.
 OFF = 1.7
-# Drawn after the method was frozen; 1 judged its first form.
+# Seeds of mixtures that were drawn after the method was frozen; seed 1 was used for its first form.
 MIXTURES = (4,)
 _VARIANCE = constant_variance(1.0)
 
 
 @dataclass(frozen=True)
 class Regret:
-    """Regret of one method on one population at one ε: quantiles over `runs`, and how many runs exceed 3.
+    """Regret of one method on one population at one ε: quantiles over `runs`, and number of runs above 3.
 
-    `held`: runs whose range of θ holds the best; `off`: runs with θ more than `OFF` times from the best, and `told` of
-    them with a range that holds it or a warning.
+    `held`: number of runs whose range of θ contains the best; `off`: number of runs with θ more than a factor `OFF`
+    from the best; `told`: how many of those have a range that contains the best, or a warning.
     """
 
     mode: str
@@ -80,7 +81,7 @@ class Judge:
 
     @staticmethod
     def of(population: CountedReadings, query: Query) -> "Judge":
-        """From the true frequencies."""
+        """Compute the ratios from the true frequencies."""
         thetas = even_thetas(population.bound)
         share = population.counts / population.counts.sum()
         excess = mean_excess(share, range(population.bound + 2), thetas)
@@ -93,15 +94,15 @@ class Judge:
         return int(self.thetas[np.argmin(self.ratios)])
 
     def holds(self, chosen: Threshold) -> bool:
-        """Whether the choice's range holds the best θ."""
+        """Return True if the choice's range contains the best θ."""
         return chosen.low <= self.best <= chosen.high
 
     def off(self, chosen: Threshold) -> bool:
-        """Whether θ is more than `OFF` times the best, or less than a part of it."""
+        """Return True if θ differs from the best by more than a factor `OFF`, either way."""
         return max(chosen.theta / self.best, self.best / chosen.theta) > OFF
 
     def ratio(self, theta: int) -> float:
-        """The regret of `theta`, one of the even_thetas."""
+        """Return the regret of `theta`, one of the even_thetas."""
         return float(self.ratios[np.searchsorted(self.thetas, theta)])
 
 
@@ -109,7 +110,7 @@ class Judge:
 class Task:
     """One cell of the table: `methods` on one population at one ε.
 
-    With `slots` [slots, households] the rounds are whole days, without it readings drawn at random.
+    With `slots` [slots, households] the rounds are whole days, without it randomly drawn readings.
     """
 
     mode: str
@@ -123,7 +124,9 @@ class Task:
 
 
 def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
-    """The tasks' rows, computed by `workers` processes, by default one for each processor; the same for any number."""
+    """Compute the tasks' rows with `workers` processes, by default one per processor; the result does not depend
+    on it.
+    """
     workers = workers or os.cpu_count() or 1
     if workers == 1:
         return [row for task in tasks for row in rows_of(task)]
@@ -134,7 +137,8 @@ def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
 def protocol(
     data: Path | None, quick: bool = False, seed: int = 1, runs: int = RUNS, only: Sequence[str] = ()
 ) -> list[Task]:
-    """All cells: paper mode, EDRP in time order, fleet mode; half an hour on one core. `quick`: two ε, no mixtures.
+    """Return all tasks: paper mode, EDRP in time order, fleet mode; half an hour on one core. `quick`: two ε, no
+    mixtures.
 
     Real populations are left out without `data`; `only` names the populations wanted, empty for all.
     """
@@ -158,7 +162,7 @@ def protocol(
 
 
 def rows_of(task: Task) -> list[Regret]:
-    """The task's regrets, a row for each of its methods."""
+    """Return the task's regrets, a row for each of its methods."""
     judge = Judge.of(task.population, task.query)
     name = "ordered" if task.slots is not None else task.population.name
     choices: dict[str, list[Threshold]] = {method: [] for method in task.methods}
@@ -173,7 +177,7 @@ def rows_of(task: Task) -> list[Regret]:
         bound = task.population.bound
         chosen = {"robust": robust(parts, task.epsilon, bound, judge, generator)}
         if len(task.methods) > 1:
-            # Noise of its own: what the paper's methods find does not move with ours.
+            # The generator is separate, so that results of the paper's methods do not change with ours.
             chosen |= papers(np.concatenate(parts), task.epsilon, bound, judge, np.random.default_rng([*key, 1]))
         for method in task.methods:
             choices[method].append(chosen[method])
@@ -183,7 +187,7 @@ def rows_of(task: Task) -> list[Regret]:
 def robust(
     rounds: Sequence[Integers], epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> Threshold:
-    """θ from disjoint rounds of readings, each round's range chosen from those before."""
+    """Choose θ from disjoint rounds of readings, each round's range chosen from the rounds before."""
     edges = first_edges(bound)
     histograms: list[CohortCounts] = []
     for readings in rounds:
@@ -197,7 +201,7 @@ def robust(
 def papers(
     readings: Integers, epsilon: str, bound: int, judge: Judge, generator: np.random.Generator
 ) -> dict[str, Threshold]:
-    """θ by EMS and by SW-W from one round of all readings, in up to 1024 equal bins on [0, bound]."""
+    """Choose θ by EMS and by SW-W from one round of all readings, in up to 1024 equal bins on [0, bound]."""
     mechanism = whole_range(epsilon, bound)
     histogram = CohortCounts(mechanism, perturbed(mechanism, readings, generator))
     return {
@@ -209,10 +213,10 @@ def papers(
 
 
 def perturbed(mechanism: WindowMechanism, readings: Integers, generator: np.random.Generator) -> NDArray[np.int64]:
-    """The histogram [cells] of one report per reading.
+    """Return the histogram [cells] of one report per reading.
 
     A window mechanism is a mixture: with probability (a - b)w/Z a uniform cell of the level's window, else a uniform
-    cell of all. Exactly the law of `draw`, in floating-point uniforms: for simulation only.
+    cell of all. This is exactly the distribution of `draw`, with floating-point uniforms: for simulation only.
     """
     edges = np.asarray(mechanism.edges)
     level = np.clip(np.searchsorted(edges, readings, side="right") - 1, 0, mechanism.levels)
@@ -226,7 +230,9 @@ def perturbed(mechanism: WindowMechanism, readings: Integers, generator: np.rand
 
 
 def table(rows: Sequence[Regret]) -> tuple[list[str], list[list[str]]]:
-    """Columns, and a line for each mode, population and method: median / 90 % / worst (runs above 3) at each ε."""
+    """Return columns, and a line for each mode, population and method: median / 90 % / worst (runs above 3) at
+    each ε.
+    """
     epsilons = list(dict.fromkeys(row.epsilon for row in rows))
     by_cell = {(row.mode, row.population, row.method, row.epsilon): row for row in rows}
     lines = [
@@ -237,7 +243,7 @@ def table(rows: Sequence[Regret]) -> tuple[list[str], list[list[str]]]:
 
 
 def _days(slots: Integers, generator: np.random.Generator) -> list[Integers]:
-    """Rounds as a fleet would live them: whole consecutive days (1, 1 and 2), from a random day on."""
+    """Return rounds of whole consecutive days (1, 1 and 2), as a fleet would have, from a random day on."""
     first = 48 * int(generator.integers(len(slots) // 48 - 3))
     return [slots[first + 48 * start : first + 48 * end].ravel() for start, end in ((0, 1), (1, 2), (2, 4))]
 
@@ -256,7 +262,7 @@ def _zoomed(epsilon: str, edges: tuple[int, ...]) -> WindowMechanism:
 
 @lru_cache(maxsize=64)
 def whole_range(epsilon: str, bound: int) -> WindowMechanism:
-    """The paper's Square Wave: up to `PAPER_BINS` equal bins on [0, bound], more than a campaign carries."""
+    """Return the paper's Square Wave: up to `PAPER_BINS` equal bins on [0, bound], more than a campaign can have."""
     inner = np.unique(np.rint(np.linspace(0, bound + 1, PAPER_BINS + 1)).astype(np.int64))
     edges = tuple(int(edge) for edge in inner)
     bins = len(edges) - 1

@@ -11,7 +11,7 @@ Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _SIZE = 400_000
-# (name, file, array, factor to integers, bound): the data sets beside the checkout.
+# (name, file, array, factor to integers, bound) of the real data sets.
 _REAL = (
     ("POS", "pos_length.npz", "v", 1.0, 1638),
     ("DNS", "dns_google_1k.npz", "v", 1.0, 500),
@@ -22,9 +22,9 @@ _REAL = (
 
 @dataclass(frozen=True)
 class CountedReadings:
-    """`counts` [bound + 1]: how many readings have each integer value.
+    """A population: `counts` [bound + 1] is the number of readings with each integer value.
 
-    `measured`: real data. `tuned`: real data that the method was tuned on.
+    `measured`: True for real data. `tuned`: True for real data that the method was tuned on.
     """
 
     name: str
@@ -39,7 +39,9 @@ class CountedReadings:
 
 
 def real(data: Path) -> list[CountedReadings]:
-    """POS, DNS, EDRP, and London's daily energy in units of 10 Wh, from `data`. Raises OSError without the files."""
+    """Read POS, DNS, EDRP, and London's daily energy in units of 10 Wh, from `data`. Raises OSError without the
+    files.
+    """
     populations = []
     for name, file, array, factor, bound in _REAL:
         with np.load(data / file) as arrays:
@@ -50,13 +52,13 @@ def real(data: Path) -> list[CountedReadings]:
 
 
 def in_time_order(data: Path) -> NDArray[np.int64]:
-    """EDRP's half-hourly Wh, slot after slot; shape [slots, households]."""
+    """Read EDRP's half-hourly Wh, slot after slot; shape [slots, households]."""
     with np.load(data / "edrp_scotland_622x4416_halfhour_wh.npz") as arrays:
         return np.asarray(arrays["wh"].T.astype(np.int64))
 
 
 def synthetic() -> list[CountedReadings]:
-    """400,000 readings of each of the shapes that must not break the method, from fixed seeds."""
+    """Make 400,000 readings of each synthetic shape that the method must handle, from fixed seeds."""
     shapes: dict[str, tuple[Callable[[np.random.Generator], Floats], int]] = {
         "Weibull 0.8": (lambda g: g.weibull(0.8, _SIZE) * 200, 10_000),
         "lognormal, σ = 1": (lambda g: np.exp(g.normal(5, 1, _SIZE)), 20_000),
@@ -77,7 +79,7 @@ def synthetic() -> list[CountedReadings]:
 
 
 def mixture(seed: int) -> CountedReadings:
-    """A random mixture of two to four lognormal, gamma or Weibull groups, bound 20,000."""
+    """Make a random mixture of two to four lognormal, gamma or Weibull groups, bound 20,000."""
     generator = np.random.default_rng([11, seed])
     shares = generator.dirichlet(np.full(int(generator.integers(2, 5)), 2.0))
     parts = []

@@ -1,4 +1,4 @@
-"""Figures 2 to 5 and 10 of ToPS: end to end, smoothers, hierarchies."""
+"""Shared code of Figures 2 to 5 and 10 of ToPS: end to end, smoothers, hierarchies."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcom
                 for metric in metrics:
                     curves[metric].setdefault(name, []).append(getattr(error, metric))
         x = [float(epsilon) for epsilon in EPSILONS]
-        # The table has them all; the picture the first.
+        # The table shows all metrics; the picture shows the first.
         panels.append(replace(against_base(stream.name, "ε", x, curves[metrics[0]]), y=metrics[0].upper()))
     columns = ["stream", "ε", "method", *(metric.upper() for metric in metrics)]
     return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)

@@ -1,4 +1,6 @@
-"""Figures 8 and 9 of ToPL: the same streams in the local model, θ by Square Wave, reports by the Hybrid at ε = 1."""
+"""Shared code of Figures 8 and 9 of ToPL: the same streams, local model, θ by Square Wave, reports by the Hybrid at ε =
+1.
+"""
 
 from fractions import Fraction
 
@@ -46,7 +48,7 @@ def expected_mse(stream: TopsStream, theta: int) -> float:
 
 
 def reports(values: Integers, theta: int, seed: int) -> np.ndarray:
-    """The decoded Hybrid report of every value, each a device of its own."""
+    """Return the decoded Hybrid report of every value; each value counts as a separate device."""
     mechanism = hybrid(REPORT_EPSILON, most_levels(theta))
     drawn = symbols(mechanism, np.minimum(values, theta), theta, Seeded(seed).words(0, range(len(values))))
     table = np.array([float(Fraction(*mechanism.decode(s, theta))) for s in range(mechanism.symbols)])

@@ -1,7 +1,8 @@
-"""What the figures compare: ways to a threshold, ways to publish under it, and their errors on the 200 queries.
+"""Methods that the ToPS figures compare: choices of a threshold, releases under it, and their errors on the 200
+queries.
 
-Every published number comes from the shipped code. A plain hierarchy's answers need the noise of the nodes that cover
-a range only, so no others are drawn; their joint law is the same.
+Every published number comes from the shipped code. The answers of a plain hierarchy need only the noise of the nodes
+that cover a range, so no other noise is drawn; the joint distribution is the same.
 """
 
 from collections.abc import Callable
@@ -23,13 +24,13 @@ from undertone_studies.tops_streams import QUERIES, M, R, TopsStream, range_sums
 Answers = NDArray[np.float64]
 EPSILONS = ("0.01", "0.02", "0.05", "0.1")
 SHORT = 3
-# Number of a repeat → answers to the queries.
+# A trial maps the number of a repeat to answers to the queries.
 Trial = Callable[[int], Answers]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Over the queries: mean square, mean absolute, and the same of means instead of sums."""
+    """Errors over the queries: mean square, mean absolute, and both for means instead of sums."""
 
     mse: float
     mae: float
@@ -38,7 +39,7 @@ class Errors:
 
 
 def errors(answers: Answers, truth: Answers) -> Errors:
-    """Of 200 answers."""
+    """Compute the errors of 200 answers."""
     difference = answers - truth
     length = np.maximum(QUERIES[:, 1] - QUERIES[:, 0], 1)
     per_value = difference / length
@@ -51,13 +52,13 @@ def errors(answers: Answers, truth: Answers) -> Errors:
 
 
 def mean_errors(trial: Trial, truth: Answers, repeats: int) -> Errors:
-    """Averages over trials number 0, 1, …"""
+    """Average the errors over trials number 0, 1, …"""
     of_trials = [errors(trial(number), truth) for number in range(repeats)]
     return Errors(*(float(np.mean([getattr(e, name) for e in of_trials])) for name in ("mse", "mae", "mmse", "mmae")))
 
 
 def source(seed: int, number: int, label: str) -> FreshBytes:
-    """Seeded bytes of one trial."""
+    """Return the seeded bytes of one trial."""
     return FreshBytes(np.random.default_rng([seed, number, *label.encode()]).bytes)
 
 
@@ -89,7 +90,7 @@ def tops_answers(
     smoothing: int | str = "auto",
     smoother: str = "recent",
 ) -> Answers:
-    """From a consistent fan-out-16 hierarchy, with Eq. 7's smoothing unless it is given."""
+    """Answer from a consistent fan-out-16 hierarchy, with Eq. 7's smoothing by default."""
     mechanism = Tops(
         stream.bound, epsilon, bytes_, theta=min(theta, stream.bound), smoothing=smoothing, smoother=smoother
     )
@@ -108,5 +109,5 @@ def hierarchy_answers(stream: TopsStream, theta: int, epsilon: str, bytes_: Fres
 
 
 def base_mse(truth: Answers) -> float:
-    """Of Base, which always answers 0 and needs no data."""
+    """Return the mean square error of Base, which always answers 0 and needs no data."""
     return float(np.mean(truth**2))

@@ -1,8 +1,8 @@
 """The streams of the ToPS papers' experiments: real ones from the data folder, and labelled stand-ins.
 
-Fare and Kosarak are not at hand: values drawn independently from a distribution with Table 1's quantiles, mean and
-maximum stand in for them. The protocol: the first m = 65,536 values choose θ; the next r = 2^20, mirrored to that
-length where the stream is shorter, are published; 200 random ranges of them are asked.
+Fare and Kosarak are not available: values drawn independently from a distribution with Table 1's quantiles, mean and
+maximum stand in for them. The protocol: the first m = 65,536 values choose θ; the next r = 2^20 are published, mirrored
+to that length if the stream is shorter; the queries are 200 random ranges of them.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 M = 1 << 16
 R = 1 << 20
 QUERIES = np.sort(np.random.default_rng(20211115).integers(0, R, (200, 2)), axis=1)
-# Table 1: size, public bound, quantiles .85, .95, .995, maximum, mean.
+# Columns of Table 1: size, public bound, quantiles .85, .95, .995, maximum, mean.
 TABLE1 = {
     "DNS": (1_141_961, 2_000, 63, 85, 135, 617, 37.9),
     "Fare": (8_704_495, 30_000, 440, 1_036, 2_037, 26_770, 279.9),
@@ -49,21 +49,21 @@ class TopsStream:
 
     @cached_property
     def body(self) -> Integers:
-        """The published values: mirrored to R where there are fewer."""
+        """The published values, mirrored to length R if there are fewer."""
         rest = np.minimum(self.values[M:], self.bound)
         return np.resize(np.concatenate([rest, rest[::-1]]), R) if len(rest) < R else rest[:R]
 
     def histogram(self) -> Integers:
-        """Of the head, [bound + 1]."""
+        """Return the histogram of the head, [bound + 1]."""
         return np.bincount(self.head, minlength=self.bound + 1)
 
     def percentile(self, share: float) -> int:
-        """Of the head."""
+        """Return a percentile of the head."""
         return int(np.sort(self.head)[int(np.ceil(share * len(self.head))) - 1])
 
 
 def range_sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The answers to the 200 queries."""
+    """Return the answers to the 200 queries."""
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     return np.asarray(sums[QUERIES[:, 1]] - sums[QUERIES[:, 0]])
 
@@ -94,7 +94,7 @@ def stand_in(name: str, seed: int) -> TopsStream:
     """Independent values with Table 1's quantiles, mean and maximum.
 
     The quantile function is log-linear in -ln(1 - u) between the table's points, and a e^{bu} below the first, with b
-    such that the mean is right.
+    chosen for the right mean.
     """
     size, bound, q85, q95, q995, largest, mean = TABLE1[name]
     u = np.random.default_rng([seed, size]).random(min(size, LONGEST))
@@ -129,6 +129,6 @@ def _array(path: Path, name: str | None) -> Integers:
 
 
 def windows(values: np.ndarray) -> Curve:
-    """(number of the first value, mean) of each whole window of `WINDOW` values."""
+    """Return (number of the first value, mean) of each whole window of `WINDOW` values."""
     whole = values[: len(values) // WINDOW * WINDOW].reshape(-1, WINDOW).mean(axis=1)
     return (np.arange(len(whole)) * WINDOW).tolist(), whole.tolist()

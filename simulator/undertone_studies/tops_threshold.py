@@ -1,4 +1,4 @@
-"""Figures 1, 6 and 7 of ToPS: what the threshold costs, percentiles, and the ways to choose it."""
+"""Shared code of Figures 1, 6 and 7 of ToPS: the cost of a threshold, percentiles, and the ways to choose it."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
 PHASE_EPSILON = "0.05"
 CHOICES = 400
-# The default objective rises without bound where bias rules: shown up to so many times Base's error.
+# The default objective rises without bound where bias dominates; it is shown up to this multiple of Base's error.
 SHOWN = 10
 OBJECTIVES = {"excess (default)": "excess", "Eq. 6, c = 60": "count"}
 

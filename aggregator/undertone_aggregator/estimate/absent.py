@@ -1,10 +1,10 @@
-"""Rows for slots without a number, so that a table of a series has one row for each slot."""
+"""Rows for slots without a number, so that a series has one row for each slot."""
 
 from collections.abc import Iterable, Sequence
 
 from undertone_aggregator.estimate.estimates import Estimate, Series
 
-# A longer gap, more than a year of half-hours, is left out: a campaign of short slots that was taken up again.
+# A longer gap (more than a year of half-hours) gets no rows: the campaign was paused and continued.
 LONGEST_GAP = 20_000
 
 

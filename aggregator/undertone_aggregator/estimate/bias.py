@@ -1,16 +1,17 @@
-"""What truncation removes from a slot's mean: a model, by slot of the cycle, with its own error.
+"""Model of the truncation bias: what truncation removes from a slot's mean, by slot of the cycle, with its error.
 
-The threshold phase knows the distribution of readings over whole cycles, hence E[(x - θ)⁺] over all slots; how it
-spreads over the day is not in it. Two answers bracket the truth: it is the same in every slot, or readings of a slot
-are those of the whole cycle times a factor, the one that explains the slot's truncated mean in the report phase. The
-model takes their geometric mean, scaled to keep the average, and half their distance as a standard error. To it come
-the uncertainty of the average itself, the chance with which a few large readings fall among these devices, and one
-generous factor for the rest (on half-hourly household meters the excess of one half-hour varies by .55 of its mean from
-day to day). All of it is post-processing of private reports.
+The threshold phase estimates the distribution of readings over whole cycles, hence E[(x - θ)⁺] over all slots, but not
+how this excess is distributed over the day. Two extreme answers enclose the truth. In the first, the excess is the same
+in every slot. In the second, the readings of a slot are those of the whole cycle times a factor, which is chosen to
+explain the slot's truncated mean in the report phase. The model takes their geometric mean, scaled to keep the average,
+and half their distance as a standard error. Three more errors are added: the uncertainty of the average itself, the
+chance with which a few large readings occur among these devices, and one generous factor for the rest (on half-hourly
+household meters the excess of one half-hour varies by .55 of its mean from day to day). All of this is post-processing
+of private reports.
 
-Readings move after the rounds. The truncated means of the cycle around a slot say by what factor (its `Level`), and the
-excess is then that of the rounds' readings times it; half of the change is added to the standard error, for readings
-may have changed their shape, too.
+Readings change after the rounds. The truncated means of the cycle around a slot (its `Level`) show by what factor, and
+the model uses the excess of the rounds' readings times that factor. Half of the change is added to the standard error,
+because the shape of the distribution may have changed, too.
 """
 
 import math
@@ -24,18 +25,18 @@ from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 
-# Relative standard error of a slot's excess: on the tests' meters one half-hour loses twice what the model says, on its
-# worst days three times.
+# Relative standard error of a slot's excess. On the tests' meters a half-hour loses up to twice what the model says, on
+# the worst days three times.
 DAILY = 2.0
 _SCALES = np.geomspace(0.05, 20.0, 240)
 
 
-# θ is stale where readings have certainly moved by more than this factor since the rounds.
+# θ counts as stale if readings have certainly changed by more than this factor since the rounds.
 STALE = 4 / 3
 
 
 class Level(NamedTuple):
-    """The mean of the truncated readings, less the offset, over the cycle around a slot, with its standard error."""
+    """Mean of the truncated readings, less the offset, over the cycle around a slot, with its standard error."""
 
     mean: float
     standard_error: float
@@ -54,7 +55,7 @@ class TruncationBias:
         scaled = np.outer(_SCALES, middles)
         excess = np.maximum(scaled - theta, 0.0)
         self.truncated = truncated = np.minimum(scaled, theta) @ density
-        # At what scale of the readings the whole cycle's truncated mean is what it is.
+        # Truncated mean of the whole cycle at each scale factor of the readings.
         self.levels = truncated
         self._excess = excess @ density
         self._flat = float(np.maximum(middles - theta, 0.0) @ density)
@@ -68,9 +69,9 @@ class TruncationBias:
         self._keep = self._flat / float(np.mean(middle)) if sum(middle) > 0 else 1.0
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle.
+        """Return (bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle.
 
-        ``level`` None: readings are as they were in the rounds.
+        ``level`` None means that readings are as they were in the rounds.
         """
         scaled = self._scaled.get(phase, self._flat)
         bias = math.sqrt(self._flat * scaled) * self._keep
@@ -78,7 +79,7 @@ class TruncationBias:
         moved = 0.0
         if level is not None:
             now, noise = self.excess(level)
-            # Of the same share of the day as before; where nothing was lost, there is no share.
+            # The slot keeps its share of the day's excess; if the excess was 0, no share is known.
             share = bias / self._flat if self._flat else 1.0
             bias, half = now * share, half * (now / self._flat if self._flat else 1.0)
             moved = math.hypot((now - self._flat) / 2.0, noise) * share
@@ -87,20 +88,20 @@ class TruncationBias:
         return bias, math.sqrt(spread)
 
     def excess(self, level: Level) -> tuple[float, float]:
-        """(mean excess of the whole cycle at a level, its standard error from the level's)."""
+        """Return (mean excess of the whole cycle at a level, its standard error from the level's)."""
         ends = [level.mean, level.mean - level.standard_error, level.mean + level.standard_error]
         now, low, high = np.interp(np.interp(ends, self.levels, _SCALES), _SCALES, self._excess)
         return float(now), float(high - low) / 2.0
 
     def factor(self, level: Level) -> tuple[float, float, float]:
-        """(by what factor readings have moved since the rounds, at least, at most): three standard errors each way."""
+        """Return (factor of the readings since the rounds, lower limit, upper limit), at three standard errors."""
         margin = 3.0 * level.standard_error
         middle, low, high = np.interp([level.mean, level.mean - margin, level.mean + margin], self.levels, _SCALES)
         return float(middle), float(low), float(high)
 
 
 class DayBias:
-    """Blocks of the cycle, each with the excess over its own θ: ``blocks`` of (first slot, share of slots, model)."""
+    """Bias model for blocks of the cycle with different θ: ``blocks`` of (first slot, share of slots, model)."""
 
     def __init__(self, blocks: Sequence[tuple[int, float, TruncationBias]]) -> None:
         self._blocks = blocks
@@ -109,31 +110,31 @@ class DayBias:
             bias.levels = levels
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """As `TruncationBias.at`; the level is still the whole cycle's."""
+        """See `TruncationBias.at`; the level is the whole cycle's."""
         bias = next(bias for first, _, bias in reversed(self._blocks) if first <= phase)
         return bias.at(phase, devices, level)
 
     def excess(self, level: Level) -> tuple[float, float]:
-        """As `TruncationBias.excess`, over all blocks."""
+        """See `TruncationBias.excess`; the result covers all blocks."""
         each = [(share, *bias.excess(level)) for _, share, bias in self._blocks]
         return sum(share * value for share, value, _ in each), sum(share * error for share, _, error in each)
 
     def factor(self, level: Level) -> tuple[float, float, float]:
-        """As `TruncationBias.factor`."""
+        """See `TruncationBias.factor`."""
         return self._blocks[0][2].factor(level)
 
 
 class TwoSidedBias:
-    """What truncation to [bottom, θ] takes off, the same in every slot: the threshold phase's mean of it.
+    """Bias model for truncation to [bottom, θ]: the threshold phase's mean of what is removed, equal in every slot.
 
-    In a slot of its own one end may take off all, the other nothing: the error is both together.
+    In a single slot one end may remove everything and the other nothing, so the error is the sum of both.
     """
 
     def __init__(self, threshold: Threshold) -> None:
         self._bias, self._both = threshold.bias, threshold.bias_se
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
+        """Return (bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
         return self._bias, DAILY * self._both
 
 
@@ -141,7 +142,7 @@ Bias = TruncationBias | DayBias | TwoSidedBias
 
 
 def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
-    """The model of a report epoch with a choice of θ, its daily profile learnt from the estimates of its slots."""
+    """Make the model of a report epoch with a choice of θ; its daily profile comes from the estimates of its slots."""
     campaign, chosen = epoch.campaign, epoch.threshold
     assert chosen is not None
     assert campaign.report is not None
@@ -161,7 +162,7 @@ def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
 
 
 def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tuple[float, float]]:
-    """Slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
+    """Return slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
     sums: dict[int, list[float]] = {}
     for estimate in estimates:
         sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.estimate - campaign.offset)
@@ -172,7 +173,7 @@ def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tup
 
 
 def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:
-    """The profile's means, drawn towards their average by as much as they may differ through noise alone."""
+    """Shrink the profile's means towards their average by as much as noise alone may explain their differences."""
     if not profile:
         return {}
     means = np.array([mean for mean, _ in profile.values()])

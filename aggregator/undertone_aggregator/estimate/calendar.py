@@ -1,7 +1,8 @@
-"""Where slots are in people's days: local time of day with daylight saving, weekends, holidays.
+"""The calendar of slots: local time of day with daylight saving time, weekends, holidays.
 
-Slots are absolute, people live in zones: a season over local time does not break on the day that clocks change. A
-cycle that is no day (a week of days, a demo's twenty seconds) is counted from slot 0 instead, and has no days off.
+Slots are numbered in absolute time, but people follow a local clock: a season over local time does not break on the day
+of a clock change. A cycle that is not one day (a week of days, a demo's twenty seconds) is counted from slot 0 instead,
+and has no days off.
 """
 
 from collections.abc import Collection
@@ -21,7 +22,7 @@ SATURDAY_AND_SUNDAY = frozenset({5, 6})
 
 @dataclass(frozen=True)
 class Days:
-    """Which zone's clock people live by, and which days they have off; ``holidays`` None: no days off at all.
+    """Local time zone and days off of the population; ``holidays`` None means no days off at all.
 
     ``weekend``: days of the week, 0 for Monday.
     """
@@ -32,10 +33,11 @@ class Days:
 
 
 def days_of(time_zone: str = "UTC", country: str | None = None, weekend: str = AUTO) -> Days:
-    """``time_zone`` as in the tz database, such as Europe/London; ``country`` such as GB or GB-SCT for its holidays.
+    """Make the days of ``time_zone`` (tz database, such as Europe/London) and ``country`` (GB or GB-SCT for its
+    holidays).
 
     ``weekend``: such as "friday, saturday", "none", or "auto" for the country's (else Saturday and Sunday). Raises
-    Invalid for an unknown zone, country or day, or where the package ``holidays`` is wanted and missing.
+    Invalid for an unknown zone, country or day, or if the package ``holidays`` is needed and missing.
     """
     free = _holidays(country) if country else frozenset()
     days = weekend_of("weekend", weekend)
@@ -51,7 +53,7 @@ def _holidays(country: str) -> Collection[date]:
         raise Invalid("holidays need the package holidays: pip install 'undertone-ldp[calendar]'") from None
     name, _, part = country.partition("-")
     try:
-        # Years are filled in as days are looked up.
+        # The object computes the holidays of a year when a day of it is looked up.
         listed: Collection[date] = holidays.country_holidays(name, subdiv=part or None)
     except NotImplementedError:
         raise Invalid(f"holidays is {country!r}, expected a country such as GB, or GB-SCT") from None
@@ -59,7 +61,7 @@ def _holidays(country: str) -> Collection[date]:
 
 
 def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days | None = None) -> Calendar:
-    """The phases of slots; ``cycle`` in slots. Local time where the cycle is a day."""
+    """Return the calendar of slots; ``cycle`` in slots. Local time is used if the cycle is a day."""
     days = days or Days()
     if cycle * slot_seconds != DAY:
         return Calendar(cycle, (slots % cycle) / cycle, long=cycle * slot_seconds > DAY)
@@ -69,9 +71,9 @@ def calendar(slots: NDArray[np.int64], slot_seconds: int, cycle: int, days: Days
 
 
 def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(seconds to add for local time, whether the local day is off) of ascending Unix seconds.
+    """Return (seconds to add for local time, True for a local day off) of ascending Unix seconds.
 
-    Offsets change at most at a quarter of an hour: each distinct one is looked up once.
+    Time zone offsets change only at quarters of an hour, so each distinct quarter is looked up once.
     """
     quarters, place = np.unique(seconds // 900, return_inverse=True)
     shift, off = np.empty(len(quarters), dtype=np.int64), np.empty(len(quarters), dtype=bool)
@@ -80,7 +82,7 @@ def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], N
         local = datetime.fromtimestamp(quarter * 900, days.zone)
         day = local.date()
         if day not in is_off:
-            # A calendar of holidays that fills itself is empty before it is asked.
+            # The holidays object fills itself when it is asked, so its truth value must not be tested first.
             free = days.holidays is not None and day in days.holidays
             is_off[day] = day.weekday() in days.weekend or free
         shift[i] = (local.utcoffset() or timedelta()).total_seconds()

@@ -1,4 +1,6 @@
-"""The distribution of readings over time, from the cohort's and the stream's reports: quantiles with bands, a model."""
+"""Distribution of readings over time, from the cohort's and the stream's reports: quantiles with bands, from a
+model.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ from undertone_aggregator.threshold.posterior import Posterior, posterior
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 
-# Central mass of a band.
+# Probability mass of a central band.
 BAND = 0.9
 
 
@@ -24,7 +26,7 @@ class Quantile(Row):
     """The smallest reading x with P(reading <= x) >= ``share`` among all (device, slot) of slots first..last.
 
     ``low``, ``high``: central 90 % of the posterior (`undertone_aggregator.threshold`), whose tail is extrapolated.
-    ``cohort``, ``reports``: reports of either kind behind it.
+    ``cohort``, ``reports``: number of reports of either kind that were used.
     """
 
     plural: ClassVar[str] = "quantiles"
@@ -42,7 +44,7 @@ class Quantile(Row):
 
 @dataclass(frozen=True)
 class Run:
-    """The histograms of a run of slots, of which its quantiles are made: cheap to make, slow to work out.
+    """The histograms of a run of slots, from which its quantiles are computed; computing them is the slow part.
 
     ``start``: Unix second; ``bound``, ``offset``: the campaign's.
     """
@@ -57,7 +59,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Names what the run's quantiles are made of: equal runs have an equal key."""
+        """Identifier of the run's input: runs with equal input have equal keys."""
         digest = hashlib.sha256(repr((self.first, self.last, self.start, self.bound, self.offset)).encode())
         for members in self.cohort:
             digest.update(repr((members.mechanism, list(members.counts))).encode())
@@ -66,11 +68,11 @@ class Run:
         return digest.hexdigest()
 
     def posterior(self) -> Posterior:
-        """Work out the distribution of the readings. Takes about a second."""
+        """Compute the distribution of the readings. Takes about a second."""
         return posterior(self.cohort, self.stream, self.bound)
 
     def quantiles(self, shares: Sequence[float], after: Posterior) -> list[Quantile]:
-        """The quantiles of the run's posterior ``after``. Raises Invalid for a share outside (0, 1)."""
+        """Return the quantiles of the run's posterior ``after``. Raises Invalid for a share outside (0, 1)."""
         check_shares(shares)
         behind = (sum(counts.total for counts in self.cohort), sum(counts.total for counts in self.stream))
         rows = []
@@ -82,7 +84,7 @@ class Run:
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Raises Invalid for a share outside (0, 1)."""
+    """Check the shares. Raises Invalid for a share outside (0, 1)."""
     for share in shares:
         if not 0 < share < 1:
             raise Invalid(f"the share of a quantile is {share}, expected a number between 0 and 1")
@@ -112,7 +114,7 @@ def _run(timeline: Timeline, sources: Mapping[tuple[int, bytes], Counts], first:
         if kind == report.COHORT and members is not None:
             cohort.append(CohortCounts(members.mechanism, counts))
         elif rule is not None and not rule.low and len(rule.ranges) == 1:
-            # A block's reports are of its own time of day, not of all readings.
+            # A block's reports come from its own time of day, so they do not represent all readings.
             stream.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
     start = first * campaign.slot_seconds
     return Run(first, first + every - 1, start, campaign.bound, campaign.offset, tuple(cohort), tuple(stream))

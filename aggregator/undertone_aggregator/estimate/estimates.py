@@ -1,4 +1,4 @@
-"""What the server says about a slot: an estimate of one series, never a bare number."""
+"""Rows of results: an estimate of one series in one slot is always given with its errors."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,18 +7,18 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 
-# Nominal 95 %.
+# Quantile of the normal distribution for nominal 95 % intervals.
 Z = 1.959963984540054
 # Kinds of estimate: measured by the report mechanism, released by streams, or fitted to a threshold round.
 MEASURED = "report"
 RELEASED = "stream"
 MODEL = "model"
-# No estimate: nobody reported, or too few did for a published number.
+# Kind of a row without an estimate: nobody reported, or too few did for a published number.
 ABSENT = "absent"
 
 
 class Series(NamedTuple):
-    """Which of a campaign's series: of a group, of one coordinate of its readings from 1 on, raw or filtered."""
+    """One series of a campaign: a group, one coordinate of its readings (from 1 on), raw or filtered."""
 
     group: str = EVERYBODY
     coordinate: int = 1
@@ -26,7 +26,7 @@ class Series(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """Its levels below ``aggregate/``."""
+        """The levels of the series' topic below ``aggregate/``."""
         levels = [self.group, "filtered" if self.filtered else "raw"]
         return "/".join(levels if self.coordinate == 1 else [*levels, str(self.coordinate)])
 
@@ -38,12 +38,14 @@ class Series(NamedTuple):
 
 
 class Row:
-    """A frozen dataclass whose fields are the columns of a table, called ``plural``; a `Series` is three of them."""
+    """Base of rows: a frozen dataclass whose fields are the columns of a table named ``plural``; a `Series` makes
+    three.
+    """
 
     plural: ClassVar[str]
 
     def row(self) -> dict[str, Any]:
-        """Column -> value, flat."""
+        """Return column -> value as a flat dictionary."""
         columns: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -52,7 +54,7 @@ class Row:
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """The names of ``row``'s columns."""
+        """Return the names of the columns of ``row``."""
         names = [Series._fields if field.type is Series else (field.name,) for field in fields(cls)]  # type: ignore[arg-type]
         return tuple(name for some in names for name in some)
 
@@ -61,19 +63,19 @@ class Row:
 class Estimate(Row):
     """One slot of one series, in the reading's unit.
 
-    ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a
-    95 % interval [low, high]; ``stream``: the same for clipped readings. ``model``: a slot of a threshold round, while
-    θ is learnt: the mean of a fitted distribution, which can be far off and has no standard error. No outlet shows it
-    as an estimate: in rows it is the column ``model``, and ``estimate`` is None.
-    ``absent``: a slot without a number, because nobody reported, or (of what is published) because too few did: no
-    reports are counted in the row, and its ``estimate`` is nan here and None in rows.
-    ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
-    ``bias`` with its ``bias_se``: what truncation removes from the mean, a model, and [low_raw, high_raw] the 95 %
-    interval that adds it; None where no threshold round came before.
-    ``misfit``: log10 of the evidence that the histogram is not from honest devices, who reach m > 0 with probability at
-    most 10^-m; 6 and more is an alarm. ``manipulation``: if 1 % of the reports are fake, the mean of the others is at
-    most so far from ``estimate``.
-    ``carried``: the share of the noise of the last slot on its chain that is in this one's; None: noise is independent.
+    ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a 95
+    % interval [low, high]; ``stream``: the same for clipped readings. ``model``: a slot of a threshold round, in which
+    θ is estimated: the mean of a fitted distribution, which can be far off and has no standard error. No output shows
+    it as an estimate: in rows it is the column ``model``, and ``estimate`` is None.
+    ``absent``: a slot without a number, because nobody reported, or (for published results) because too few did: the
+    row counts no reports, and its ``estimate`` is nan here and None in rows.
+    ``cohort``: number of reports for the threshold in the slot. ``start``: Unix second.
+    ``bias`` with its ``bias_se``: estimate by a model of what truncation removes from the mean, and [low_raw, high_raw]
+    the 95 % interval that includes it; None if no threshold round came before.
+    ``misfit``: log10 of the evidence that the histogram does not come from honest devices, who reach m > 0 with
+    probability at most 10^-m; 6 or more raises an alarm. ``manipulation``: largest distance of the honest devices' mean
+    from ``estimate`` if 1 % of the reports are fake.
+    ``carried``: the share of the noise of the chain's last slot that is in this one's; None: noise is independent.
     """
 
     plural: ClassVar[str] = "slots"
@@ -104,12 +106,12 @@ class Estimate(Row):
 
     @property
     def is_learning(self) -> bool:
-        """Whether the slot is of a threshold round, which estimates no mean."""
+        """True if the slot belongs to a threshold round, which estimates no mean."""
         return self.kind == MODEL
 
     @property
     def is_absent(self) -> bool:
-        """Whether the slot has no number."""
+        """True if the slot has no number."""
         return self.kind == ABSENT
 
     @classmethod
@@ -118,7 +120,7 @@ class Estimate(Row):
         return cls(slot, start, series, ABSENT, 0, 0, math.nan, None, None, None, None)
 
     def row(self) -> dict[str, Any]:
-        """Column -> value, flat; a threshold round's number is ``model``, and its ``estimate`` None."""
+        """Return column -> value; a threshold round's number is in ``model``, and its ``estimate`` is None."""
         columns = super().row() | {"model": self.estimate if self.is_learning else None}
         return columns | ({"estimate": None} if self.is_learning or self.is_absent else {})
 
@@ -128,7 +130,7 @@ class Estimate(Row):
 
     @classmethod
     def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":
-        """The estimate that ``row`` made these columns of. Raises KeyError where one is missing."""
+        """Make the estimate from the columns that ``row`` returned. Raises KeyError if one is missing."""
         values = {name: columns[name] for name in cls.columns()}
         model, series = values.pop("model"), Series(*(values.pop(name) for name in Series._fields))
         if values["kind"] in (MODEL, ABSENT):
@@ -140,9 +142,9 @@ class Estimate(Row):
 class RangeEstimate(Row):
     """The mean over the slots first..last of the slots' means, in the reading's unit.
 
-    ``slots``: how many of them had reports, and are in it. [low, high] covers the mean of the truncated readings of
-    the devices that reported (95 %), [low_raw, high_raw] is meant to cover that of the readings: bias and its error are
-    the slots' averages, for one model is behind them all.
+    ``slots``: number of slots with reports, over which the mean is taken. [low, high] covers the mean of the truncated
+    readings of the devices that reported (95 %); [low_raw, high_raw] is meant to cover that of the untruncated
+    readings. Bias and its error are averages over the slots, because one model is used for all.
     """
 
     plural: ClassVar[str] = "ranges"
@@ -169,35 +171,37 @@ class RangeEstimate(Row):
 
 
 class Estimator(Protocol):
-    """What a way of collecting says of its Partials: raw series, cheap enough for every slot."""
+    """Estimator of one way of collecting: it computes raw series from Partials, fast enough for every slot."""
 
     @property
     def memory(self) -> int:
-        """Slots before a slot whose Partials its estimate needs."""
+        """Number of slots before a slot whose Partials its estimate needs."""
 
     @property
     def chains(self) -> int:
-        """Chains of correlated noise that take turns by slot; 1 where each slot's noise is its own, too."""
+        """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """One per slot and series that has reports, by slot, then series; ``groups``: only these, ``all`` everybody."""
+        """Return an estimate per slot and series with reports, by slot, then series; ``groups``: only these (``all``:
+        every device).
+        """
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
-        """Plain sentences about what raw estimates show of the campaign's choices."""
+        """Return plain sentences about problems of the campaign's settings that raw estimates show."""
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
-        """Means over runs of ``every`` slots, counted from slot 0 of Unix time, by run, then series."""
+        """Return means over runs of ``every`` slots, counted from slot 0 of Unix time, by run, then series."""
 
     def means(
         self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
-        """The mean over those of these slots that have a number, by series; none for a series without one."""
+        """Return the mean over the given slots that have a number, by series; no row for a series without one."""
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can carry it: numbers that are not finite become null."""
+    """Convert a value for JSON: numbers that are not finite become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Estimates as documents: one JSON object, CSV, JSON lines, Influx line protocol, Parquet."""
+"""Export formats of estimates: one JSON object, CSV, JSON lines, Influx line protocol, Parquet."""
 
 import csv
 import io
@@ -16,12 +16,12 @@ from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_shared.errors import Invalid
 
-# Columns that tell rows apart: tags in line protocol.
+# Columns that identify a series; they are tags in line protocol.
 _TAGS = ("group", "coordinate", "filtered", "kind", "share")
 
 
 def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Everything about the campaign and these estimates, as one JSON object."""
+    """Return everything about the campaign and these estimates as one JSON object."""
     campaign, exact = results.campaign, results.certificate
     world = results.world(estimates)
     document: dict[str, Any] = {
@@ -49,10 +49,10 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
 
 
 def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> str:
-    """Rows of one kind as CSV with a header; what a row does not have is empty.
+    """Return rows of one kind as CSV with a header; missing values are empty.
 
-    Beside the rows' own columns: ``time``, the start as ISO 8601 in the campaign's zone, and what is the same in each
-    row: unit, ε and what it guarantees, without which no number is complete. No text is a formula to a spreadsheet.
+    Further columns are ``time``, the start as ISO 8601 in the campaign's zone, and constants without which no number is
+    complete: unit, ε and the guarantee. No text can be a formula in a spreadsheet.
     """
     facts = {"unit": results.campaign.unit, "epsilon": results.budget.approximate[0], "guarantee": results.guarantee}
     text = io.StringIO()
@@ -66,12 +66,14 @@ def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) ->
 
 
 def to_json_lines(rows: Sequence[Row]) -> str:
-    """One JSON object per line and row."""
+    """Return one line with a JSON object for each row."""
     return "".join(json.dumps(plain(row.row()), ensure_ascii=False) + "\n" for row in rows)
 
 
 def to_influx(campaign: str, rows: Sequence[Row]) -> str:
-    """InfluxDB line protocol: measurement ``campaign``, tags that tell series apart, the slot's start in ns."""
+    """Return InfluxDB line protocol: measurement ``campaign``, tags that identify the series, the slot's start
+    in ns.
+    """
     lines = []
     for row in rows:
         columns = {name: value for name, value in plain(row.row()).items() if value is not None}
@@ -83,7 +85,9 @@ def to_influx(campaign: str, rows: Sequence[Row]) -> str:
 
 
 def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> bytes:
-    """Rows of one kind as a Parquet file, the campaign's facts in its metadata. Raises Invalid without pyarrow."""
+    """Return rows of one kind as a Parquet file with the campaign's facts in its metadata. Raises Invalid without
+    pyarrow.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -101,7 +105,7 @@ def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate
 
 @dataclass(frozen=True)
 class Format:
-    """A form that series are written in: its word, media type, file suffix, and the writer of rows of one kind."""
+    """An export format: its name, media type, file suffix, and the function that writes rows of one kind."""
 
     name: str
     media_type: str
@@ -109,7 +113,7 @@ class Format:
     write: Callable[[Results, Sequence[Row], type[Row]], bytes]
 
 
-# Every form, by its word: for commands, exports and the page's downloads.
+# All formats by name, for commands, exports and the page's downloads.
 FORMATS = {
     made.name: made
     for made in (
@@ -129,7 +133,7 @@ def format_of(field: str, word: str, others: Sequence[str] = ()) -> Format:
 
 
 def local(second: int, zone: tzinfo = UTC) -> str:
-    """A Unix second as date and time in a zone."""
+    """Format a Unix second as date and time in a zone."""
     return datetime.fromtimestamp(second, zone).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -1,12 +1,12 @@
-"""One filter for every published series whose noise is known: hyper-parameters from the series alone, and a choice.
+"""The filter for published series with known noise: it fits its hyper-parameters to the series and decides on its use.
 
-The model is `estimate.seasonal`'s. Its hyper-parameters maximise the likelihood under wide priors on their logarithms,
-by Fisher scoring; the result averages over points about the maximum with the covariance of Laplace's approximation:
-the variance is their geometric mean (hyper-parameters are known on a logarithmic scale; one point of many must not be
-all of an arithmetic mean), and what the points' means differ by comes to it. Whether the filtered series is shown
-decides Stein's estimate of its risk (Annals of Statistics 9, 1981): where raw is as good, filtered equals raw. With few
-slots the priors stand for what is not known yet; with fewer than `FEWEST` there is no filter. All of it is
-post-processing and costs no privacy.
+The model is that of `estimate.seasonal`. Its hyper-parameters maximise the likelihood under wide priors on their
+logarithms, by Fisher scoring. The result averages over points around the maximum that have the covariance of Laplace's
+approximation. The variance is the geometric mean over the points (the logarithms of the hyper-parameters are estimated,
+and one extreme point must not dominate) plus the variance between the points' means. Stein's estimate of the risk
+(Annals of Statistics 9, 1981) decides whether the filtered series is used: if raw is as good, filtered equals raw. With
+few slots the priors dominate; with fewer than `FEWEST` there is no filter. All of this is post-processing and costs no
+privacy.
 """
 
 import math
@@ -21,26 +21,26 @@ from undertone_aggregator.estimate.state_space import Filter, Noise, Observed, T
 from undertone_shared.errors import Invalid
 
 FEWEST = 8
-# The fit looks at so many of the newest cycles, and slots.
+# The fit uses at most this many of the newest cycles, and of the newest slots.
 FIT_CYCLES, FIT_SLOTS = 28, 4096
-# Filtered is shown where it saves at least this share of the error.
+# The filtered series is used if it saves at least this share of the error.
 _WORTH = 0.02
 _STEP = 1e-4
 _ITERATIONS = 25
 _ENOUGH = 0.05
 _GIVE_UP = 1e6
 _SHRINKS = 3
-# What a signal that the noise hides is thought to be, over what the noise's own variance could hide.
+# Assumed standard deviation of a signal below the noise, relative to the largest that the noise could hide.
 _HIDDEN = 0.4
-# Below this a scaled variance is none.
+# A scaled variance below this counts as zero.
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Hyper-parameters in logarithms: ``mode`` [p] and ``points`` [p + 1, p] of equal weight about it.
+    """Hyper-parameters as logarithms: ``mode`` [p] and ``points`` [p + 1, p] of equal weight around it.
 
-    ``centre`` and ``scale``: what was taken off the values, and what they were divided by.
+    ``centre`` and ``scale``: number that was subtracted from the values, and number by which they were divided.
     """
 
     model: Seasonal
@@ -51,7 +51,9 @@ class Fitted:
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """At the mode, by name: amplitudes in the values' unit, times in slots and cycles."""
+        """Return the hyper-parameters at the mode, by name: amplitudes in the values' unit, times in slots and
+        cycles.
+        """
         values = dict(zip(self.model.names, np.exp(self.mode).tolist(), strict=True))
         for name in ("season", "memory", "slow", "chance", "off"):
             if name in values:
@@ -61,9 +63,10 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Filtered:
-    """Per slot [n] the signal given all values (``mean``, ``standard_error``), and given those up to it (``causal``).
+    """Result per slot [n]: the signal given all values (``mean``, ``standard_error``), and given those up to it
+    (``causal``).
 
-    ``used``: False where raw is as good, and all of them are the values and their own standard errors. ``fitted`` None
+    ``used``: False if raw is as good; then all fields are the values and their own standard errors. ``fitted`` is None
     with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the root mean square error over raw's.
     """
 
@@ -79,14 +82,14 @@ class Filtered:
 def fit(
     slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar, before: Fitted | None = None
 ) -> Fitted:
-    """The hyper-parameters of the newest `FIT_CYCLES`; ``before``: an earlier fit of the series, to begin from."""
+    """Fit the hyper-parameters to the newest `FIT_CYCLES`; ``before``: an earlier fit of the series to start from."""
     first = int(np.searchsorted(slots, slots[-1] - FIT_CYCLES * calendar.cycle, side="right"))
     first = max(min(first, len(slots) - FEWEST), len(slots) - FIT_SLOTS, 0)
     part = slice(first, len(slots))
     used = values[part]
     part_noise = noise.part(first, len(slots))
     centre, scale = float(np.mean(used)), _scale(used, part_noise)
-    # In a mean of n readings that are their own in each slot there is chance, however constant the population is.
+    # A mean of n independent readings has a chance error in each slot, even if the population is constant.
     own = noise.chance * math.sqrt(float(np.mean(part_noise.variance))) / scale
     model = Seasonal(calendar.cycle, calendar.off is not None, own, calendar.long)
     observed = _observed(slots[part], used, part_noise, calendar.part(first, len(slots)), model, centre, scale)
@@ -102,7 +105,8 @@ def filtered(
     fitted: Fitted | None = None,
     before: Fitted | None = None,
 ) -> Filtered:
-    """The filter over a whole series; ``fitted``: its hyper-parameters, else they are fitted here, from ``before`` on.
+    """Filter a whole series; ``fitted``: its hyper-parameters; without them they are fitted here, starting from
+    ``before``.
 
     Raises Invalid for arrays of different lengths, slots out of order, or a variance that is not positive.
     """
@@ -124,28 +128,28 @@ def filtered(
 
 
 def running(fitted: Fitted, noise: Noise) -> Filter:
-    """The causal recursion of a fit, before the first value."""
+    """Return the causal filter of a fit in its state before the first value."""
     return Filter(fitted.model.components(fitted.points), 0 if noise.carried is None else noise.lag)
 
 
 def step(
     run: Filter, fitted: Fitted, slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar
 ) -> tuple[Vector, Vector]:
-    """Take newer values in; their (mean, standard error) given everything so far."""
+    """Feed newer values; return their (mean, standard error) given everything so far."""
     trace: Trace = run.run(_observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale))
     mean, variance = mixed(trace.mean, trace.variance, fitted)
     return mean, np.sqrt(variance)
 
 
 def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:
-    """(mean, variance) [n] in the values' unit over the points: within them (geometric mean) and between them."""
+    """Combine the points: (mean, variance) [n] in the values' unit, from the variance within and between the points."""
     mean = means.mean(axis=1)
     variance = np.exp(np.log(np.maximum(variances, _TINY)).mean(axis=1)) + means.var(axis=1)
     return fitted.centre + fitted.scale * mean, fitted.scale**2 * variance
 
 
 def check(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar) -> None:
-    """Raises Invalid for what cannot be filtered."""
+    """Check the input. Raises Invalid for data that cannot be filtered."""
     n = len(slots)
     for name, size in (("values", len(values)), ("variances", len(noise.variance)), ("phases", len(calendar.phase))):
         if size != n:
@@ -159,7 +163,7 @@ def check(slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Cale
 
 
 def _scale(values: Vector, noise: Noise) -> float:
-    """What standard deviation the signal may have: what the noise leaves, and what it could hide."""
+    """Return the signal's assumed standard deviation: what remains after the noise, plus what the noise could hide."""
     variance = float(np.mean(noise.variance))
     share = 0.0 if noise.carried is None else float(np.clip(np.mean(noise.carried), 0.0, 0.99))
     independent = len(values) * (1.0 - share) / (1.0 + share)
@@ -181,7 +185,9 @@ def _observed(
 
 
 def _evaluate(model: Seasonal, observed: Observed, mode: Vector) -> tuple[float, Vector, Vector]:
-    """(log posterior, its gradient [p], its expected information [p, p]) by differences of models side by side."""
+    """Return (log posterior, its gradient [p], its expected information [p, p]), by differences between nearby
+    models.
+    """
     logs, trace = _log_posterior(model, observed, np.concatenate([mode[None], mode + _STEP * np.eye(len(mode))]))
     error = (trace.error[:, 1:] - trace.error[:, :1]) / _STEP / np.sqrt(trace.scale[:, :1])
     scale = (trace.scale[:, 1:] / trace.scale[:, :1] - 1.0) / _STEP
@@ -190,14 +196,14 @@ def _evaluate(model: Seasonal, observed: Observed, mode: Vector) -> tuple[float,
 
 
 def _log_posterior(model: Seasonal, observed: Observed, points: Vector) -> tuple[Vector, Trace]:
-    """Up to a constant [points], and the filter's trace."""
+    """Return the log posterior up to a constant [points], and the filter's trace."""
     lag = 0 if observed.noise.carried is None else observed.noise.lag
     trace = Filter(model.components(points), lag).run(observed, signal=False)
     return trace.terms.sum(axis=0) + model.log_prior(points), trace
 
 
 def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vector, float, Vector]:
-    """(mode, log posterior, information there): Fisher scoring, damped as by Levenberg where a step fails."""
+    """Find (mode, log posterior, information there) by Fisher scoring with Levenberg damping where a step fails."""
     mode = np.clip(begin, model.low, model.high)
     height, gradient, information = _evaluate(model, observed, mode)
     damping = 0.0
@@ -216,12 +222,12 @@ def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vecto
 
 
 def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, information: Vector) -> Vector:
-    """Points about the mode: the corners of a regular simplex with the covariance of the inverse of ``information``.
+    """Return points around the mode: a regular simplex with the covariance of the inverse of ``information``.
 
-    A Gaussian would be p/2 below its mode at every corner; where the posterior falls faster, the corner comes nearer.
+    For a Gaussian the log posterior is p/2 lower at every corner; where it falls faster, the corner is moved closer.
     """
     p = len(mode)
-    # Columns of an orthogonal matrix whose first one is constant: p + 1 points of mean 0 and unit covariance.
+    # The columns of an orthogonal matrix whose first one is constant give p + 1 points of mean 0 and unit covariance.
     basis = np.linalg.qr(np.column_stack([np.ones(p + 1), np.eye(p + 1)[:, :p]]))[0]
     moves = math.sqrt(p + 1) * basis[:, 1:] @ np.linalg.cholesky(np.linalg.inv(information)).T
     moves = np.clip(mode + moves, model.low, model.high) - mode
@@ -232,7 +238,7 @@ def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, in
 
 
 def _stein(residual: Vector, noise: Vector, posterior: Vector) -> float:
-    """Stein's unbiased estimate of the filter's root mean square error over raw's; any noise covariance.
+    """Return Stein's unbiased estimate of the filter's root mean square error over raw's, for any noise covariance.
 
     E|m - x|² = E|y - m|² - tr N + 2 tr(N ∂m/∂y), and N ∂m/∂y is the posterior covariance of a linear Gaussian filter.
     """

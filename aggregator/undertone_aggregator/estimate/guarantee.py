@@ -1,4 +1,4 @@
-"""What a campaign costs in privacy, in numbers and in words that stand wherever its estimates are shown."""
+"""The privacy guarantee of a campaign, in numbers and in words that are shown with its estimates."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,9 +19,10 @@ _UNITS = (("hour", "h", 3600), ("minute", "min", 60), ("second", "s", 1))
 
 @dataclass(frozen=True)
 class Guarantee:
-    """``level``: ``event``, of one reading; ``window``, of any ``span``; ``user``, of all reports in ``span``.
+    """A guarantee. ``level``: ``event`` (one reading), ``window`` (any ``span``), or ``user`` (all reports in
+    ``span``).
 
-    ``certificate``: the largest exact ratio of the probabilities of one report by itself; None where there is none.
+    ``certificate``: the largest exact ratio of the probabilities of a single report; None if there is none.
     """
 
     level: str
@@ -33,7 +34,7 @@ class Guarantee:
 
 
 def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Guarantee:
-    """Of an epoch in which each reading meets one draw of one of the rule's mechanisms."""
+    """Return the guarantee of an epoch in which each reading is used by one draw of one of the rule's mechanisms."""
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
     level, span, said = EVENT, "one reading", _every_slot(budget, campaign.cycle)
     rest = rest_of(campaign)
@@ -52,14 +53,14 @@ def _every_slot(budget: Budget, cycle: int) -> str:
 
 
 def rest_of(campaign: Campaign) -> int:
-    """Seconds between the intervals of two reports of a device; a counter's begins at a reading of the slot before."""
+    """Return the seconds between the measuring intervals of two reports; a counter's begins at the slot before."""
     slots = 2 if campaign.measure == "counter" else 1
     return max(campaign.schedule.stride - slots, 0) * campaign.slot_seconds
 
 
 def _turns(budget: Budget, rest: int, period: int) -> str:
     window, odds = lasting(rest), f"{exp(budget.epsilon):.3g}"
-    # Readings that so many days can meet, the first and the last perhaps in part.
+    # Number of readings that this many days can contain, the first and the last perhaps in part.
     readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
         f"{budget.text} for any {window}, where devices rest so long between two readings: to somebody who already "
@@ -69,13 +70,13 @@ def _turns(budget: Budget, rest: int, period: int) -> str:
 
 
 def lasting(seconds: int, *, short: bool = False) -> str:
-    """So many whole hours, minutes or seconds, in words: "24 hours", or ``short`` "24 h"."""
+    """Format a duration in whole hours, minutes or seconds: "24 hours", or ``short`` "24 h"."""
     word, symbol, size = next(unit for unit in _UNITS if seconds % unit[2] == 0)
     return f"{seconds // size} {symbol}" if short else f"{seconds // size} {word}" + "s" * (seconds != size)
 
 
 def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
-    """Of all reports of a device in one window; ρ is what adds up."""
+    """Return the guarantee of all reports of a device in one window; ρ is what adds up over windows."""
     span = f"each window of {rule.renewal} slots" if rule.renewal else "the whole campaign"
     rho = Fraction(rule.charge(), RHO_UNIT)
     sentence = (
@@ -86,7 +87,7 @@ def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
 
 
 def _one_report(rule: StreamRule) -> Fraction | None:
-    """(1 + τ)/(1 - τ) of a one-bit stream, the ratio for one report by itself; Gaussian noise has none."""
+    """Return (1 + τ)/(1 - τ) of a one-bit stream, the ratio for a single report; None for Gaussian noise."""
     if rule.law != ONE_BIT:
         return None
     first, later = rule.noise

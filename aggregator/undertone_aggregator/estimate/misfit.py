@@ -1,11 +1,12 @@
-"""Could honest devices have sent this histogram? Evidence against it, and how far fake reports can move a mean.
+"""Misfit: evidence that honest devices did not send a histogram, and how far fake reports can move a mean.
 
-Whatever the readings, honest symbols are independent with laws that are mixtures of the mechanism's rows, so the mean
-law lies in the convex hull of the rows. For any law q fixed beforehand, Π q(Y_i) / Π p(Y_i) over the reports has an
-expectation of at most 1 under honest devices of mean law p (arithmetic over geometric mean; the Y_i need not be alike).
-So has its mean over many q: Dirichlet mixtures around the law that the threshold phase expects. Dividing by the most
-likely p of the hull only lowers it. By Markov's inequality it reaches 10^m with probability at most 10^-m, for any
-number of devices (an e-value: Wasserman, Ramdas, Balakrishnan, PNAS 2020; Grünwald, de Heide, Koolen 2024).
+Whatever the readings are, honest symbols are independent and their distributions are mixtures of the mechanism's rows,
+so their mean distribution lies in the convex hull of the rows. For any distribution q fixed beforehand, Π q(Y_i) / Π
+p(Y_i) over the reports has an expectation of at most 1 under honest devices of mean distribution p (arithmetic over
+geometric mean; the Y_i need not be alike). So has its mean over many q, here Dirichlet mixtures around the distribution
+that the threshold phase expects. Dividing by the most likely p of the hull only lowers it. By Markov's inequality it
+reaches 10^m with probability at most 10^-m, for any number of devices (an e-value: Wasserman, Ramdas, Balakrishnan,
+PNAS 2020; Grünwald, de Heide, Koolen 2024).
 """
 
 import math
@@ -18,29 +19,29 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# A misfit from here on is an alarm: at most one in a million slots of honest devices reaches it.
+# A misfit of this or more raises an alarm: at most one in a million slots of honest devices reaches it.
 ALARMING = 6.0
-# The share of fake reports that the manipulation bound is stated for.
+# The share of fake reports for which the manipulation bound is stated.
 FAKE_SHARE = 0.01
-# What is reported at most; for a symbol that no honest device can send.
+# The largest misfit, which also stands for a symbol that no honest device can send.
 LARGEST = 1000.0
-# Dirichlet mixtures are worth so many reports each.
+# Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
-# Nats by which the likeliest law of the hull may be missed, and steps to find it; what is missed is charged.
+# Largest error, in nats, of the hull's maximal likelihood, and largest number of steps; the error is subtracted.
 _GAP = 0.5
 _STEPS = 300
-# Evidence that cannot get above this is not pursued.
+# Evidence that cannot exceed this is not computed to the end.
 _INTERESTING = math.log(10.0)
-# The likeliest law is sought among mixtures of about so many rows, and certified against all.
+# The likeliest distribution is searched among mixtures of about this many rows, and certified against all rows.
 _ROWS = 33
 _BLOCK = 4096
 
 
 class Goodness:
-    """Evidence that histograms of one mechanism's symbols are not from honest devices.
+    """Tests whether histograms of one mechanism's symbols can come from honest devices.
 
-    ``population``: the readings as earlier slots have shown them, never this one. ``possible`` [symbols]: what honest
-    devices can send.
+    ``population``: the readings as estimated from earlier slots, never from this one. ``possible`` [symbols]: True for
+    symbols that honest devices can send.
     """
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population | None) -> None:
@@ -59,7 +60,7 @@ class Goodness:
         self._mixtures = [np.full(len(expected), 0.5), *(weight * expected for weight in _WEIGHTS)]
 
     def misfits(self, counts: NDArray[np.int64]) -> Vector:
-        """log10 of the evidence for each histogram, 0 to `LARGEST`; shapes [slots, symbols] → [slots].
+        """Return log10 of the evidence for each histogram, 0 to `LARGEST`; shapes [slots, symbols] → [slots].
 
         A slot of honest devices reaches m > 0 with probability at most 10^-m. Each has at least one report.
         """
@@ -73,10 +74,10 @@ class Goodness:
         return np.where(impossible, LARGEST, np.clip(evidence / math.log(10.0), 0.0, LARGEST))
 
     def _evidence(self, counts: Vector, likely: Vector) -> Vector:
-        """A lower bound of ``likely`` less ln of the largest probability of the reports under any law of the hull.
+        """Return a lower bound of ``likely`` less the log of the reports' largest probability under the hull.
 
-        Expectation maximisation; the largest over k of Σ_j h_j P(j|k) / p_j, less n, bounds what it misses. It ends
-        where that is little, or where no evidence is in sight. Shapes [slots, groups], [slots] → [slots].
+        The method is expectation maximisation; the largest over k of Σ_j h_j P(j|k) / p_j, less n, bounds its error. It
+        ends when the error is small, or when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
         """
         n = counts.sum(axis=1)
         law = np.full((len(counts), len(self._some)), 1.0 / len(self._some))
@@ -97,14 +98,14 @@ class Goodness:
 
 
 def manipulation(estimate: float, lowest: float, highest: float, share: float = FAKE_SHARE) -> float:
-    """How far at most the mean of the honest reports is from ``estimate`` if a share of the reports is fake.
+    """Return the largest distance of the honest reports' mean from ``estimate`` if a share of the reports is fake.
 
-    A fake report decodes to something from ``lowest`` to ``highest``: share/(1 - share) times the farther of them.
+    A fake report decodes to a value from ``lowest`` to ``highest``; the result is share/(1 - share) times the farther.
     """
     return share / (1.0 - share) * max(highest - estimate, estimate - lowest)
 
 
 def _log_mixture(counts: Vector, alpha: Vector) -> Vector:
-    """ln of the probability of sequences with these counts, their law drawn from a Dirichlet distribution; [slots]."""
+    """Return ln of the probability of sequences with these counts, for a Dirichlet-distributed law; [slots]."""
     n, weight = counts.sum(axis=1), alpha.sum()
     return np.asarray(gammaln(weight) - gammaln(weight + n) + (gammaln(counts + alpha) - gammaln(alpha)).sum(axis=1))

@@ -1,7 +1,7 @@
-"""The mechanism's noise in a slot's mean, from the slot's own histogram.
+"""Variance of the mechanism's noise in a slot's mean, estimated from the slot's own histogram.
 
-The readings of the devices that reported are fixed numbers, so the variance wanted is the mean over them of
-Var(Y | x), in units of the half-width: x and decoded Y in [-1, 1]-units.
+The readings of the devices that reported are fixed numbers, so the required variance is the mean over them of Var(Y |
+x), in units of the half-width: x and decoded Y in [-1, 1]-units.
 """
 
 from fractions import Fraction
@@ -15,22 +15,25 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# Below this the reports say too little about x²; only stochastic rounding, alone, has 1 + p2 = 0.
+# Below this value of 1 + p2 the reports say too little about x²; for stochastic rounding alone it is 0.
 _LEAST_CURVATURE = 0.2
-# How far a slot's readings may be from the whole population's: a Dirichlet prior worth so many readings without noise.
+# Concentration of the Dirichlet prior of a slot's readings around the population's, in readings without noise.
 _CONCENTRATION = 3.0
 
 
 class NoiseModel(Protocol):
-    """Mean variance of one report, from a histogram [symbols] with at least one report; half-width units."""
+    """Returns the mean variance of one report, from a histogram [symbols] with at least one report; half-width
+    units.
+    """
 
     def __call__(self, counts: Counts) -> float: ...
 
 
 def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> NoiseModel:
-    """For a mechanism on [0, width]; ``population``: the readings as the threshold phase has estimated them.
+    """Make the noise model of a mechanism on [0, width]; ``population``: the readings as the threshold phase estimates
+    them.
 
-    Raises Invalid for a mechanism that nobody knows.
+    Raises Invalid for an unknown mechanism.
     """
     if traits_of(mechanism).quadratic:
         return QuadraticNoise(mechanism, width)
@@ -38,16 +41,16 @@ def noise_of(mechanism: Mechanism, width: int, population: Population | None) ->
 
 
 def decoded(mechanism: Mechanism, width: int) -> Vector:
-    """The decoded value y of each symbol in half-width units, 2y/width - 1; shape [symbols].
+    """Return the decoded value y of each symbol in half-width units, 2y/width - 1; shape [symbols].
 
-    Each is the double nearest to the exact rational: so is the quotient of two integers.
+    Each is the double nearest to the exact rational, because a quotient of two integers is rounded once.
     """
     exact = (mechanism.decode(j, width) for j in range(mechanism.symbols))
     return np.array([(2 * p - q * width) / (q * width) for p, q in exact])
 
 
 class QuadraticNoise:
-    """Mechanisms with Var(Y | x) = p0 + p1 x + p2 x², exactly.
+    """Noise model of mechanisms with Var(Y | x) = p0 + p1 x + p2 x², exactly.
 
     The means of x and x² over the devices are estimated without bias from the same reports. (The empirical variance
     of the decoded reports would add the readings' own spread.)
@@ -61,19 +64,19 @@ class QuadraticNoise:
         degree = min(2, len(levels) - 1)
         fitted = np.polynomial.polynomial.polyfit([float(x) for x in levels], variances, degree)
         self._p0, self._p1, self._p2 = (*(float(p) for p in fitted), 0.0)[:3]
-        # Rounding between neighbouring levels, averaged over where a reading may lie between them.
+        # Variance of rounding between neighbouring levels, averaged over the position of a reading between them.
         self._rounding = float(np.mean([float(b - a) ** 2 for a, b in pairwise(levels)])) / 6.0
         if width == mechanism.levels:
-            # Every integer is a level: nothing is rounded.
+            # Every integer is a level, so nothing is rounded.
             self._rounding = 0.0
 
     def __call__(self, counts: Counts) -> float:
-        """The mean variance over the devices of a histogram."""
+        """Return the mean variance over the devices of a histogram."""
         n = int(counts.sum())
         return self.at(float(counts @ self._y) / n, float(counts @ np.square(self._y)) / n, n)
 
     def at(self, first: float, second: float, n: int) -> float:
-        """The same from the mean and the mean square of n decoded reports."""
+        """Return the same from the mean and the mean square of n decoded reports."""
         x = min(max(first, -1.0), 1.0)
         rounding = (1.0 + self._p2) * self._rounding
         if 1.0 + self._p2 > _LEAST_CURVATURE:
@@ -85,7 +88,7 @@ class QuadraticNoise:
 
 
 class LinearNoise:
-    """Mechanisms, such as tables, whose Var(Y | x) has any shape v: the best linear estimate of its mean.
+    """Noise model of mechanisms, such as tables, with any shape v of Var(Y | x): the best linear estimate of its mean.
 
     The slot's distribution of readings is the population's f plus a deviation with covariance
     C = (diag f - f fᵀ)/(1 + concentration). With A the channel, p = A f and h/n the slot's histogram, the estimate is
@@ -106,7 +109,7 @@ class LinearNoise:
         self._range = (float(variances.min()), float(variances.max()))
 
     def __call__(self, counts: Counts) -> float:
-        """The mean variance over the devices of a histogram."""
+        """Return the mean variance over the devices of a histogram."""
         n = int(counts.sum())
         weights = np.linalg.solve(self._spread + np.diag(self._law / n), self._slope)
         return float(np.clip(self._mean + weights @ (counts / n - self._law), *self._range))

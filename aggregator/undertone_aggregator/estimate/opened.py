@@ -1,4 +1,4 @@
-"""A campaign as its store has it, opened for reading: what it is, what it costs, how it is read."""
+"""A campaign in its store, opened for reading: its epochs, its privacy cost, and the settings for reading it."""
 
 import html
 import json
@@ -28,26 +28,25 @@ _READING = ("epsilon", "delta", "time_zone", "holidays", "weekend", "settle_slot
 
 
 def _edition_of(meta: Mapping[str, str]) -> int:
-    """A number that is another one when the facts that say how a campaign is read are others."""
+    """Return a number that changes when the settings for reading a campaign change."""
     return zlib.crc32(repr([meta.get(name) for name in _READING]).encode())
 
 
 class Collections(Protocol):
-    """How campaigns are read, whatever their kind."""
+    """Functions that interpret campaigns of every kind."""
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> Estimator:
-        """What their Partials say."""
+        """Return the estimator of the campaign's Partials."""
 
     def guarantee(self, timeline: Timeline, budget: Budget) -> Guarantee:
-        """What their epochs cost."""
+        """Return the guarantee of the campaign's epochs."""
 
 
 class OpenCampaign:
-    """A store, opened for reading. Raises Invalid for one that is none, or has no epoch yet.
+    """A campaign's store, opened for reading. Raises Invalid for a file that is no store, or one without an epoch.
 
-    ``collections``: how each kind of campaign is read; `undertone_aggregator.campaign.results` knows it.
-    ``campaign``: which one
-    of those in the store; without it the only one.
+    ``collections``: functions for each kind of campaign (`undertone_aggregator.campaign.results`). ``campaign``: name
+    of one of the campaigns in the store; it may be omitted if there is only one.
     """
 
     def __init__(self, url: Path | str, collections: Collections, campaign: str | None = None) -> None:
@@ -94,7 +93,7 @@ class OpenCampaign:
         rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
         return f"<table><caption>{html.escape(campaign.name)}</caption>{rows}</table>"
 
-    # --- what the campaign is
+    # --- facts of the campaign
 
     @property
     def newest(self) -> Epoch:
@@ -108,7 +107,7 @@ class OpenCampaign:
 
     @property
     def budget(self) -> Budget:
-        """The largest that an epoch was issued with: of one reading (event level), or of a whole stream."""
+        """The largest budget of any epoch, of one reading (event level) or of a whole stream."""
         return self._cost.budget
 
     @property
@@ -118,7 +117,7 @@ class OpenCampaign:
 
     @property
     def certificate(self) -> Fraction | None:
-        """The largest exact probability ratio of one report in any epoch; None where there is none."""
+        """The largest exact probability ratio of a single report in any epoch; None if there is none."""
         return self._cost.certificate
 
     @property
@@ -129,19 +128,21 @@ class OpenCampaign:
 
     @property
     def blocks(self) -> tuple[tuple[int, int, int], ...]:
-        """(first slot of the cycle, low, theta) of each block of the newest report epoch; empty before there is one."""
+        """(first slot of the cycle, low, theta) of each block of the newest report epoch; empty before the first
+        one.
+        """
         every = (epoch.campaign.ranges for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), ())
 
     @property
     def thetas(self) -> str:
-        """The same in words: of several blocks of the day the least and the most."""
+        """The same in words: for several blocks of the day the least and the largest."""
         every = (epoch.campaign.thetas for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), "")
 
     @property
     def mechanism(self) -> MechanismFacts | None:
-        """What reports in the newest epoch; None in a threshold epoch or a stream campaign."""
+        """Facts of the newest epoch's report mechanism; None in a threshold epoch or a stream campaign."""
         return mechanism_facts(self.newest, self.budget.epsilon)
 
     @cached_property
@@ -152,7 +153,7 @@ class OpenCampaign:
 
     @property
     def filter(self) -> SeriesFilter:
-        """How series are filtered; its ``sentence`` says what that assumes."""
+        """The filter for this campaign's series; its ``sentence`` states the assumptions."""
         campaign = self.campaign
         stride = campaign.schedule.stride
         return SeriesFilter(
@@ -160,32 +161,35 @@ class OpenCampaign:
         )
 
     def outcomes(self) -> dict[str, int]:
-        """Deliveries by outcome; ``received`` is their sum."""
+        """Return the number of deliveries by outcome; ``received`` is their sum."""
         return dict(self._store.outcomes())
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Group -> (reports that devices drew and nobody saw, slot in which the oldest was noticed)."""
+        """Return group -> (reports that devices drew and that never arrived, slot in which the oldest was noticed)."""
         return by_group(self._store.losses())
 
     @property
     def status(self) -> dict[str, Any]:
-        """What a running server last said of itself: devices by group, alarms; empty when none did."""
+        """The last status of a running server: devices by group, alarms; empty if none was written."""
         return dict(json.loads(self._store.meta().get("status", "{}")))
 
     @property
     def life(self) -> str | None:
-        """What an operator wants of the campaign, see `undertone_aggregator.campaign.binding.STATES`; None: it has
-        not begun."""
+        """The campaign's state as set by an operator, one of `undertone_aggregator.campaign.binding.STATES`; None
+        before the start.
+        """
         return self._store.meta().get("state")
 
     @property
     def mark(self) -> tuple[int, ...]:
-        """(epochs, newest settled slot, how the campaign is read, deliveries): another one when anything is new."""
+        """(epochs, newest settled slot, edition of the settings, deliveries): changes when anything is new."""
         return self._store.epoch_count(), self.settled, self._edition(), self._store.outcomes()["received"]
 
     @property
     def stale(self) -> bool:
-        """Whether an epoch has begun, or the operator has changed how the campaign is read, since this was opened."""
+        """True if an epoch has begun, or an operator has changed the settings for reading, since the store was
+        opened.
+        """
         return self._store.epoch_count() != len(self.timeline) or self._edition() != _edition_of(self._meta)
 
     def _edition(self) -> int:
@@ -193,8 +197,8 @@ class OpenCampaign:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups that have reports; ``all`` is everybody together."""
-        # Slots that have settled get late reports alone, which the store looks through each time.
+        """The groups that have reports; ``all`` means all devices together."""
+        # Settled slots get only late reports, for which the store searches each time.
         settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
         self._groups |= self._store.counted_groups(self._groups_from)
         self._groups_from = settled
@@ -204,7 +208,7 @@ class OpenCampaign:
     def settled(self) -> int:
         """The newest slot whose published numbers are final; -1 before the first.
 
-        Where no server has settled one yet: the newest slot for which no report is expected any more.
+        If no server has settled a slot yet: the newest slot for which no report is expected any more.
         """
         said = self._store.meta(stores.SETTLED).get(stores.SETTLED)
         if said is not None:
@@ -214,22 +218,22 @@ class OpenCampaign:
 
     @property
     def unpublished(self) -> int:
-        """Number of counted reports that came after their slot had settled: no published mean holds them."""
+        """Number of counted reports that came after their slot had settled: they are in no published mean."""
         return self._store.late_reports()
 
     @property
     def min_reports(self) -> int:
-        """A number over fewer reports is not for the public."""
+        """Least number of reports behind a public number."""
         return int(self._meta.get("min_reports") or 1)
 
     @property
     def reading(self) -> dict[str, str]:
-        """What of the store's facts says how the campaign is read: for readers elsewhere."""
+        """The stored settings for reading the campaign, for readers on other machines."""
         return {name: self._meta[name] for name in _READING if name in self._meta}
 
     @property
     def kept_by_name(self) -> list[str]:
-        """Sentences about single reports that the server keeps under their devices' names; none where it does not."""
+        """Sentences about single reports that the server stores under their devices' names; empty if it stores none."""
         return noted_as_kept(self._meta)
 
     @property

@@ -1,4 +1,4 @@
-"""The results of a store as everybody may see them: the page, the API, exports and topics show nothing else."""
+"""The public results of a store: the page, the API, exports and topics show nothing else."""
 
 from collections.abc import Iterator
 
@@ -8,19 +8,19 @@ from undertone_aggregator.estimate.query import Results
 
 
 class PublicResults(Results):
-    """A store's `Results` of released cells alone, see `undertone_aggregator.estimate.publication`.
+    """`Results` that contain released cells only, see `undertone_aggregator.estimate.publication`.
 
-    Every number is final: asked for again, it is the same, whatever reports come later.
+    Every number is final: it stays the same, whatever reports come later.
     """
 
     @property
     def publication(self) -> Publication:
-        """What the store says of publishing now."""
+        """The store's current publication state."""
         return publication_of(self._store, self.min_reports)
 
     @property
     def settled(self) -> int:
-        """The newest settled slot, -1 before the first: nothing after it is published."""
+        """The newest settled slot, -1 before the first; later slots are not published."""
         return self.publication.settled
 
     @property
@@ -29,11 +29,13 @@ class PublicResults(Results):
         return (self.settled + 1) * self.campaign.slot_seconds
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """As of a store, of the groups of which counts may be told; `EVERYBODY`: all of them together."""
+        """Return the same as the base class, but only for groups whose counts may be published, and `EVERYBODY` for
+        their sum.
+        """
         return only_told(super().lost(), told_groups(self._store, self.publication))
 
     def registered(self, group: str) -> int | None:
-        """As of a store, of the groups of which counts may be told, else None: a selection names it and its total."""
+        """Return the same as the base class; None for groups whose counts may not be published."""
         return super().registered(group) if group in told_groups(self._store, self.publication) else None
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
@@ -45,7 +47,7 @@ class PublicResults(Results):
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         publication, cycle = self.publication, self.campaign.cycle
         last = min(last, publication.settled)
-        # Bundles of slots are of a whole cycle, whatever is selected of it.
+        # Bundles of slots are formed within whole cycles, whatever part of a cycle is selected.
         whole = self._store.partial(
             first // cycle * cycle, min(last // cycle * cycle + cycle - 1, publication.settled), late=False
         )

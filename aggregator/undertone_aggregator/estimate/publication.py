@@ -1,4 +1,4 @@
-"""Publication: decides which numbers everybody may see. Every outlet asks this module, and no other one decides.
+"""Publication: the only module that decides which numbers may be public. Every output asks it.
 
 The unit is a *cell*: the reports of one group, one slot, one kind and one epoch, as they were when the slot settled.
 Three rules:

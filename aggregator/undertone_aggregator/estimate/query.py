@@ -1,4 +1,4 @@
-"""Results: what a store says, for an analyst. Reading never disturbs a running aggregator."""
+"""Results for analysts, read from a store. Reading never disturbs a running aggregator."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, tzinfo
@@ -22,16 +22,16 @@ from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
 
 _LAST = 0xFFFFFFFF
-# More than a year of half-hours: the most slots that one question may select.
+# The largest number of slots in one query: more than a year of half-hours.
 LARGEST_SELECTION = 20_000
-# A slot, or a moment: with its zone, or in the campaign's.
+# A slot number, or a moment with its time zone, or without one in the campaign's.
 When = int | datetime | date | None
 
 
 class Results(OpenCampaign):
-    """A store, opened for reading: estimates, ranges and quantiles, as rows, arrays and frames."""
+    """The results in a store: estimates, ranges and quantiles, as rows, arrays and frames."""
 
-    # --- what it says
+    # --- results
 
     def estimates(
         self,
@@ -43,13 +43,13 @@ class Results(OpenCampaign):
         settled: bool = False,
         absent: bool = False,
     ) -> list[Estimate]:
-        """The estimates from ``first`` to ``last``; ``groups`` None for all groups.
+        """Return the estimates from ``first`` to ``last``; ``groups`` None for all groups.
 
         Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
-        moment without a zone is in the campaign's. ``filtered``: the filtered series beside the raw one, each slot
-        given the whole store. ``settled``: without the slots that reports still come for. ``absent``: also a raw row
-        for each slot without a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a
-        group that has no report.
+        moment without a zone is in the campaign's. ``filtered``: also the filtered series, each slot given the whole
+        store. ``settled``: without slots that still receive reports. ``absent``: also a raw row for each slot without a
+        number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a group that has no
+        report.
         """
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high
@@ -63,7 +63,7 @@ class Results(OpenCampaign):
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[RangeEstimate]:
-        """Means over runs of ``every`` slots of the raw series; 48 half-hours make UTC days. Raises Invalid."""
+        """Return means over runs of ``every`` slots of the raw series; 48 half-hours make UTC days. Raises Invalid."""
         if every < 1:
             raise Invalid(f"every is {every}, expected at least 1 slot")
         low, high = self.span(first, last)
@@ -80,7 +80,7 @@ class Results(OpenCampaign):
         hours: Hours | None = None,
         zone: tzinfo | None = None,
     ) -> list[Selection]:
-        """The mean of the selected slots and the fleet's total, with their errors: one row for each group.
+        """Return the mean of the selected slots and the fleet's total, with their errors: one row for each group.
 
         ``hours``: only slots that start within these times of day, by the clock of ``zone``, the campaign's by default.
         Without a first or last moment the selection begins with the first epoch and ends with the newest slot. Raises
@@ -102,7 +102,7 @@ class Results(OpenCampaign):
         return sorted(rows, key=lambda row: row.series)
 
     def registered(self, group: str) -> int | None:
-        """How many active devices of a group the inventory has; None without an inventory."""
+        """Return the number of active devices of a group in the inventory; None without an inventory."""
         active = [device.group for device in self._store.devices().values() if device.state == ACTIVE]
         return sum(group in (EVERYBODY, of) for of in active) or None
 
@@ -113,22 +113,23 @@ class Results(OpenCampaign):
         first: When = None,
         last: When = None,
     ) -> list[Quantile]:
-        """Quantiles of the readings over runs of ``every`` slots, one cycle by default, with 90 % bands: a model.
+        """Return quantiles of the readings over runs of ``every`` slots, by default one cycle, with 90 % bands, from a
+        model.
 
-        Takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
+        The computation takes about a second per run. Raises Invalid for a share outside (0, 1), and without a cohort.
         """
         check_shares(shares)
         return [row for run in self.quantile_runs(every, first, last) for row in run.quantiles(shares, run.posterior())]
 
     def quantile_runs(self, every: int | None = None, first: When = None, last: When = None) -> list[Run]:
-        """The runs of ``every`` slots of which ``quantiles`` are made, read and not worked out yet. Raises Invalid."""
+        """Read the runs of ``every`` slots for ``quantiles`` without computing these yet. Raises Invalid."""
         if self.campaign.cohort is None:
             raise Invalid(f"campaign {self.campaign.name} has no cohort for the threshold, of which quantiles are made")
         every = every or self.campaign.cycle
         return runs_of(self.timeline, self._pooled(*self.span(first, last), every), every)
 
     def span(self, first: When, last: When) -> tuple[int, int]:
-        """(first slot, last slot) of a selection. Raises Invalid for one that ends before it begins."""
+        """Return (first slot, last slot) of a selection. Raises Invalid for one that ends before it begins."""
         low = 0 if first is None else first if isinstance(first, int) else self._slot(first)
         high = _LAST if last is None else last if isinstance(last, int) else self._slot(last) - 1
         if not 0 <= low <= high + 1 <= _LAST + 1:
@@ -136,7 +137,7 @@ class Results(OpenCampaign):
         return low, high
 
     def _slot(self, when: datetime | date) -> int:
-        """The first slot that starts at or after a moment."""
+        """Return the first slot that starts at or after a moment."""
         moment = when if isinstance(when, datetime) else datetime.combine(when, time())
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=self.days.zone)
@@ -162,17 +163,17 @@ class Results(OpenCampaign):
         return with_absent(rows, low, high, self.campaign.slot_seconds, self.groups if groups is None else groups)
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
-        """Some of the wanted groups with the reports that their estimates are made of, until all were given."""
+        """Yield wanted groups with the reports for their estimates, until all groups were yielded."""
         yield groups, self._store.partial(first, last)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
-        """The reports of all devices that are pooled over runs of ``every`` slots."""
+        """Return the reports of all devices, pooled over runs of ``every`` slots."""
         return self._store.partial(first, last)
 
     def world(self, estimates: Sequence[Estimate]) -> Published | None:
-        """What somebody who sees everything published learns of a household in a cycle like these slots.
+        """Return what everything published reveals about one household in a cycle like these slots.
 
-        None where nothing of them is published.
+        None if none of these slots is published.
         """
         slots = [estimate.slot for estimate in estimates if not estimate.is_absent]
         if not slots:
@@ -182,7 +183,7 @@ class Results(OpenCampaign):
         return world_learns(self.newest, shown.smallest)
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
-        """Plain sentences about what these estimates cannot show, and about how θ was chosen."""
+        """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
         estimates = [estimate for estimate in estimates if not estimate.is_absent]
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         said = list(chosen.warnings) if chosen is not None else []
@@ -198,14 +199,14 @@ class Results(OpenCampaign):
         noise = drowned([e for e in estimates if e.group == EVERYBODY and not e.series.filtered], self.campaign.offset)
         return said + ([noise] if noise is not None else [])
 
-    # --- as arrays and frames
+    # --- results as arrays and frames
 
     def arrays(
         self, first: When = None, last: When = None, group: str = EVERYBODY, *, filtered: bool = False
     ) -> dict[str, NDArray[Any]]:
-        """The estimates of one group as numpy arrays by column; what a slot does not have is nan.
+        """Return the estimates of one group as numpy arrays by column; missing values are nan.
 
-        ``filtered``: the filtered series in the place of the raw one.
+        ``filtered``: the filtered series instead of the raw one.
         """
         estimates = self.estimates(first, last, [group], filtered=filtered)
         rows = [estimate.row() for estimate in estimates if estimate.series.filtered == filtered]
@@ -221,9 +222,9 @@ class Results(OpenCampaign):
         settled: bool = False,
         absent: bool = False,
     ) -> Any:
-        """The estimates as a pandas DataFrame indexed by the slot's start in the campaign's zone. Needs pandas.
+        """Return the estimates as a pandas DataFrame indexed by the slot's start in the campaign's zone. Needs pandas.
 
-        ``attrs`` say the campaign, unit, ε, δ, guarantee and, where series are filtered, what that assumes.
+        ``attrs`` contain campaign, unit, ε, δ, guarantee and, for filtered series, the filter's assumptions.
         """
         estimates = self.estimates(first, last, groups, filtered=filtered, settled=settled, absent=absent)
         frame = self._framed(estimates, Estimate)
@@ -234,7 +235,7 @@ class Results(OpenCampaign):
     def ranges_frame(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> Any:
-        """``ranges`` as a DataFrame like ``frame``'s."""
+        """Return ``ranges`` as a DataFrame, see ``frame``."""
         return self._framed(self.ranges(every, first, last, groups), RangeEstimate)
 
     def quantiles_frame(
@@ -244,7 +245,7 @@ class Results(OpenCampaign):
         first: When = None,
         last: When = None,
     ) -> Any:
-        """``quantiles`` as a DataFrame like ``frame``'s."""
+        """Return ``quantiles`` as a DataFrame, see ``frame``."""
         return self._framed(self.quantiles(shares, every, first, last), Quantile)
 
     def _framed(self, rows: Sequence[Row], kind: type[Row]) -> Any:

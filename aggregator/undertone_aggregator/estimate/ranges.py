@@ -7,9 +7,10 @@ from undertone_aggregator.estimate.estimates import MEASURED, Estimate, RangeEst
 
 
 def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
-    """Runs of ``every`` slots, counted from slot 0 of Unix time (so that a day's slots make UTC days).
+    """Average runs of ``every`` slots, counted from slot 0 of Unix time (so that a day's slots make UTC days).
 
-    Slots of threshold epochs are models without a standard error and are left out. By run, then group.
+    Slots of threshold epochs are models without a standard error and are left out. The result is sorted by run, then
+    group.
     """
     runs: dict[tuple[int, Series], list[Estimate]] = {}
     for estimate in estimates:
@@ -22,7 +23,7 @@ def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
 
 
 def over_slots(estimates: Iterable[Estimate], slots: Collection[int]) -> list[RangeEstimate]:
-    """The mean over those of these slots that were measured, by series. See `over`."""
+    """Return the mean over those of the given slots that were measured, by series. See `over`."""
     series: dict[Series, list[Estimate]] = {}
     for estimate in estimates:
         if estimate.slot in slots and estimate.kind == MEASURED and estimate.standard_error is not None:
@@ -60,7 +61,7 @@ def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate]) 
 
 
 def drowned(estimates: Iterable[Estimate], offset: int = 0) -> str | None:
-    """A plain sentence when the noise of a typical slot exceeds what it is to show, and what would help."""
+    """Return a sentence if the noise of a typical slot exceeds the signal, and what would help; None otherwise."""
     measured = [e for e in estimates if e.kind == MEASURED and e.standard_error is not None]
     if not measured:
         return None

@@ -1,11 +1,11 @@
-"""Reconstruction: per slot and group the mean of the devices that reported, with a standard error that holds.
+"""Reconstruction: per slot and group the mean of the devices that reported, with a valid standard error.
 
-The interval covers the mean of the *truncated* readings of the devices that reported by the report mechanism: a fixed
-number, so only the mechanism's noise counts, not the spread of the readings: see `estimate.noise`. (The
-empirical variance of the decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a
-campaign of turns the fleet's mean is what is asked, and the devices that reported are a random part of it: there the
-empirical variance is right. The wider interval is meant to cover the mean of the readings themselves: it adds
-the model of `undertone_aggregator.estimate.bias`.
+The interval covers the mean of the *truncated* readings of the devices that reported by the report mechanism. That is a
+fixed number, so only the mechanism's noise counts, not the spread of the readings: see `estimate.noise`. (The empirical
+variance of the decoded reports would include that spread: too wide by a third at ε = 4 on household meters.) In a
+campaign in which devices take turns, the target is the fleet's mean, and the devices that reported are a random sample:
+there the empirical variance is right. The wider interval is meant to cover the mean of the untruncated readings: it
+adds the model of `undertone_aggregator.estimate.bias`.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ _LONGEST_MEMORY = 96
 
 
 class Decoder:
-    """Mean and variance from a histogram of one epoch's reports; what a single report decodes to at least and at most.
+    """Decodes a histogram of one epoch's reports to mean and variance; also the range of a single decoded report.
 
-    ``population``: the readings less the offset, as earlier slots have shown them. ``sampled``: a mean stands for a
-    fleet of which a random part has reported, so that its variance is that of the decoded reports among each other,
-    s²/n: noise, rounding and the spread of the readings (all but the 1/stride of it that no sampling adds). The noise
-    alone is its least: two or three reports may be alike by chance, and are not exact for that.
-    ``block``: which of the rule's ranges.
+    ``population``: the readings less the offset, as estimated from earlier slots. ``sampled``: the mean is for a fleet
+    of which a random sample reported, so its variance is the empirical variance of the decoded reports, s²/n: noise,
+    rounding and the spread of the readings (except the 1/stride of it that sampling does not add). The noise alone is
+    its lower limit: two or three reports may be alike by chance without being exact. ``block``: which of the rule's
+    ranges.
     """
 
     def __init__(
@@ -65,7 +65,9 @@ class Decoder:
         self.lowest, self.highest = (float(self._middle + self._half * y) for y in (sent.min(), sent.max()))
 
     def mean(self, counts: Counts) -> tuple[float, float, int]:
-        """(mean, its variance, number of reports), in the reading's unit. ``counts`` [symbols], at least one report."""
+        """Return (mean, its variance, number of reports), in the reading's unit; ``counts`` [symbols], at least one
+        report.
+        """
         n = int(counts.sum())
         mean = float(counts @ self._y) / n
         variance = self.noise(counts)
@@ -75,10 +77,10 @@ class Decoder:
 
 
 class Reconstruction:
-    """The `Estimator` of reports, each by itself: histograms under a campaign's epochs."""
+    """The `Estimator` of independent reports: histograms under a campaign's epochs."""
 
     def __init__(self, timeline: Timeline, models: dict[str, float] | None = None) -> None:
-        """``models``: means that were fitted to threshold rounds before, by what they were fitted to; it grows."""
+        """``models``: cache of means that were fitted to threshold rounds, by the hash of their input; it grows."""
         self.timeline = timeline
         self.models = {} if models is None else models
         self._decoders: dict[tuple[bytes, int], Decoder] = {}
@@ -86,19 +88,20 @@ class Reconstruction:
 
     @property
     def memory(self) -> int:
-        """The cycle that says at what level readings are; noise of different slots is independent."""
+        """The cycle that shows the current level of readings; noise of different slots is independent."""
         newest = self.timeline.last
         return 0 if newest is None else min(newest.campaign.cycle, _LONGEST_MEMORY)
 
     @property
     def chains(self) -> int:
-        """Noise of different slots is independent."""
+        """Always 1: noise of different slots is independent."""
         return 1
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """One estimate per slot and group that has reports, by slot, then group; ``all`` is everybody together.
+        """Return one estimate per slot and group with reports, by slot, then group; ``all`` means all devices together.
 
-        ``groups``: only these. Reports of an old epoch within the grace are decoded by their own rule.
+        ``groups``: only these. Reports of an old epoch that arrive within the grace period are decoded by their own
+        rule.
         """
         cells: dict[tuple[int, str], dict[tuple[int, bytes], Counts]] = {}
         for key, counts in partial.items():
@@ -126,7 +129,7 @@ class Reconstruction:
         return over_slots(self.estimates(partial, groups), slots)
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
-        """Whether readings have moved so far since the rounds that θ no longer fits them."""
+        """Return a sentence if readings have changed so much since the rounds that θ no longer fits them."""
         newest = self.timeline.last
         if newest is None or newest.threshold is None:
             return []
@@ -137,7 +140,7 @@ class Reconstruction:
             return []
         bias = bias_of(newest, mine)
         if isinstance(bias, TwoSidedBias):
-            # Far from zero, a level that moves is no factor.
+            # For ranges far from zero a change of level is not a factor.
             return []
         factor, low, high = bias.factor(levels[-1])
         if low <= STALE and high >= 1 / STALE:
@@ -150,7 +153,7 @@ class Reconstruction:
     def _misfits(
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
     ) -> dict[tuple[int, str], float]:
-        """The evidence against each slot and group; that of two epochs within the grace adds up."""
+        """Return the evidence against each slot and group; that of two epochs within the grace period adds up."""
         together: dict[Decoder, list[tuple[tuple[int, str], Counts]]] = {}
         for key, sources in cells.items():
             for (kind, fingerprint), counts in sources.items():
@@ -165,7 +168,7 @@ class Reconstruction:
         return misfits
 
     def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
-        """The same estimates with the model of what truncation removed, its daily profile learnt from them all."""
+        """Add the model of truncation bias to the estimates; its daily profile is fitted to all of them."""
         together: dict[tuple[Epoch, str], list[Estimate]] = {}
         for estimate in estimates:
             epoch = self.timeline.at(estimate.slot)
@@ -212,7 +215,7 @@ class Reconstruction:
         )
 
     def decoder(self, epoch: Epoch, slot: int = 0) -> Decoder:
-        """The decoder of a slot of a report epoch, made once for each block of the cycle."""
+        """Return the decoder of a slot of a report epoch; there is one for each block of the cycle."""
         block = epoch.block_at(slot)
         key = (epoch.campaign.fingerprint, block)
         if key not in self._decoders:
@@ -224,8 +227,8 @@ class Reconstruction:
         return self._decoders[key]
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
-        """The mean of the distribution that expectation maximisation fits to one slot of the cohort."""
-        # Cells are wide: where readings lie within them says the distribution that ended the rounds.
+        """Return the mean of the distribution that expectation maximisation fits to one slot of the cohort."""
+        # Cells are wide; the distribution that the rounds ended with gives the position of readings within them.
         chosen = next((e for e in self.timeline.epochs if e.chosen is not None), None)
         behind = b"" if chosen is None or chosen.chosen is None else chosen.chosen.encode()
         key = hashlib.sha256(epoch.campaign.fingerprint + counts.tobytes() + behind).hexdigest()[:16]
@@ -248,7 +251,7 @@ class Reconstruction:
 
 
 def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
-    """The mean reading within each cell: under a fitted distribution, else the cell's middle."""
+    """Return the mean reading within each cell: under a fitted distribution, else the cell's middle."""
     middles = (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2.0
     if chosen is None:
         return np.asarray(middles)
@@ -261,9 +264,10 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
 
 
 def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Level | None]:
-    """The level around each of ascending slots; None where less than half of the cycle has been seen.
+    """Return the level around each of ascending slots; None if less than half of the cycle has estimates.
 
-    The mean of the cycle's phases, moved by how far the slots within half a cycle are from their phases' means.
+    The level is the mean of the cycle's phases, plus the average deviation of the slots within half a cycle from their
+    phases' means.
     """
     slots = np.array([estimate.slot for estimate in estimates])
     values = np.array([estimate.estimate - offset for estimate in estimates])
@@ -282,7 +286,7 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
 
 
 def _raw(estimate: Estimate, epoch: Epoch, bias: Bias, level: Level | None) -> Estimate:
-    """The estimate with its wider interval."""
+    """Return the estimate with its wider interval."""
     removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
     half = Z * math.hypot(estimate.standard_error or 0.0, error)
     middle = estimate.estimate + removed

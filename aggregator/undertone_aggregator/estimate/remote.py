@@ -1,4 +1,4 @@
-"""A campaign read from another server's page, by its HTTP API: what it publishes, which is settled slots alone."""
+"""Results of a campaign on another server, read through its page's HTTP API, which publishes settled slots only."""
 
 import base64
 import http.client
@@ -27,9 +27,9 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
 VERSION = 1
-# Quantiles take the server about a second for each run.
+# Seconds to wait for an answer: quantiles take the server about a second for each run.
 _PATIENCE_SECONDS = 120.0
-# An answer about the largest selection has some 10 MB; a server that sends without end fills no memory.
+# Largest answer in bytes. The largest selection needs about 10 MB; the limit protects memory from an endless answer.
 LARGEST_ANSWER = 64 << 20
 _LARGEST_SENTENCE = 1 << 16
 _PIECE = 1 << 16
@@ -40,7 +40,7 @@ Kind = TypeVar("Kind", bound=Row)
 
 
 class _Fields(dict[str, Any]):
-    """The fields of an answer. One that is missing raises Invalid: another version of Undertone serves the page."""
+    """The fields of an answer. A missing one raises Invalid, because the page runs another version of Undertone."""
 
     def __init__(self, fields: Mapping[str, Any], url: str) -> None:
         super().__init__(fields)
@@ -51,7 +51,9 @@ class _Fields(dict[str, Any]):
 
 
 def facts_of(results: Results) -> dict[str, Any]:
-    """What a reader elsewhere needs to know of a campaign: its broadcasts and how it is read. No report, no secret."""
+    """Return what a remote reader needs of a campaign: its broadcasts and its settings. It contains no report, no
+    secret.
+    """
     epochs = [
         {
             "body": base64.b64encode(bytes(epoch.campaign.body)).decode(),
@@ -72,9 +74,9 @@ def facts_of(results: Results) -> dict[str, Any]:
 
 
 class RemoteResults(Results):
-    """The `Results` of a campaign that a page at ``url`` shows. Raises Invalid, as every question may.
+    """The `Results` of a campaign on the page at ``url``. Raises Invalid, and so does every query.
 
-    ``campaign`` may be left out where the page shows one alone. Each question asks the page, also for what is new.
+    ``campaign`` may be omitted if the page shows only one. Each query sends a request to the page.
     """
 
     def __init__(self, url: str, campaign: str | None, collections: Collections) -> None:
@@ -85,7 +87,7 @@ class RemoteResults(Results):
         try:
             self._connect(campaign, collections)
         except (KeyError, TypeError, IndexError):
-            # JSON, and not what a page says.
+            # The answer is JSON, but not a page's.
             raise Invalid(f"{url} {_OTHER}") from None
 
     def _connect(self, campaign: str | None, collections: Collections) -> None:
@@ -103,9 +105,9 @@ class RemoteResults(Results):
         self._understand(Timeline([_epoch(row) for row in facts["epochs"]]), facts["reading"], collections)
 
     def close(self) -> None:
-        """There is nothing to close: each question is a connection of its own."""
+        """Do nothing: each query uses a connection of its own."""
 
-    # --- what the campaign is
+    # --- facts of the campaign
 
     @property
     def mechanism(self) -> MechanismFacts | None:
@@ -143,7 +145,7 @@ class RemoteResults(Results):
     def ends(self) -> int:
         return (self.settled + 1) * self.campaign.slot_seconds
 
-    # --- what it says
+    # --- results
 
     def estimates(
         self,
@@ -155,7 +157,7 @@ class RemoteResults(Results):
         settled: bool = True,
         absent: bool = False,
     ) -> list[Estimate]:
-        """As of a store; only what is published: slots that have settled, over enough reports."""
+        """See `Results.estimates`; only published slots: settled, and over enough reports."""
         wanted = self._wanted(groups)
         rows: list[Estimate] = []
         for low, high in self._chunks(first, last):
@@ -169,7 +171,7 @@ class RemoteResults(Results):
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[RangeEstimate]:
-        """As of a store; only runs all of whose slots are published."""
+        """See `Results.ranges`; only runs whose slots are all published."""
         wanted = self._wanted(groups)
         rows: list[RangeEstimate] = []
         for group in self.groups if wanted is None else wanted:
@@ -186,7 +188,7 @@ class RemoteResults(Results):
         hours: Hours | None = None,
         zone: tzinfo | None = None,
     ) -> list[Selection]:
-        """As of a store, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
+        """See `Results.selection`, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
         wanted = self._wanted(groups)
         rows: list[Selection] = []
         for group in self.groups if wanted is None else wanted:
@@ -209,7 +211,7 @@ class RemoteResults(Results):
         return [_row(Quantile, row) for row in self._ask(f"{self._at}/quantiles", asked)["quantiles"]]
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
-        """What the server says about these slots of their group."""
+        """Return the server's warnings about these slots of their group."""
         estimates = [estimate for estimate in estimates if not estimate.is_absent]
         if not estimates:
             return []
@@ -218,17 +220,17 @@ class RemoteResults(Results):
         return [printable(str(sentence)) for sentence in self._ask(f"{self._at}/estimates", asked)["warnings"]]
 
     def world(self, estimates: Sequence[Estimate]) -> Published | None:
-        """What the page says of its newest slots."""
+        """Return the page's privacy statement about its newest slots."""
         said = self._now()["published"]
         if said is None:
             return None
         epsilon = math.inf if said["epsilon"] is None else said["epsilon"]
         return Published(said["reports"], said["releases"], epsilon, said["delta"])
 
-    # --- asking
+    # --- requests
 
     def _chosen(self, first: When, last: When) -> tuple[int, int]:
-        """(first slot, last slot) of a selection, within what there is."""
+        """Return (first slot, last slot) of a selection, limited to existing slots."""
         low, high = self.span(first, last)
         return max(low, self.timeline.epochs[0].campaign.first_slot), min(high, self.settled)
 
@@ -247,7 +249,7 @@ class RemoteResults(Results):
         return self._fields(self._fetch(path, parameters))
 
     def _fields(self, text: str) -> dict[str, Any]:
-        """The JSON object in a text, each object in it as `_Fields`. Raises Invalid."""
+        """Parse a JSON object; every object in it becomes `_Fields`. Raises Invalid."""
         try:
             answer = json.loads(text, object_hook=lambda each: _Fields(each, self._url))
         except (ValueError, RecursionError):
@@ -264,7 +266,7 @@ class RemoteResults(Results):
             ) as answer:
                 return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
-            # Before a campaign is chosen there is nothing to be wrong but the address.
+            # Before a campaign is chosen, only the address can be wrong.
             said = _said(wrong) if self._at else ""
             raise Invalid(said or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as wrong:
@@ -272,7 +274,7 @@ class RemoteResults(Results):
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
-    """The whole answer. Raises ValueError for one that is too large, or still comes after the time for it is over."""
+    """Read the whole answer. Raises ValueError if it is too large or takes too long."""
     ends = time.monotonic() + _PATIENCE_SECONDS
     data = bytearray()
     while piece := answer.read1(_PIECE):
@@ -285,12 +287,12 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Text of another server as a terminal may show it: no control characters, no marks that reorder it."""
+    """Make text of another server safe for a terminal: replace control characters and marks that reorder text."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def _said(wrong: urllib.error.HTTPError) -> str:
-    """What the page says is wrong; empty where it is none."""
+    """Return the page's error sentence; empty if there is none."""
     try:
         return printable(str(json.loads(wrong.read(_LARGEST_SENTENCE))["error"]))
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
@@ -309,7 +311,7 @@ def _epoch(row: Mapping[str, Any]) -> Epoch:
 
 
 def _row(kind: type[Kind], columns: dict[str, Any]) -> Kind:
-    """The row that ``row()`` made these columns of."""
+    """Make the row from the columns that ``row()`` returned."""
     known = {name: columns[name] for name in kind.columns()}
     if "coordinate" in known:
         known["series"] = Series(*(known.pop(name) for name in Series._fields))

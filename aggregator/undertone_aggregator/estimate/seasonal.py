@@ -1,11 +1,12 @@
-"""What a published series is made of, as components of a state space: a season that drifts, memory, a slow level.
+"""State-space model of a published series: a slowly changing season, a short memory, a slow level.
 
     signal_t = level + slow_t + season_t + off_t + memory_t + chance_t
 
 ``level`` may be anything. ``slow``: Ornstein-Uhlenbeck over ten weeks, or ten longer cycles. ``season``:
-quasi-periodic, covariance a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; as harmonics
-with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying over 4T.
-``memory``: Ornstein-Uhlenbeck of a few slots. ``chance``: of one slot. All in units of the series' own scale.
+quasi-periodic, covariance a² exp(-2 sin²(πΔ)/l²) at phases Δ of a cycle apart, decaying over T cycles; written as
+harmonics with variances a² q_j(l) (Solin & Särkkä, AISTATS 2014). ``off``: the same shape on days off only, decaying
+over 4T. ``memory``: Ornstein-Uhlenbeck of a few slots. ``chance``: an independent value in each slot. All amplitudes
+are in units of the series' own scale.
 """
 
 import math
@@ -20,35 +21,37 @@ from undertone_aggregator.estimate.state_space import Components, Vector
 NAMES = ("season", "smoothness", "drift", "memory", "reach", "slow", "chance", "off")
 HARMONICS = 12
 _OFF_HARMONICS = 4
-# Over how many cycles the level moves, and the median of how much: ten weeks where a cycle is a day. The year moves a
-# level by less than a day does, but by a multiple of what the days of a week differ by.
+# Time constant of the level in cycles, and the median of its amplitude: ten weeks if a cycle is a day. In a year the
+# level changes by less than readings do within a day, but by a multiple of the difference between days of a week.
 _SLOW_CYCLES, _SLOW = 70.0, 0.6
 _SLOW_LONG_CYCLES, _SLOW_LONG = 10.0, 2.0
 _OFF_DRIFT = 4.0
-# Standard deviation of the level, in units of the series' scale, and a rate that leaves nothing after one slot.
+# Prior standard deviation of the level, in units of the series' scale; and a decay rate that leaves nothing after a
+# slot.
 _ANYTHING = 100.0
 _FORGOTTEN = 50.0
-# Harmonics that are summed to fold those beyond half a cycle's slots onto those that slots can tell apart.
+# Number of harmonics that are summed; those above half the cycle's slots are folded onto the ones that slots can
+# resolve.
 _SUMMED = 64
-# Medians of the parameters and standard deviations of their logarithms. What the amplitudes share besides: where the
-# noise hides how large the signal is, little of one part tells that there is little of the others.
+# Medians of the parameters, and standard deviations of their logarithms. _COMMON is shared by the amplitudes: if the
+# noise hides the signal's size, a small value of one suggests that the others are small.
 _MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "off": 0.2}
 _SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.6, "reach": 1.0, "slow": 0.8, "chance": 0.6,
             "off": 1.0}  # fmt: skip
-# What no component follows of a slot, besides what its devices have by chance.
+# Least standard deviation of the part of a slot that no component explains, besides the devices' chance error.
 _LEAST_CHANCE = 0.03
-# The slow level has nothing to do with how much a cycle moves.
+# The slow level is not among them: it is independent of the variation within a cycle.
 _AMPLITUDES = ("season", "memory", "off")
 _COMMON = 1.0
-# Fits stay within so many of these standard deviations.
+# Fits stay within this many standard deviations of the prior.
 _BOUND = 3.5
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Where slots are: ``phase`` [n] of the ``cycle`` (so many slots long) in [0, 1), ``off`` [n] on days off.
+    """The calendar of slots: ``phase`` [n] in the ``cycle`` (in slots) in [0, 1), ``off`` [n] True on days off.
 
-    ``off`` None: days are alike. A cycle of 1 slot has no season. ``long``: the cycle is longer than a day.
+    ``off`` None: all days are alike. A cycle of 1 slot has no season. ``long``: the cycle is longer than a day.
     """
 
     cycle: int
@@ -57,16 +60,18 @@ class Calendar:
     long: bool = False
 
     def part(self, first: int, stop: int) -> "Calendar":
-        """Of the slots first <= i < stop."""
+        """Return the calendar of the slots first <= i < stop."""
         off = None if self.off is None else self.off[first:stop]
         return Calendar(self.cycle, self.phase[first:stop], off, self.long)
 
 
 class Seasonal:
-    """The components for one calendar, by the logarithms of `NAMES`; without ``off`` where days are alike."""
+    """The model for one calendar; parameters are logarithms in the order of `NAMES`, without ``off`` if days are
+    alike.
+    """
 
     def __init__(self, cycle: int, off: bool, chance: float = 0.0, long: bool = False) -> None:
-        """``chance``: what a slot's devices are thought to have by chance; ``long`` as in `Calendar`."""
+        """``chance``: assumed chance error of a slot's devices; ``long`` as in `Calendar`."""
         self.cycle, self.off = cycle, off
         self._slow = cycle * (_SLOW_LONG_CYCLES if long else _SLOW_CYCLES)
         self.names = NAMES if off else NAMES[:-1]
@@ -84,7 +89,7 @@ class Seasonal:
         self._off_most = min(_OFF_HARMONICS, self._most)
 
     def loading(self, calendar: Calendar) -> Vector:
-        """How much of each component is in each slot, [n, d]."""
+        """Return the weight of each component in each slot, [n, d]."""
         parts = [np.ones((len(calendar.phase), 4)), _waves(calendar.phase, self.cycle, self._most)]
         if self.off:
             assert calendar.off is not None
@@ -92,7 +97,7 @@ class Seasonal:
         return np.concatenate(parts, axis=1)
 
     def components(self, logs: Vector) -> Components:
-        """For ``logs`` [models, names]."""
+        """Return the components for parameters ``logs`` [models, names]."""
         values = np.exp(logs)
         models = len(values)
         season, smoothness, drift, memory, reach, slow, chance = values[:, :7].T[:, :, None]
@@ -108,13 +113,13 @@ class Seasonal:
         return Components(np.concatenate(variance, axis=1), np.concatenate(rate, axis=1))
 
     def log_prior(self, logs: Vector) -> Vector:
-        """Up to a constant, [models]."""
+        """Return the log prior up to a constant, [models]."""
         off = logs - self.centre
         return np.asarray(-0.5 * ((off @ self.precision) * off).sum(axis=1))
 
 
 def _orders(cycle: int, most: int) -> list[int]:
-    """The harmonic of each column: cosine, then sine where slots can see one."""
+    """Return the harmonic of each column: cosine, then sine unless slots cannot resolve it."""
     orders = [0]
     for order in range(1, most + 1):
         orders += [order] if 2 * order == cycle else [order, order]
@@ -122,7 +127,7 @@ def _orders(cycle: int, most: int) -> list[int]:
 
 
 def _shares(smoothness: Vector, cycle: int, most: int) -> Vector:
-    """q_j(l): the shares of a periodic kernel's variance by column, [models, columns]; aliases are folded."""
+    """Return q_j(l): the shares of a periodic kernel's variance by column, [models, columns], with aliases folded."""
     order = np.arange(_SUMMED)
     share = ive(order, smoothness**-2.0) * np.where(order == 0, 1.0, 2.0)
     alias = np.minimum(order % cycle, -order % cycle)
@@ -132,7 +137,7 @@ def _shares(smoothness: Vector, cycle: int, most: int) -> Vector:
 
 
 def _waves(phase: Vector, cycle: int, most: int) -> Vector:
-    """1, then cosine and sine of each harmonic at the phases, [n, columns]."""
+    """Return 1, then cosine and sine of each harmonic at the phases, [n, columns]."""
     columns = [np.ones(len(phase))]
     for order in range(1, most + 1):
         columns.append(np.cos(2 * np.pi * order * phase))

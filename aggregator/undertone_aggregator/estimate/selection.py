@@ -1,4 +1,4 @@
-"""The mean of a selection of slots, such as yesterday evening, with its error, and the total over a whole fleet."""
+"""The mean over a selection of slots, such as yesterday evening, with its error, and the total over a whole fleet."""
 
 import math
 import re
@@ -16,14 +16,14 @@ _BETWEEN = re.compile(r"([01]\d|2[0-4]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
 @dataclass(frozen=True)
 class Hours:
-    """Times of day from ``begin`` to before ``end``, in minutes after midnight; over midnight where end <= begin."""
+    """Times of day from ``begin`` to before ``end``, in minutes after midnight; across midnight if end <= begin."""
 
     begin: int
     end: int
 
     @classmethod
     def parse(cls, name: str, text: str) -> "Hours":
-        """Hours from ``18:00-23:00``. Raises Invalid naming the option."""
+        """Parse hours such as ``18:00-23:00``. Raises Invalid naming the option."""
         match = _BETWEEN.fullmatch(text)
         begin, end = (60 * int(match[i]) + int(match[i + 1]) for i in (1, 3)) if match else (0, 0)
         if match is None or max(begin, end) > _DAY_MINUTES or begin in (end, _DAY_MINUTES):
@@ -34,7 +34,7 @@ class Hours:
         return f"{self.begin // 60:02}:{self.begin % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
 
     def hold(self, second: int, zone: tzinfo) -> bool:
-        """Whether a Unix second is within these hours by the clock of a zone."""
+        """Return True if a Unix second is within these hours by the clock of a zone."""
         local = datetime.fromtimestamp(second, UTC).astimezone(zone)
         minute = 60 * local.hour + local.minute
         if self.begin < self.end:
@@ -46,16 +46,16 @@ class Hours:
 class Selection(Row):
     """The mean of the means of a group's selected slots, in the reading's unit.
 
-    ``slots`` of the selected slots have a number and are in it; ``absent`` have none, for nobody reported, too few did,
-    or θ was being learnt. [low, high] covers the mean of the truncated readings of the devices that reported (95 %);
-    [low_raw, high_raw], ``bias`` and ``bias_se`` are as of a `RangeEstimate`.
+    ``slots`` of the selected slots have a number and are averaged; ``absent`` ones have none, because nobody reported,
+    too few did, or θ was being estimated. [low, high] covers the mean of the truncated readings of the devices that
+    reported (95 %); [low_raw, high_raw], ``bias`` and ``bias_se`` are as in a `RangeEstimate`.
 
-    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots, the
-    absent ones included: devices · (slots + absent) · (estimate + bias). ``total_se`` holds the errors of mean and bias
-    and that of taking the other devices to be like those that reported: with n of N reports a slot and a range of width
-    w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and a slot's mean is off by a variance of
-    (1 - n/N)(w/2)²/n. The devices that do not report are taken to be the same in all slots, so that this error does not
-    average out. None without an inventory of devices.
+    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots,
+    including absent ones: devices · (slots + absent) · (estimate + bias). ``total_se`` includes the errors of mean and
+    bias, and the error of assuming that other devices are like those that reported. With n of N reports a slot and a
+    range of width w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and a slot's mean is off by a
+    variance of (1 - n/N)(w/2)²/n. The devices that do not report are assumed to be the same in all slots, so that this
+    error does not average out. Both are None without an inventory of devices.
     """
 
     plural: ClassVar[str] = "selections"
@@ -86,14 +86,16 @@ class Selection(Row):
 
 
 def chosen_slots(first: int, last: int, slot_seconds: int, hours: Hours | None, zone: tzinfo) -> list[int]:
-    """The slots first..last that start within the hours, all of them without."""
+    """Return the slots first..last that start within the hours; all slots if ``hours`` is None."""
     return [slot for slot in range(first, last + 1) if hours is None or hours.hold(slot * slot_seconds, zone)]
 
 
 def selection(
     mean: RangeEstimate, slots: Collection[int], width: int | None, devices_of: Callable[[str], int | None]
 ) -> Selection:
-    """The selection whose numbers have this mean. ``width``: of the range of readings; ``devices_of`` a group."""
+    """Make the selection with this mean. ``width``: width of the readings' range; ``devices_of``: devices of a
+    group.
+    """
     devices = devices_of(mean.group)
     total = total_se = None
     if devices is not None and width is not None:

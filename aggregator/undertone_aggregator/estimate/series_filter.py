@@ -1,4 +1,6 @@
-"""The filter of `estimate.filter` for a campaign's estimates: whole series at once, or slot by slot as they settle."""
+"""The filter of `estimate.filter` applied to a campaign's estimates: whole series at once, or slot by slot as they
+settle.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,15 +15,18 @@ from undertone_aggregator.estimate.estimates import Estimate, Series, Z
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
-# So many reports tell the variance of a slot as well as all others do.
+# With this many reports, a slot's own variance estimate counts as much as the whole series'.
 _FEW_REPORTS = 50.0
-# What a device's reading has of its own in a slot, over the most that readings in [0, θ] of a mean can spread.
+# Assumed standard deviation of a device's independent variation per slot, relative to the largest for readings in [0,
+# θ].
 _OWN = 0.6
 
 
 @dataclass(frozen=True)
 class SeriesFilter:
-    """What a campaign's filter has to know: slots, cycle (in slots), days, a stream's ``chains``, the ``stride``."""
+    """Settings of the filter for a campaign: slot length, cycle (in slots), days, a stream's ``chains``, the
+    ``stride``.
+    """
 
     slot_seconds: int
     cycle: int
@@ -31,7 +36,7 @@ class SeriesFilter:
     offset: int = 0
 
     def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
-        """The filtered series of raw estimates, by slot, then series; each slot given all of them.
+        """Return the filtered series of raw estimates, by slot, then series; each slot given all of them.
 
         Estimates without a standard error (threshold rounds) are left out.
         """
@@ -46,15 +51,15 @@ class SeriesFilter:
         return sorted(smoothed, key=lambda estimate: (estimate.slot, estimate.series))
 
     def run(self, raw: Sequence[Estimate], before: core.Fitted | None = None) -> core.Filtered:
-        """The core's result for one series; ``before``: its last fit, to begin from."""
+        """Filter one series; ``before``: its last fit, to start from."""
         slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
         return core.filtered(slots, _values(raw), self.noise(raw), self._calendar(slots), before=before)
 
     def noise(self, raw: Sequence[Estimate]) -> Noise:
-        """The noise of one series' estimates.
+        """Return the noise of one series' estimates.
 
-        A variance that few reports tell is drawn to what a report's is in the whole series: a slot whose reports
-        happen to agree is not therefore known better.
+        A variance that is estimated from few reports is shrunk towards a report's variance in the whole series: a slot
+        whose reports happen to agree is not more precise.
         """
         variance = np.square([estimate.standard_error or 0.0 for estimate in raw])
         if all(estimate.carried is None for estimate in raw):
@@ -66,14 +71,14 @@ class SeriesFilter:
         return Noise(variance, carried, self.chains, self._chance(raw, variance))
 
     def _chance(self, raw: Sequence[Estimate], variance: Vector) -> float:
-        """What the mean of the whole fleet has by chance in a slot, over the noise."""
+        """Return the chance error of the whole fleet's mean in a slot, relative to the noise."""
         fleet = self.stride * float(np.mean([max(estimate.reports, 1) for estimate in raw]))
         widths = [0 if estimate.theta is None else estimate.theta - self.offset for estimate in raw]
         mean = float(np.mean(_values(raw))) - self.offset
         return own_chance(mean, float(np.mean(widths)), fleet) / math.sqrt(float(np.mean(variance)))
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
-        """(mean, standard error) of newer estimates of one series, each given those before it."""
+        """Return (mean, standard error) of newer estimates of one series, each given those before it."""
         slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
         return core.step(run, fitted, slots, _values(raw), self.noise(raw), self._calendar(slots))
 
@@ -82,12 +87,12 @@ class SeriesFilter:
 
     @property
     def memory(self) -> int:
-        """Slots that a fit looks at."""
+        """Number of slots that a fit uses."""
         return min(core.FIT_CYCLES * self.cycle, core.FIT_SLOTS)
 
     @property
     def sentence(self) -> str:
-        """What the filter assumes, for people."""
+        """The filter's assumptions, as a sentence."""
         day = self.cycle * self.slot_seconds == 86400
         local = f" by the clock of {self.days.zone}, weekends and holidays apart" if day else ""
         return (
@@ -97,14 +102,14 @@ class SeriesFilter:
 
 
 class LiveFilter:
-    """Filtered estimates of a running campaign, each given what was known by then; refitted once per cycle."""
+    """Filtered estimates of a running campaign, each given the data so far; refitted once per cycle."""
 
     def __init__(self, how: SeriesFilter) -> None:
         self._how = how
         self._series: dict[Series, _Running] = {}
 
     def take(self, raw: Iterable[Estimate]) -> list[Estimate]:
-        """The filtered estimates for raw ones that have settled; at most one series is refitted."""
+        """Return the filtered estimates of raw ones that have settled; at most one series is refitted per call."""
         filtered: list[Estimate] = []
         patient = False
         for series, estimates in by_series(raw).items():
@@ -130,7 +135,7 @@ class _Running:
 
     @property
     def due(self) -> bool:
-        """Whether there is much that the fit does not know: a cycle, or as much again as it knew."""
+        """True if a refit is due: a cycle of new estimates has come, or as many as the last fit used."""
         return self._taken >= self._next
 
     def take(self, estimates: Sequence[Estimate]) -> list[Estimate]:
@@ -144,7 +149,7 @@ class _Running:
         return [as_filtered(raw, mean, error) for raw, mean, error in known]
 
     def refit(self) -> None:
-        """Fit to all that is kept, and run up to the newest slot."""
+        """Refit to all stored estimates, and run the filter up to the newest slot."""
         done = self._how.run(self._raw, self._fitted)
         self._fitted, self._used = done.fitted, done.used
         self._next = self._taken + min(max(self._taken, core.FEWEST), self._how.cycle)
@@ -154,15 +159,16 @@ class _Running:
 
 
 def own_chance(mean: float, theta: float, fleet: float) -> float:
-    """What the mean of ``fleet`` readings in [0, theta] may have of its own in a slot, a standard deviation.
+    """Return the assumed chance error (a standard deviation) of the mean of ``fleet`` readings in [0, theta] in a slot.
 
-    Their variance is at most m(θ - m) (Bhatia & Davis, 2000); what of it a device keeps from slot to slot is no chance.
+    The readings' variance is at most m(θ - m) (Bhatia & Davis, 2000); the part that is constant for a device is no
+    chance.
     """
     return _OWN * math.sqrt(max(mean * (theta - mean), 0.0) / fleet)
 
 
 def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:
-    """Those with a standard error, ascending in time."""
+    """Group the estimates that have a standard error by series, ascending in time."""
     series: dict[Series, list[Estimate]] = {}
     for estimate in sorted(estimates, key=lambda estimate: estimate.slot):
         if estimate.standard_error:
@@ -171,7 +177,7 @@ def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:
 
 
 def as_filtered(raw: Estimate, mean: float, error: float) -> Estimate:
-    """The filtered estimate beside a raw one; what truncation removes is the raw one's."""
+    """Return the filtered estimate for a raw one; the truncation bias is the raw one's."""
     wide: tuple[float | None, float | None] = (None, None)
     if raw.bias is not None and raw.bias_se is not None:
         half = Z * float(np.hypot(error, raw.bias_se))

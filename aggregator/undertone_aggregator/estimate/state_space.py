@@ -2,13 +2,13 @@
 
     y_i = h_i · x(t_i) + e_i
 
-x: d independent components, component k of model m with variance ``variance[m, k]`` and correlation
-exp(-``rate[m, k]`` D) over D slots; h_i [d]: how much of each is in slot i (a harmonic of the day at the slot's phase,
-1 for a level). A rotation would need a dense transition; a phase in h_i leaves it diagonal (Solin & Särkkä, AISTATS
-2014, in the rotating frame). e_i: noise of known variance, independent, or an AR(1) per chain with a state of its own.
-Values are taken in by `BLOCK`s: within one they are a small dense Gaussian, between them the state carries on, so that
-the work is in products of matrices. The Cholesky factor of a block gives each of its values given those before it.
-Smoothing: Durbin & Koopman, Time Series Analysis by State Space Methods, 2012, 4.4 and 4.5, block by block.
+x: d independent components, component k of model m with variance ``variance[m, k]`` and correlation exp(-``rate[m, k]``
+D) over D slots; h_i [d]: weight of each component in slot i (a harmonic of the day at the slot's phase, 1 for a level).
+A rotation would need a dense transition; a phase in h_i keeps it diagonal (Solin & Särkkä, AISTATS 2014, in the
+rotating frame). e_i: noise of known variance, independent, or an AR(1) per chain with a state of its own. Values are
+processed in blocks of `BLOCK`: a block is a small dense Gaussian, and the state links the blocks, so that the work is
+in products of matrices. The Cholesky factor of a block gives each of its values given those before it. Smoothing:
+Durbin & Koopman, Time Series Analysis by State Space Methods, 2012, 4.4 and 4.5, block by block.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 BLOCK = 24
 _LOG_2PI = float(np.log(2 * np.pi))
-# Shapes of blocks that are kept: slots and loadings repeat with the cycle.
+# Number of cached block shapes: slots and loadings repeat with the cycle.
 _SHAPES = 32
 
 
 @dataclass(frozen=True)
 class Components:
-    """What the signal is made of: variances and decay rates per slot, both [models, d]."""
+    """The components of the signal: variances and decay rates per slot, both [models, d]."""
 
     variance: Vector
     rate: Vector
@@ -34,9 +34,11 @@ class Components:
 
 @dataclass(frozen=True)
 class Noise:
-    """``variance`` [n] of each slot's noise. ``carried`` [n]: the regression of a slot's noise on that of the slot
-    before on its chain, 0 where a chain begins; None for independent noise. ``lag`` chains take turns by slot.
-    ``chance``: what the signal itself may have by chance in a slot, as a share of the noise's standard deviation.
+    """Noise: ``variance`` [n] in each slot.
+
+    ``carried`` [n]: the regression of a slot's noise on that of the slot before on its chain, 0 where a chain begins;
+    None for independent noise. ``lag``: number of chains, which alternate by slot. ``chance``: chance error of the
+    signal itself in a slot, as a share of the noise's standard deviation.
     """
 
     variance: Vector
@@ -45,14 +47,14 @@ class Noise:
     chance: float = 0.0
 
     def part(self, first: int, stop: int) -> "Noise":
-        """Of the values first <= i < stop."""
+        """Return the noise of the values first <= i < stop."""
         carried = None if self.carried is None else self.carried[first:stop]
         return Noise(self.variance[first:stop], carried, self.lag, self.chance)
 
 
 @dataclass(frozen=True)
 class Observed:
-    """``slots`` [n] ascending, their ``values`` [n], ``loading`` [n, d] of the components, and the noise."""
+    """Observations: ``slots`` [n] ascending, ``values`` [n], ``loading`` [n, d] of the components, and the noise."""
 
     slots: NDArray[np.int64]
     values: Vector
@@ -60,7 +62,7 @@ class Observed:
     noise: Noise
 
     def blocks(self) -> "Iterator[tuple[int, Observed]]":
-        """(first, its values) of each block."""
+        """Yield (first index, observations) of each block."""
         for first in range(0, len(self.values), BLOCK):
             part = slice(first, first + BLOCK)
             noise = self.noise.part(first, first + BLOCK)
@@ -69,9 +71,9 @@ class Observed:
 
 @dataclass
 class State:
-    """What is known after ``slot``: mean [models, d + chains] and covariance [models, d + chains, d + chains].
+    """State after ``slot``: mean [models, d + chains] and covariance [models, d + chains, d + chains].
 
-    ``noise`` [chains]: the variance of each chain's last noise, before anything was known of it.
+    ``noise`` [chains]: prior variance of each chain's last noise.
     """
 
     mean: Vector
@@ -82,10 +84,11 @@ class State:
 
 @dataclass(frozen=True)
 class _Shape:
-    """A block of b slots, given the state x before it: signal = ``loading`` x + w, state after = ``decay`` x + z.
+    """Model of a block of b slots, given the state x before it: signal = ``loading`` x + w, state after = ``decay`` x +
+    z.
 
-    ``loading`` [models, b, size]; ``decay``, ``added`` (variance of z) [models, size]; ``signal`` [models, b, b] the
-    covariance of w; ``cross`` [models, b, size] that of w and z.
+    ``loading`` [models, b, size]; ``decay``, ``added`` (variance of z) [models, size]; ``signal`` [models, b, b]:
+    covariance of w; ``cross`` [models, b, size]: covariance of w and z.
     """
 
     loading: Vector
@@ -97,12 +100,12 @@ class _Shape:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the pass back needs of a block; all [models, ...].
+    """Results of a block that the backward pass needs; all [models, ...].
 
-    ``white`` [b, 1]: the values less their predictions, whitened; ``state`` [b, size] and ``loading`` [b, size]: the
-    whitened covariance with the state after the block, and what of the state before is in the values;
-    ``signal`` [b, size]: the covariance of signal and state after the block given the block; ``decay`` [size].
-    ``mean``, ``variance`` [b] of the signal given the block.
+    ``white`` [b, 1]: the values less their predictions, whitened; ``state`` [b, size]: whitened covariance with the
+    state after the block; ``loading`` [b, size]: whitened loading of the state before it; ``signal`` [b, size]:
+    covariance of signal and state after the block, given the block; ``decay`` [size]. ``mean``, ``variance`` [b]: the
+    signal given the block.
     """
 
     white: Vector
@@ -116,10 +119,10 @@ class _Kept:
 
 @dataclass
 class Trace:
-    """What one pass forward leaves of each slot, [n, models].
+    """Results of a forward pass for each slot, [n, models].
 
     ``mean``, ``variance``: the signal given the slots up to it. ``error``, ``scale``: each value less its prediction,
-    and the variance of that. ``kept``: for the pass back.
+    and the variance of this error. ``kept``: input of the backward pass.
     """
 
     mean: Vector
@@ -130,15 +133,17 @@ class Trace:
 
     @property
     def terms(self) -> Vector:
-        """Log density of each value given those before it, [n, models]."""
+        """Return the log density of each value given those before it, [n, models]."""
         return np.asarray(-0.5 * (self.error**2 / self.scale + np.log(self.scale) + _LOG_2PI))
 
 
 class Filter:
-    """The recursion for some components; ``state`` moves with every value."""
+    """The Kalman recursion for some components; ``state`` advances with every value."""
 
     def __init__(self, components: Components, lag: int = 0, state: State | None = None) -> None:
-        """``lag``: chains of correlated noise, 0 for independent noise. ``state``: from where to go on."""
+        """``lag``: number of chains of correlated noise, 0 for independent noise. ``state``: the state to start
+        from.
+        """
         self._components = components
         models, self._d = components.variance.shape
         self.size = self._d + lag
@@ -147,25 +152,27 @@ class Filter:
             covariance[:, np.arange(self._d), np.arange(self._d)] = components.variance
             state = State(np.zeros((models, self.size)), covariance, -1, np.zeros(lag))
         self.state = state
-        # Columns that decay alike in every model share a matrix of correlations.
+        # Columns with equal decay rates in every model share a matrix of correlations.
         self._rates, self._alike = np.unique(components.rate, axis=1, return_inverse=True)
         self._shapes: dict[tuple[bytes, bytes], _Shape] = {}
 
     def copy(self) -> "Filter":
-        """Another one that goes on from the same state."""
+        """Return a copy that continues from the same state."""
         state = self.state
         kept = State(state.mean.copy(), state.covariance.copy(), state.slot, state.noise.copy())
         return Filter(self._components, self.size - self._d, kept)
 
     def run(self, observed: Observed, keep: bool = False, signal: bool = True) -> Trace:
-        """Take the values in; ``keep`` what ``smooth`` needs; without ``signal`` the trace has its errors alone."""
+        """Process values; ``keep``: store the input of ``smooth``; without ``signal`` the trace has its errors only."""
         trace = Trace(*np.empty((4, len(observed.values), len(self.state.mean))))
         for first, block in observed.blocks():
             self._take(block, slice(first, first + BLOCK), trace, signal or keep, keep)
         return trace
 
     def _shape(self, block: Observed) -> _Shape:
-        """That of a block's slots and loadings; the chains' columns are 0 but for what leaves them as they are."""
+        """Return the model of a block's slots and loadings; the chains' columns are 0, or leave the chains
+        unchanged.
+        """
         since = block.slots - (self.state.slot if self.state.slot >= 0 else block.slots[0])
         key = (since.tobytes(), block.loading.tobytes())
         if key not in self._shapes:
@@ -219,7 +226,7 @@ class Filter:
         state.slot = int(block.slots[-1])
 
     def _noisy(self, block: Observed, shape: _Shape) -> _Shape:
-        """The shape of a block's values: of its signal and its noise."""
+        """Return the model of a block's values, which adds the noise to that of the signal."""
         noise = block.noise
         if noise.carried is None:
             return replace(shape, signal=shape.signal + np.diag(noise.variance))
@@ -236,9 +243,10 @@ class Filter:
         return noisy
 
     def _chains(self, block: Observed) -> tuple[Vector, Vector, NDArray[np.int64]]:
-        """The noise of a block = loading x + u: (loading [b, chains], covariance of u [b, b], each chain's last place).
+        """Return the block's noise as loading x + u: (loading [b, chains], covariance of u [b, b], each chain's last
+        index).
 
-        Value by value, e_i = carried e_before + what is new; the place is -1 where a chain has no value.
+        Value by value, e_i = carried e_before + new noise; the index is -1 for a chain without a value.
         """
         noise, before = block.noise, self.state.noise
         assert noise.carried is not None
@@ -258,7 +266,9 @@ class Filter:
         return loading, covariance, last
 
     def _tell(self, shape: _Shape, solved: Vector, part: slice, trace: Trace, decay: Vector | None) -> None:
-        """What the block says of its signal, before the state moves; ``decay``: keep it for the pass back."""
+        """Record the block's signal estimates before the state advances; with ``decay`` also the input of the backward
+        pass.
+        """
         state, b = self.state, len(shape.loading[0])
         white, onto, about = np.split(solved[:, :, : self.size + b + 1], [1, self.size + 1], axis=2)
         of_signal = shape.loading @ state.covariance
@@ -269,7 +279,7 @@ class Filter:
         trace.variance[part] = (spread - (known**2).sum(axis=1)).T
         if decay is None:
             return
-        # Noise of chains is in the values, not in the signal: here their columns only decay.
+        # Chain noise is part of the values, not of the signal, so its columns only decay here.
         after = of_signal * decay[:, None, :] + shape.cross
         kept = _Kept(
             white=white,
@@ -284,7 +294,9 @@ class Filter:
 
 
 def smooth(trace: Trace) -> tuple[Vector, Vector]:
-    """(mean, variance) [n, models] of the signal at every slot given all values; ``trace`` kept by ``run``."""
+    """Return (mean, variance) [n, models] of the signal at every slot given all values; ``trace`` from ``run`` with
+    ``keep``.
+    """
     models, size = trace.kept[0].decay.shape
     adjoint, information = np.zeros((models, size)), np.zeros((models, size, size))
     means, variances = [], []

@@ -1,7 +1,7 @@
 """The population mean of a stream campaign: per slot with its standard error, over slots with their covariance.
 
-The mean is of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved by at most
-the slew from one report to the next. What clipping removes is not in the standard error.
+The mean is that of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved by at
+most the slew from one report to the next. The standard error does not include what clipping removes.
 """
 
 import math
@@ -24,9 +24,9 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """Means [k] at ``slots``, ascending, in the reading's unit.
+    """A series: means [k] at ``slots``, ascending, in the reading's unit.
 
-    ``band`` [k, 65]: the covariance of each mean's noise with that of the slot so many slots before.
+    ``band`` [k, 65]: covariance of each mean's noise with that of the slot 0 to 64 slots before.
     """
 
     slots: NDArray[np.int64]
@@ -40,14 +40,14 @@ class Curve:
         return np.sqrt(self.band[:, 0])
 
     def covariance(self) -> Vector:
-        """The covariance of the noise, [k, k]."""
+        """Return the covariance of the noise, [k, k]."""
         lag = self.slots[:, None] - self.slots[None, :]
         rows = np.broadcast_to(np.arange(len(self.slots))[:, None], lag.shape)
         lower = np.where((lag >= 0) & (lag <= LAGS), self.band[rows, np.clip(lag, 0, LAGS)], 0.0)
         return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
     def carried(self, lag: int) -> Vector:
-        """The regression of each slot's noise on that of the last slot on the same of ``lag`` chains, [k]."""
+        """Return the regression of each slot's noise on that of the last slot of the same chain out of ``lag``, [k]."""
         share = np.zeros(len(self.slots))
         newest: dict[int, int] = {}
         for i, slot in enumerate(self.slots.tolist()):
@@ -59,7 +59,7 @@ class Curve:
 
 
 class StreamReconstruction:
-    """The `Estimator` of streams: from their moments, epochs by their own rules."""
+    """The `Estimator` of streams: it uses their moments, and each epoch's own rule."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._rules: dict[bytes, tuple[Campaign, StreamRule, Layout, Vector]] = {}
@@ -67,22 +67,22 @@ class StreamReconstruction:
             rule = epoch.campaign.rule
             if isinstance(rule, StreamRule):
                 layout = layout_of(rule)
-                # The last age stands for all older ones, whose variance is no larger than its own or the steady one.
+                # The last age represents all older ones, whose variance is at most its own or the steady one.
                 variances = [release_variance(rule, age) for age in range(1, layout.ages + 1)]
                 self._rules[epoch.campaign.fingerprint] = (epoch.campaign, rule, layout, np.array(variances))
 
     @property
     def memory(self) -> int:
-        """How far back the noise of a slot is counted."""
+        """Number of earlier slots whose noise is correlated with a slot's."""
         return LAGS
 
     @property
     def chains(self) -> int:
-        """Interleaved chains of the newest rule."""
+        """Number of interleaved chains of the newest rule."""
         return int(self._newest[1].lag)
 
     def curve(self, partial: Mapping[Key, Counts], group: str = EVERYBODY, coordinate: int = 1) -> Curve:
-        """The series of one group, ``all`` for everybody together; slots without reports are left out."""
+        """Return the series of one group, ``all`` for all devices together; slots without reports are left out."""
         cells: dict[tuple[int, bytes], Counts] = {}
         for key, counts in partial.items():
             if key.fingerprint in self._rules and group in (key.group, EVERYBODY):
@@ -110,7 +110,7 @@ class StreamReconstruction:
         return Curve(np.array(slots, dtype=np.int64), reports.astype(np.int64), total / scale, band)
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """One estimate per slot, group and coordinate."""
+        """Return one estimate per slot, group and coordinate."""
         estimates: list[Estimate] = []
         for series, curve in self._curves(partial, groups):
             campaign, rule = self._newest[:2]
@@ -128,13 +128,13 @@ class StreamReconstruction:
         return sorted(estimates, key=lambda estimate: (estimate.slot, estimate.series))
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
-        """None: what clipping removes is not modelled."""
+        """Return no warnings: what clipping removes is not modelled."""
         return []
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
-        """Means over runs of ``every`` slots with the standard error that correlated noise leaves."""
+        """Return means over runs of ``every`` slots, with standard errors for correlated noise."""
         ranges = []
         for series, curve in self._curves(partial, groups):
             for number in sorted(set((curve.slots // every).tolist())):
@@ -145,7 +145,7 @@ class StreamReconstruction:
     def means(
         self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
-        """The mean over those of these slots that have reports, with the error that correlated noise leaves."""
+        """Return the mean over the given slots that have reports, with the standard error for correlated noise."""
         rows = []
         for series, curve in self._curves(partial, groups):
             inside = np.isin(curve.slots, list(slots))
@@ -154,9 +154,9 @@ class StreamReconstruction:
         return rows
 
     def _mean(self, first: int, last: int, series: Series, curve: Curve, inside: NDArray[np.bool_]) -> RangeEstimate:
-        """The mean over the curve's slots that are ``inside`` [k].
+        """Return the mean over the curve's slots that are ``inside`` [k].
 
-        Its variance is the sum of their covariances over n²; those with slots that are not inside are not in it.
+        Its variance is the sum of these slots' covariances over n²; covariances with other slots are not included.
         """
         chosen, n = curve.slots[inside], int(inside.sum())
         both = np.array([curve.band[inside, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
@@ -180,7 +180,7 @@ class StreamReconstruction:
         return max(self._rules.values(), key=lambda known: known[0].epoch)
 
     def _curves(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Series, Curve]]:
-        """Every series that is wanted."""
+        """Yield every wanted series."""
         mine = [key for key in partial if key.fingerprint in self._rules]
         dimension = max((self._rules[key.fingerprint][1].dimension for key in mine), default=1)
         wanted = None if groups is None else set(groups)

@@ -1,11 +1,11 @@
-"""What a reader of everything published learns of a household, and at what cost in privacy."""
+"""What a reader of everything published learns about a household, as a privacy guarantee."""
 
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design.published import Published, about
 
 
 def world_learns(epoch: Epoch, smallest: int) -> Published | None:
-    """Return what everything published of a cycle of slots of a report epoch tells of a household.
+    """Return the guarantee of everything published in a cycle of slots of a report epoch for one household.
 
     ``smallest``: the fewest reports of a slot among which one hides, as `publication.Released.smallest` counts them.
     In a slot a household's report is in one group, or in the remainder: everybody's number is a function of those, so

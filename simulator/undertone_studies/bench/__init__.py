@@ -1,1 +1,3 @@
-"""Benchmarks: baseline and ours in the same run, interleaved, as rows; see `undertone_studies.registry`."""
+"""Benchmarks: each measures the baseline and our code in the same run, interleaved; see
+`undertone_studies.registry`.
+"""

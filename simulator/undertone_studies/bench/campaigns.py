@@ -1,4 +1,6 @@
-"""One server's process with twenty campaigns beside the same with one, with as many devices; and its page's readers."""
+"""Benchmark: one server process with twenty campaigns against one campaign with as many devices, and readers of the
+page.
+"""
 
 import asyncio
 import json
@@ -55,7 +57,7 @@ cycle = 1000
 
 @dataclass(frozen=True)
 class Drained:
-    """Reports a second of wall and of the server's processor; its memory in MB after them."""
+    """Result of a drain: reports per second of wall time and of the server's processor time; then its memory in MB."""
 
     rate: float
     processor: float
@@ -63,7 +65,9 @@ class Drained:
 
 
 def run(options: Options) -> list[Measured]:
-    """Ingest of 20 campaigns and of one, and with readers of the page. Raises Invalid without mosquitto or /proc."""
+    """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page. Raises Invalid without mosquitto or
+    /proc.
+    """
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
     devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 15, 1000)
@@ -71,7 +75,7 @@ def run(options: Options) -> list[Measured]:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
         for turn in range(1 if options.quick else 3):
             drained["one"].append(alone.drain(turn, slots))
-            # Each goes first in turn: what the machine does besides changes within minutes.
+            # Each variant goes first in turn, because the load of the machine changes within minutes.
             for half, name in enumerate(("many", "read") if turn % 2 else ("read", "many")):
                 with many.read_by(readers if name == "read" else 0):
                     drained[name].append(many.drain(2 * turn + half, slots))
@@ -89,7 +93,7 @@ def run(options: Options) -> list[Measured]:
 
 
 class _Served:
-    """A server in a process of its own, by a clock that stands still while it drains."""
+    """A server in its own process, whose clock stands still while it drains a backlog."""
 
     def __init__(self, home: Home, devices: int, clock: "Synchronized[float]", pid: int, page: int) -> None:
         self._home = home
@@ -98,19 +102,21 @@ class _Served:
         self._page = page
         names = home.names()
         self._devices = [(f"{names[n % len(names)]}-{n:05d}", names[n % len(names)]) for n in range(devices)]
-        # Kept open: to open twenty while a drain is timed takes longer than a turn of the server.
+        # The stores stay open: opening twenty during a timed drain takes longer than a turn of the server.
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))
-        # Slots to come are over before they are reported.
+        # The clock is set so that all slots are over before they are reported.
         clock.value = first.epoch + 90 * SLOT_SECONDS
 
     def drain(self, turn: int, slots: int) -> Drained:
-        """A backlog that came while the server was stopped; the same devices, other slots at each turn."""
+        """Time a backlog that was published while the server was stopped; the same devices use other slots at each
+        turn.
+        """
         before, reports = self._received(), len(self._devices) * slots
         os.kill(self._pid, signal.SIGSTOP)
         try:
-            # A client keeps at most 65,535 messages that are not acknowledged.
+            # A client has at most 65,535 unacknowledged messages.
             for slot in range(turn * slots, (turn + 1) * slots):
                 publish(self._address(), self._reports(slot, 1))
             processor = self._processor()
@@ -126,7 +132,7 @@ class _Served:
 
     @contextmanager
     def read_by(self, readers: int) -> Iterator[None]:
-        """So many pages are open, one campaign's events each, and take in what comes."""
+        """Keep ``readers`` pages open, each with the event stream of one campaign, and read their events."""
         names = self._home.names()
         context = multiprocessing.get_context("spawn")
         opened, ended = context.Event(), context.Event()
@@ -142,7 +148,7 @@ class _Served:
             child.join()
 
     def glance(self) -> tuple[float, float]:
-        """Seconds for all campaigns at a glance: the best of several, and the first."""
+        """Measure the seconds for the summaries of all campaigns: the best of several requests, and the first."""
         took = []
         for _ in range(_GLANCES):
             began = time.perf_counter()
@@ -166,7 +172,7 @@ class _Served:
         total = 0
         for name, store in self._stores.items():
             outcomes = store.outcomes()
-            # A broker that was fed for longer than its patience with a stopped server delivers some again.
+            # A broker that waits too long for the stopped server delivers some messages again.
             if sum(outcomes[known] for known in ("counted", DUPLICATE, UNVERIFIED)) != outcomes["received"]:
                 raise RuntimeError(f"reports of {name} were refused: {dict(outcomes)}")
             total += outcomes["counted"]
@@ -211,7 +217,7 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
 
 
 def _wait(home: Home, child: Any, page: int) -> None:
-    """Until every campaign has issued its first epoch, and the page listens."""
+    """Wait until every campaign has issued its first epoch, and the page listens."""
     deadline = time.monotonic() + _WAIT_SECONDS
     for name in home.names():
         while True:
@@ -234,7 +240,7 @@ def _wait(home: Home, child: Any, page: int) -> None:
 
 
 def serve(folder: str, clock: "Synchronized[float]") -> None:
-    """The server, in the child: `undertone serve` by another clock."""
+    """Run `undertone serve` in a child process with another clock."""
     from undertone_aggregator.base.log import Journal
     from undertone_aggregator.campaign.runner import Options as How
     from undertone_aggregator.server.page_process import run_page
@@ -249,7 +255,7 @@ def serve(folder: str, clock: "Synchronized[float]") -> None:
 
 
 def read_events(port: int, names: list[str], opened: "Event", ended: "Event") -> None:
-    """The readers, in a child: an event stream for each name, until ``ended``."""
+    """Read event streams in a child process, one for each name, until ``ended`` is set."""
     allow_connections(len(names))
     asyncio.run(_read(port, names, opened, ended))
 

@@ -1,4 +1,4 @@
-"""ToPS on 1.1 million values beside a plain offline numpy implementation, and its memory."""
+"""Benchmark: ToPS on 1.1 million values against a plain offline numpy implementation, and its memory."""
 
 import tracemalloc
 from fractions import Fraction
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 def run(options: Options) -> list[Measured]:
-    """Time with Eq. 7's smoothing and without (every leaf noisy), memory, and exact against floating-point draws."""
+    """Measure the time with Eq. 7's smoothing and without, the memory, and exact against floating-point draws."""
     values = _values(options.quick)
     rounds = 2 if options.quick else 5
     rng = np.random.default_rng(1)
@@ -47,13 +47,13 @@ def run(options: Options) -> list[Measured]:
 
 
 def online(values: Values, smoothing: int | str) -> Values:
-    """The shipped release, in blocks as a feed would give them."""
+    """Run the shipped release on the values, in blocks of the size that a feed passes."""
     mechanism = Tops(BOUND, EPSILON, smoothing=smoothing)
     return np.concatenate([mechanism.extend(values[i : i + HELD_OUT]) for i in range(0, len(values), HELD_OUT)])
 
 
 def offline(values: Values, smoothing: int, rng: np.random.Generator) -> Floats:
-    """The same release over stored data, noise in doubles: noisy maximum, hierarchy, consistency, recent smoother."""
+    """Compute the same release over stored data, with floating-point noise and without any streaming."""
     head, body = values[:HELD_OUT], values[HELD_OUT:]
     histogram = np.bincount(np.minimum(head, BOUND), minlength=BOUND + 1)
     thetas = np.arange(1, BOUND + 1)
@@ -75,7 +75,7 @@ def offline(values: Values, smoothing: int, rng: np.random.Generator) -> Floats:
 
 
 def _consistent(leaves: Floats, levels: int, scale: float, rng: np.random.Generator) -> Floats:
-    """Hay et al. over the whole tree."""
+    """Make the whole tree consistent by the method of Hay et al."""
     exact = [leaves]
     for _ in range(1, levels):
         exact.append(exact[-1].reshape(-1, FANOUT).sum(axis=1))
@@ -98,7 +98,7 @@ def _values(quick: bool) -> Values:
 
 
 def _megabytes(values: Values) -> float:
-    """The most that the release holds at any time, beside the stream itself and what it has released."""
+    """Return the peak memory of the release in MB, without the stream itself and the released numbers."""
     tracemalloc.start()
     try:
         mechanism = Tops(BOUND, EPSILON, smoothing=0)

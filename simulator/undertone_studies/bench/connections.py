@@ -1,9 +1,9 @@
-"""Many devices at once: what a report costs through a broker, and where devices connect to the server itself.
+"""Benchmark: cost of a report from thousands of devices, through a broker and through direct connections.
 
-Each connection has one report under way and sends the next when it is acknowledged; its first one is not timed. The
-processor time is that of the broker and the server, the least of three rounds; the devices' is not in it. A broker
-acknowledges when it has a report, a direct endpoint when it is committed. Sockets alone answer and keep nothing: no
-server in Python can cost less.
+Each connection has one report in flight and sends the next when it is acknowledged; the first one is not timed. The
+processor time is that of the broker and the server, the least of three rounds; it excludes the devices'. A broker
+acknowledges when it has a report, a direct endpoint when the report is committed. The variant "sockets" only answers
+and stores nothing: no server in Python can cost less.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _WAYS = {
     "no server: sockets alone": ("sockets", "plain"),
 }
 _OLD = "paho, one by one"
-# Of the old path's processor time, at most.
+# Largest processor time, as a share of the old path's, that counts as reached.
 _GOALS = {"direct, one by one": 2.0, "direct": 1 / 0.35}
 _ABREAST = 200
 _ROUNDS = 3
@@ -51,7 +51,9 @@ _PATIENCE_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one way: seconds until all are connected, reports a second, µs of processor, PUBACK waits in ms."""
+    """Cost of one variant: seconds until all are connected, reports per second, µs of processor time, PUBACK waits in
+    ms.
+    """
 
     connecting: float
     rate: float
@@ -60,7 +62,9 @@ class Cost:
 
 
 def run(options: Options) -> list[Measured]:
-    """Processor time a report at 1,000 and 10,000 connections. Raises Invalid without mosquitto or /proc."""
+    """Measure the processor time per report at 1,000 and 10,000 connections. Raises Invalid without mosquitto or
+    /proc.
+    """
     check_proc()
     rows = []
     for connections, each in ((200, 5),) if options.quick else ((1_000, 25), (10_000, 10)):
@@ -126,7 +130,7 @@ def _served(
         counts = intake != "sockets"
         with asyncio.Runner() as runner:
             connecting = runner.run(load.connect())
-            # A device is met once in its life.
+            # The first report of a device costs extra work once, so it is not timed.
             _report(runner, load, 1, folder, counts)
             load.waits.clear()
             rounds = []
@@ -144,7 +148,7 @@ def _served(
 
 
 def _report(runner: asyncio.Runner, load: "_Load", each: int, folder: Path, counts: bool) -> None:
-    """Each sends so many reports, and the server has counted them all, where it counts."""
+    """Send ``each`` reports per device and, if the server counts, wait until it has counted all of them."""
     runner.run(load.report(each))
     if counts:
         _wait_counted(folder, load.sent)
@@ -160,14 +164,14 @@ def _wait_counted(folder: Path, total: int) -> None:
 
 
 class _Load:
-    """The devices, in this process."""
+    """The simulated devices, in this process."""
 
     def __init__(self, port: int, campaign: Campaign, names: list[str]) -> None:
         self.waits: list[float] = []
         self._port = port
         self._campaign = campaign
         self._names = names
-        # How many reports each has sent when it is done.
+        # Number of reports that each device has sent when the round is over.
         self._until = 0
         self._left = 0
         self._connections: dict[DeviceConnection, tuple[str, int, float]] = {}
@@ -175,11 +179,11 @@ class _Load:
 
     @property
     def sent(self) -> int:
-        """Reports of all of them until now."""
+        """Number of reports that all devices have sent so far."""
         return len(self._names) * self._until
 
     async def connect(self) -> float:
-        """Connect all; the seconds that it took."""
+        """Connect all devices; return the seconds that it took."""
         began = time.perf_counter()
         self._left = len(self._names)
         for first in range(0, len(self._names), _ABREAST):
@@ -188,7 +192,7 @@ class _Load:
         return time.perf_counter() - began
 
     async def report(self, each: int) -> None:
-        """Each sends so many more reports, one after the other."""
+        """Send ``each`` more reports from each device, one after the other."""
         self._until += each
         self._done.clear()
         self._left = len(self._connections)
@@ -197,7 +201,7 @@ class _Load:
         await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0.2)
@@ -226,7 +230,7 @@ class _Load:
         if not self._left:
             self._done.set()
 
-    # What a connection tells.
+    # Methods that a connection calls.
 
     def connected(self, connection: DeviceConnection) -> None:
         self._finish()

@@ -1,4 +1,4 @@
-"""Designing a table beside the estimation of the slot that it reports in."""
+"""Benchmark: time to design a table, compared with the estimation of a slot that it reports in."""
 
 import sys
 import time
@@ -23,13 +23,15 @@ TITLE = "Designing mechanisms"
 
 THETA = 700
 DEVICES = 10_000
-# 33 levels, 65 cells: the largest that the designer is asked for.
+# 33 levels and 65 cells are the largest table that the product designs.
 LEVELS = 32
 CELLS = 65
 
 
 def run(options: Options) -> list[Measured]:
-    """Seconds for one table, and for θ and mechanism together; each beside one slot's mean, error and misfit."""
+    """Measure the seconds for one table, and for θ and mechanism together, against one slot's mean, error and
+    misfit.
+    """
     rows = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))
     density = np.exp(-np.array(edges[:-1]) / (THETA / 4))
@@ -58,7 +60,7 @@ def _together(epsilon: str, population: Population) -> None:
 
 
 def _progress() -> Callable[[str], None]:
-    """Tells on standard error what goes on once it takes longer than a second."""
+    """Return a function that prints progress on standard error once the work takes longer than a second."""
     told = time.monotonic()
 
     def tell(what: str) -> None:
@@ -71,7 +73,7 @@ def _progress() -> Callable[[str], None]:
 
 
 def _slot(table: TableMechanism, population: Population) -> float:
-    """Seconds for one slot's mean, standard error and misfit."""
+    """Return the seconds for one slot's mean, standard error and misfit."""
     decoder = Decoder(ReportRule(0, THETA, table), 0, population)
     readings = np.minimum(np.random.default_rng(1).exponential(THETA / 4, DEVICES).astype(int), THETA)
     counts = histogram(table, readings, THETA, Seeded(1).words(0, range(DEVICES)))

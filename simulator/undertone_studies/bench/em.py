@@ -1,4 +1,4 @@
-"""Expectation maximisation by window sums against dense matrices, and θ end to end."""
+"""Benchmark: expectation maximisation by window sums against dense matrices, and the whole choice of θ."""
 
 from collections.abc import Callable
 
@@ -17,13 +17,13 @@ TITLE = "Expectation maximisation"
 
 BINS = 1024
 REPORTS = 1_000_000
-# Plain dense EM needs about 10^5 steps for the tight gap; its time is its steps times the time of one.
+# Plain dense EM needs about 10^5 steps for the tight gap; its time is computed as steps times the time of one step.
 _PLAIN_LIMIT = 400_000
 _BLOCK = 20
 
 
 def run(options: Options) -> list[Measured]:
-    """One iteration, time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
+    """Measure one iteration, the time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
 
     The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same
     iterates, times the time of one dense step. ``options.quick`` leaves the tight gap out. Set OPENBLAS_NUM_THREADS=1.
@@ -67,7 +67,7 @@ def run(options: Options) -> list[Measured]:
 
 
 def _block(call: Callable[[], object]) -> Callable[[], None]:
-    """The call 20 times, as an iteration has it: what it used last is still in the cache."""
+    """Return a function that makes the call 20 times, so that its data stay in the cache as in an iteration."""
 
     def repeated() -> None:
         for _ in range(_BLOCK):
@@ -87,7 +87,7 @@ def _problem() -> tuple[WindowChannel, np.ndarray[tuple[int], np.dtype[np.float6
 
 
 def _choice(quick: bool) -> float:
-    """Processor seconds for all ranges and θ from 65,536 simulated reports, the simulation included."""
+    """Return the processor seconds for all ranges and θ from 65,536 simulated reports, including the simulation."""
     generator = np.random.default_rng(2)
     readings = np.minimum(200 * generator.weibull(0.8, 65_536), 10_000).astype(np.int64)
     population = CountedReadings("Weibull", np.bincount(readings, minlength=10_001))

@@ -1,4 +1,4 @@
-"""The filter: a long series, one more slot, one fit."""
+"""Benchmark of the filter: a long series, one more slot, one fit."""
 
 import numpy as np
 
@@ -18,13 +18,13 @@ _CARRIED = 0.9
 
 
 def run(options: Options) -> list[Measured]:
-    """Seconds of one thread for half-hours with weekends; set OPENBLAS_NUM_THREADS=1."""
+    """Measure the seconds of one thread for half-hours with weekends; set OPENBLAS_NUM_THREADS=1."""
     slots = START // _HALF_HOUR + np.arange(2_000 if options.quick else SLOTS)
     rng = np.random.default_rng(options.seed)
     values = 200 + 60 * np.sin(2 * np.pi * slots / _DAY) + np.cumsum(0.3 * rng.standard_normal(len(slots)))
     values += _NOISE * rng.standard_normal(len(slots))
     noise = Noise(np.full(len(slots), _NOISE**2))
-    # What the filter takes for a stream's noise: the time does not hang on how it was drawn.
+    # The noise of a stream renewed each day. The filter's time does not depend on how the noise was drawn.
     renewed = Noise(noise.variance, np.where(slots % _DAY == 0, 0.0, _CARRIED))
     days = calendar(slots, _HALF_HOUR, _DAY, Days())
     rounds = 1 if options.quick else 3

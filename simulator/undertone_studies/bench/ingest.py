@@ -1,4 +1,4 @@
-"""Ingest beside the least that any subscriber must do: the same backlog at QoS 1, drained by each in turn."""
+"""Benchmark of ingest against the least work of any subscriber: each drains the same backlog at QoS 1 in turn."""
 
 import os
 import shutil
@@ -53,14 +53,16 @@ _DEVICES = 3000
 
 @dataclass(frozen=True)
 class Drain:
-    """What one subscriber took for a backlog: seconds of wall and of its own processor time."""
+    """Time that one subscriber took for a backlog: seconds of wall time and of its own processor time."""
 
     wall: float
     processor: float
 
 
 def run(options: Options) -> list[Measured]:
-    """Reports a second, processor time a report, and deduplication memory. Raises Invalid without mosquitto."""
+    """Measure reports per second, processor time per report, and memory for deduplication. Raises Invalid without
+    mosquitto.
+    """
     reports, rounds = (6_000, 1) if options.quick else (60_000, 3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,11 +115,13 @@ class _Scene:
         self._stores = ours, old
 
     def best(self, rounds: range, made: Callable[[Campaign, int], tuple[str, bytes]]) -> dict[str, Drain]:
-        """The shortest of each over the rounds, per report (seconds of wall, µs of processor)."""
+        """Return each subscriber's shortest drain over the rounds, per report (seconds of wall time, µs of processor
+        time).
+        """
         drains: dict[str, list[Drain]] = {name: [] for name in self._drains}
         for number in rounds:
             publish(self._address, (made(self._campaign, number * self._reports + i) for i in range(self._reports)))
-            # Each goes first once: the first meets the broker's largest queues.
+            # Each subscriber goes first once, because the first one meets the broker's largest queues.
             order = list(self._drains)
             for name in order[number % 4 :] + order[: number % 4]:
                 drains[name].append(self._drains[name]())
@@ -145,7 +149,7 @@ def broker_in(folder: Path) -> ManagedBroker:
     passwords, access = folder / "passwords", folder / "access"
     credentials.write_passwords(passwords, {credentials.AGGREGATOR: PASSWORD})
     write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
-    # Saving the queues to disk in the middle would hit one subscriber and not the others.
+    # Saving the queues to disk during a drain would slow one subscriber and not the others.
     return ManagedBroker(
         folder / "broker", passwords=passwords, access=access, autosave_seconds=86400, own_client_ids=True
     )
@@ -171,12 +175,12 @@ def make_campaign() -> Campaign:
 
 
 def _honest(campaign: Campaign, number: int) -> tuple[str, bytes]:
-    """Report ``number`` of a fleet whose devices take turns, slot by slot."""
+    """Make report ``number`` of a fleet whose devices report in turn, slot by slot."""
     return report_of(campaign, f"meter-{number % _DEVICES:04d}", number // _DEVICES, number)
 
 
 def _hostile(campaign: Campaign, number: int) -> tuple[str, bytes]:
-    """Every report is a new device's, every fourth one is damaged."""
+    """Make a report of a new device each time; every fourth one is damaged."""
     topic, payload = report_of(campaign, f"new-{number:08d}", 0, number)
     return topic, payload if number % 4 else payload[:-1]
 
@@ -198,7 +202,7 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 
 def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
-    """By a server's worker; ``least``: deliveries from which on it takes the fast lane."""
+    """Drain with a server's worker; ``least``: smallest batch that takes the fast path."""
     usual, fast_path.LEAST = fast_path.LEAST, least
     collect_rarely()
     try:
@@ -207,7 +211,7 @@ def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
         while taken < reports:
             taken += ingest.step()
         ended = Drain(time.perf_counter() - start, time.thread_time() - processor)
-        # On a busy machine the publisher's connection may break, and it sends some again.
+        # On a busy machine the publisher's connection may break, after which it sends some messages again.
         while ingest.step():
             pass
     finally:

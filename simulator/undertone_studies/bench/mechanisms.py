@@ -1,4 +1,4 @@
-"""Exact integer mechanisms against the floats that everybody else draws with, and on MicroPython."""
+"""Benchmark of the exact integer mechanisms against the usual floating-point ones, and on MicroPython."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ FLOAT_BLOCKS = (1 << 14, 1 << 15, 1 << 16)
 
 
 class FloatHybrid:
-    """The hybrid mechanism as a good numpy programmer writes it: two doubles per device, blocks, memory used again.
+    """Baseline: the hybrid mechanism in good numpy code, with two doubles per device, in blocks and with reused memory.
 
     Its privacy is approximate: doubles leave gaps that depend on the reading (Mironov, CCS 2012).
     """
@@ -43,7 +43,7 @@ class FloatHybrid:
         self._up = np.empty(block, dtype=np.bool_)
 
     def draw(self, readings: Floats, out: Floats) -> None:
-        """One unbiased estimate for each reading in [-1, 1]."""
+        """Write one unbiased estimate for each reading in [-1, 1] to ``out``."""
         s, e = self._s, self._e
         outer = (e + 1) / (e - 1)
         reach = (s + 1) / (s - 1)
@@ -73,7 +73,9 @@ class FloatHybrid:
 
 
 def run(options: Options) -> list[Measured]:
-    """Millions of reports a second, vectorised and scalar; microseconds a report on MicroPython where there is one."""
+    """Measure millions of reports per second, vectorised and scalar; microseconds per report on MicroPython if
+    installed.
+    """
     rows = []
     for epsilon in (1, 4):
         rows += _vectorised(epsilon, 1 << 17 if options.quick else 1 << 20, 2 if options.quick else 12)
@@ -108,7 +110,7 @@ def _scalar(mechanism: Hybrid, draws: int) -> None:
         part.draw(part.level(i % (THETA + 1), THETA, entropy), entropy)
 
 
-# Runs on both interpreters; prints microseconds for a refill and for a draw from a filled buffer.
+# This program runs on both interpreters and prints microseconds for a refill and for a draw from a filled buffer.
 _PROGRAM = """
 import json, sys, time
 sys.path[:0] = [sys.argv[1]]

@@ -1,4 +1,4 @@
-"""A simulated campaign end to end beside the mechanisms that draw its reports, fed with the same seeded words."""
+"""Benchmark of a simulated campaign against the mechanisms alone, which draw the same reports from the same words."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Draw:
-    """What the devices draw in one slot."""
+    """Input of the devices' draws in one slot."""
 
     slot: int
     mechanism: Mechanism
@@ -34,7 +34,9 @@ class Draw:
 
 
 def run(options: Options) -> list[Measured]:
-    """Million reports a second of processor time, with the cohort's rule and without it; and the peak of memory."""
+    """Measure million reports per second of processor time, with the cohort's rule and without; and the peak of
+    memory.
+    """
     devices, rounds = (1 << 14, 1) if options.quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)
     rows = []
@@ -48,7 +50,7 @@ def run(options: Options) -> list[Measured]:
 
 
 class _Campaign:
-    """Two threshold rounds and a report phase, simulated once so that it is known what there is to draw."""
+    """A campaign of two threshold rounds and a report phase, simulated once to record its draws."""
 
     def __init__(self, readings: Readings, devices: int, share: float) -> None:
         self._readings = readings
@@ -75,7 +77,9 @@ class _Campaign:
         return Draw(slot, rule.mechanism, np.minimum(values[0], rule.theta), rule.theta)
 
     def draw(self) -> None:
-        """The same draws by the same mechanisms, and nothing else; in report epochs everybody by the report one."""
+        """Repeat only the draws, by the same mechanisms; in report epochs every device draws by the report
+        mechanism.
+        """
         devices, seeded = np.arange(self._devices), Seeded(SEED)
         for draw in self._draws:
             histogram(draw.mechanism, draw.truncated, draw.theta, seeded.words(draw.slot, devices))

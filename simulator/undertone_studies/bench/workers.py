@@ -1,7 +1,7 @@
-"""Workers that share one campaign on PostgreSQL: one, two and four processes on the same backlog.
+"""Benchmark of workers that share one campaign on PostgreSQL: one, two and four processes on the same backlog.
 
-Twice: with a stand-in that sends prepared packets, so that workers and database are all that is measured, and with
-mosquitto, two of them, whose own processor time is beside it: a machine of four cores is full before four workers are.
+It runs twice. With a stand-in that sends prepared packets, only workers and database are measured. With two mosquitto
+brokers, their processor time is shown as well: it fills a machine of four cores before four workers run.
 """
 
 import contextlib
@@ -44,7 +44,9 @@ _WINDOW = 1000
 
 @dataclass(frozen=True)
 class Shift:
-    """Reports a second, and processor time a report in µs: of the workers, the database, the broker or stand-in."""
+    """Reports per second, then processor time per report in µs: of the workers, the database, the brokers or the
+    stand-in.
+    """
 
     rate: float
     workers: float
@@ -53,7 +55,9 @@ class Shift:
 
 
 def run(options: Options) -> list[Measured]:
-    """Reports a second and processor time a report. Raises Invalid without PostgreSQL, mosquitto or /proc."""
+    """Measure reports per second and processor time per report. Raises Invalid without PostgreSQL, mosquitto or
+    /proc.
+    """
     check_proc()
     if folder_of_binaries() is None:
         raise Invalid(MISSING)
@@ -142,8 +146,11 @@ def _measure(
     go: Callable[[Store], None],
     waits: bool,
 ) -> Shift:
-    """``waits``: the backlog comes when ``go`` is called, which is when every partition has its owner; else as soon as
-    there is a plan for the workers, which is when they all run."""
+    """Measure one run with these workers.
+
+    ``waits``: the backlog is sent when ``go`` is called, after every partition has an owner; otherwise it is sent as
+    soon as the workers run and have a plan.
+    """
     url = database.new_database()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack, open_store(url) as store:
         password_file = Path(folder) / "password"
@@ -193,7 +200,7 @@ def _worker(url: str, password_file: Path, most: int) -> Iterator["subprocess.Po
 
 
 def _publish(address: Address, reports: list[tuple[bytes, bytes]]) -> None:
-    """At QoS 1, a window at a time; the broker has acknowledged them when this returns."""
+    """Publish at QoS 1, a window at a time; return when the broker has acknowledged all."""
     with socket.create_connection((address.host, address.port)) as connection:
         connection.sendall(packets.connect("bench-publisher", address.user, address.password, 600, clean=True))
         _receive(connection, 4)

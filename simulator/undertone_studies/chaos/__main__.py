@@ -1,4 +1,4 @@
-"""Runs a soak; see `undertone_studies.chaos`. Exit codes: 0 survived, 1 not, 2 bad arguments."""
+"""Command line of the soak test; see `undertone_studies.chaos`. Exit codes: 0 passed, 1 failed, 2 bad arguments."""
 
 import argparse
 import secrets
@@ -27,10 +27,10 @@ _STUCK_SECONDS = 120.0
 
 
 class Soak(Reports):
-    """Reports, θ looked at each minute, and several ingest workers."""
+    """Configuration of the soak: reports, a new θ each minute, and several ingest workers."""
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """See `Reports`."""
+        """Return the campaign's tables; see `Reports`."""
         minute = super().table(options, rounds, bound).replace(f"epoch_slots = {options.slots}", "epoch_slots = 60")
         workers = 1 if options.direct else WORKERS
         return f'{minute}mechanism = "hybrid"\n\n[server]\nworkers = {workers}\n'
@@ -47,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
         parser.error("expected 1 to 10000 minutes and 4 to 1000 devices")
-    # A shell's background job inherits Ctrl-C as ignored; however it ends, no process is left behind.
+    # A shell's background job ignores Ctrl-C by inheritance; handling the signals makes sure that no process is left
+    # behind.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbits(32) if given.seed is None else given.seed
@@ -59,12 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def say(sentence: str) -> None:
-    """One line with the time."""
+    """Print one line with the time."""
     print(f"{time.strftime('%H:%M:%S')} {sentence}", flush=True)
 
 
 def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool = False) -> int:
-    """Run it all in ``folder``; 0 if everything is as it should be."""
+    """Run the whole soak in ``folder``; return 0 if it passes."""
     slots = round(60 * minutes)
     events = schedule(seed, slots, direct=direct)
     options = DemoOptions(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, direct=direct)
@@ -110,7 +111,7 @@ def _play(scene: ChaosScene, events: list[Event]) -> None:
             event = waiting.pop(0)
             say(str(event))
             scene.happen(event)
-            # Also after an event that took longer than planned.
+            # The calm time also follows an event that took longer than planned.
             calm = time.monotonic() + CALM[0]
         if time.monotonic() > patience:
             raise RuntimeError(f"no end in sight: {scene.stage.words('fleet.log')[-500:]}")
@@ -118,7 +119,7 @@ def _play(scene: ChaosScene, events: list[Event]) -> None:
 
 
 def _drained(scene: ChaosScene) -> Accounts:
-    """The accounts, once they hold or the time is up."""
+    """Return the accounts once they balance, or when the time is up."""
     folder = scene.plan.folder
     paths = [folder / name for name in ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")]
     deadline = time.monotonic() + _DRAIN_SECONDS

@@ -1,4 +1,4 @@
-"""A device that has gone bad: it knows a device's password, and what others have sent."""
+"""A malicious device: it knows a device's password, and has received reports of others."""
 
 import random
 import threading
@@ -17,7 +17,9 @@ _LONGEST = 80
 
 
 class Hostile:
-    """Device ``name``, not one of the fleet's; all that it publishes is in its own ledger."""
+    """Malicious device ``name``, which is not part of the fleet; its own ledger records everything that it
+    publishes.
+    """
 
     def __init__(self, name: str, folder: Path, prefix: str, campaign: str, port: int, chance: random.Random) -> None:
         self.name = name
@@ -29,7 +31,9 @@ class Hostile:
         self._ledger = FleetLedger(folder / "hostile.ledger")
 
     def flood(self, seconds: float) -> int:
-        """Publish rubbish and others' reports, changed or not, under its own name; how many were acknowledged."""
+        """Publish random data and others' reports, changed or unchanged, under its own name; return the number
+        acknowledged.
+        """
         sent: dict[int, bytes] = {}
         acked = []
         client = self._client(self.name)
@@ -59,9 +63,9 @@ class Hostile:
         return len(acked)
 
     def steal(self, victim: str, seconds: float) -> bool:
-        """Take over the session of another device, whose password it has, and the server's name with its own password.
+        """Log in as another device with that device's password, and under the server's client id with its own password.
 
-        Whether the broker let it in as the victim.
+        Return True if the broker accepted the login as the victim.
         """
         thief, forger = self._client(victim), self._client(self.name, client_id="aggregator-0")
         entered = _connect(thief, self._port)
@@ -75,14 +79,14 @@ class Hostile:
         return entered
 
     def close(self) -> None:
-        """The end of its ledger."""
+        """Close its ledger."""
         self._ledger.close()
 
     def _client(self, user: str, client_id: str | None = None) -> mqtt.Client:
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id or user, clean_session=True)
         password = (self._folder / "devices" / user / "password").read_text().strip()
         client.username_pw_set(user, password)
-        # A thief does not come back by itself when the victim does.
+        # The thief must not reconnect by itself when the victim returns.
         client.reconnect_delay_set(3600, 3600)
         return client
 

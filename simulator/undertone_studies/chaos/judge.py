@@ -1,4 +1,4 @@
-"""Whether a soak was survived: identities, θ, alarms."""
+"""Verdict on a soak: identities of report counts, θ, alarms."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from undertone_simulator.wire.verify import Accounts
 from undertone_studies.chaos.scene import FULL, ChaosScene
 from undertone_studies.chaos.schedule import Event
 
-# Event -> what the server must have said at least once.
+# Event -> pattern that the server's log must contain at least once.
 SAID = {
     "aggregator-kill": r"resuming campaign",
     "aggregator-term": r"resuming campaign",
@@ -22,20 +22,21 @@ SAID = {
     "broker-term": r"connected again|cannot be reached",
     "disk-full": re.escape(FULL),
 }
-# Event -> what the server that must not run says.
+# Event -> pattern in the refusal of a server that must not run.
 REFUSED = {
     "edit": r"campaign\.epsilon .* -> .*Nothing was changed",
     "second-server": r"another aggregator uses the store",
     "other-store": r"another server issued",
 }
-# θ in chaos over θ in peace, either way; the middle one of many epochs, or the interval that the server states for it:
-# of twenty devices and one epoch, one in a hundred chooses twice the θ that it chooses under other noise.
+# Largest ratio, either way, of θ under faults to θ without. It applies to the middle one of at least MANY epochs; with
+# fewer, the server's own interval for θ must overlap. With twenty devices and one epoch, one in a hundred runs chooses
+# twice the θ of another run merely by noise.
 FACTOR = 2.0
 MANY = 9
 
 
 def failures(scene: ChaosScene, events: Iterable[Event], accounts: Accounts, store: Store) -> Iterator[str]:
-    """A sentence for each thing that is not as it should be."""
+    """Yield a sentence for each failed condition."""
     names = [event.name for event in events]
     if not accounts.holds:
         counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())
@@ -73,18 +74,18 @@ def _thetas(plan: Plan, timeline: Timeline) -> Iterator[str]:
 
 
 def _interval(timeline: Timeline) -> tuple[int, int]:
-    """What the server states for θ in the middle one of the report epochs."""
+    """Return the server's interval for θ in the middle one of the report epochs."""
     reporting = [epoch.threshold for epoch in timeline.epochs if epoch.campaign.rule.ranges and epoch.threshold]
     middle = sorted(reporting, key=lambda threshold: threshold.theta)[(len(reporting) - 1) // 2]
     return middle.low, middle.high
 
 
 def thetas(timeline: Timeline) -> list[int]:
-    """θ of the report epochs, the highest of several blocks."""
+    """Return θ of the report epochs, the highest of several blocks."""
     return [max(theta for _, _, theta in ranges) for epoch in timeline.epochs if (ranges := epoch.campaign.rule.ranges)]
 
 
 def _undisturbed(plan: Plan) -> Timeline:
-    """What the same fleet gives in peace."""
+    """Return the timeline of the same fleet without faults."""
     playback = Playback(plan.readings.per_day, plan.stride)
     return Simulation(plan.config.campaign, plan.readings, len(plan.names), 1, playback=playback).run().timeline

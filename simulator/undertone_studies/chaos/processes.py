@@ -1,4 +1,4 @@
-"""What a soak does to processes of others and asks of them; one that has ended meanwhile is no error."""
+"""Operations of the soak test on other processes; a process that has ended meanwhile is ignored."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def pause(pids: Sequence[int], seconds: float) -> None:
-    """STOP, and CONT so long after."""
+    """Stop the processes, and continue them ``seconds`` later."""
     for sign in (signal.SIGSTOP, signal.SIGCONT):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -19,14 +19,14 @@ def pause(pids: Sequence[int], seconds: float) -> None:
 
 
 def limit_files(pids: Iterable[int], limits: tuple[int, int]) -> None:
-    """How large their files may become from now on: soft and hard."""
+    """Set the soft and hard limits on the size of files that these processes write."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
 
 def children_of(pid: int) -> list[int]:
-    """Process ids."""
+    """Return the ids of a process's children."""
     pids = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> bytes:
-    """What it was started as."""
+    """Return the command line of a process."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""

@@ -1,4 +1,4 @@
-"""The processes of a soak, and how each event of the schedule happens to them."""
+"""The processes of a soak test, and the effect of each event of the schedule on them."""
 
 import json
 import os
@@ -23,17 +23,19 @@ from undertone_studies.chaos.processes import children_of, command_of, limit_fil
 from undertone_studies.chaos.schedule import WORKERS, Event, device_faults
 
 Say = Callable[[str], None]
-# No file of the server may grow beyond this while its disk is full.
+# Largest size in bytes of a file of the server while its disk is simulated as full.
 _FULL = 4096
-# A server that must not run says so within this, and one that starts is up, also on a machine that has ten times too
-# much to do.
+# Seconds within which a server that must not run refuses, and one that starts is up, also on a machine with ten times
+# too much work.
 _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 FULL = "cannot be written, trying again"
 
 
 class ChaosScene:
-    """``rung``: sentences of a second server, or of one whose plan was edited, by event."""
+    """The processes of a soak. ``rung``: (event, exit code, last line) of each server that was started to be
+    refused.
+    """
 
     def __init__(self, plan: Plan, stage: Stage, seed: int, say: Say) -> None:
         self.plan = plan
@@ -48,9 +50,9 @@ class ChaosScene:
         self._clock.write_text("0")
         self._copier: threading.Thread | None = None
         self._expected_to_run = False
-        # Lines of the log when the server was started last.
+        # Number of lines in the log when the server was last started.
         self._before = 0
-        # The last device is the hostile one; the one before runs under MicroPython, where that is here.
+        # The last device is the malicious one; the one before runs under MicroPython, if that is installed.
         names = plan.names
         self.micropython = names[-2] if find_micropython() is not None else None
         self.fleet = names[: -1 if self.micropython is None else -2]
@@ -70,10 +72,10 @@ class ChaosScene:
             names[-1], plan.folder, config.broker.prefix, config.campaign.name, config.broker.port, self._chance
         )
 
-    # The processes
+    # Processes
 
     def start(self) -> None:
-        """Broker, devices, server; without a broker the devices connect to the server, which is first."""
+        """Start broker, devices and server. Without a broker the devices connect to the server, which starts first."""
         if self.plan.options.direct:
             self.start_aggregator()
         else:
@@ -91,7 +93,9 @@ class ChaosScene:
             self.start_aggregator()
 
     def start_aggregator(self) -> None:
-        """The server with a clock that can be stepped; its log comes through a pipe, for its disk may be full."""
+        """Start the server with a clock that can be stepped; its log is read through a pipe, because its disk may be
+        full.
+        """
         stage = self.stage
         self._before = len(self.log())
         stage.aggregator = subprocess.Popen(
@@ -118,7 +122,7 @@ class ChaosScene:
                 log.flush()
 
     def check(self) -> None:
-        """Note a server that has ended by itself, and start it again."""
+        """Record a server that has ended by itself, and start it again."""
         child = self.stage.aggregator
         if self._expected_to_run and child is not None and child.poll() is not None:
             self.ended.append(f"the server ended by itself with code {child.returncode}")
@@ -130,7 +134,7 @@ class ChaosScene:
         end(self.stage.aggregator, how)
 
     def workers(self) -> list[int]:
-        """Process ids of the server's ingest workers."""
+        """Return the process ids of the server's ingest workers."""
         child = self.stage.aggregator
         if child is None:
             return []
@@ -140,9 +144,9 @@ class ChaosScene:
     # Events
 
     def happen(self, event: Event) -> None:
-        """Make it happen, from its beginning to its end, once the server is up: what was asked of it is not of a start.
+        """Run an event from its beginning to its end, after the server is up.
 
-        On a busy machine it would begin while the server that an earlier event ended is being loaded.
+        On a busy machine an event could otherwise begin while the server that an earlier event ended is still loading.
         """
         workers = 0 if self.plan.options.direct else WORKERS
         self._await(lambda: len(self.log()) > self._before and len(self.workers()) >= workers)
@@ -155,7 +159,7 @@ class ChaosScene:
             getattr(self, "_" + event.name.replace("-", "_"))(event.seconds)
 
     def _signal(self, name: str, how: str, seconds: float) -> None:
-        """-9 or TERM and started again after ``seconds``, or STOP and CONT."""
+        """Kill or terminate a process and start it again after ``seconds``, or stop and continue it."""
         broker = self.stage.broker
         assert isinstance(broker, ManagedBroker)
         if how == "stop":
@@ -168,12 +172,12 @@ class ChaosScene:
             self._end_aggregator(sign)
         else:
             end(self.stage.fleet, sign)
-        # Once it is dead: what it acknowledged until then may have died with it.
+        # This is noted once the broker is dead: acknowledgements until then may have been lost with it.
         self._ledger.fault(f"{name}_{'killed' if how == 'kill' else 'stopped'}")
         self._ledger.flush()
         time.sleep(seconds)
         if name == "broker":
-            # What is acknowledged from here on may be the new one's.
+            # Acknowledgements from here on may come from the new broker.
             self._ledger.fault(BROKER_STARTED)
             self._ledger.flush()
             broker.start()
@@ -190,7 +194,7 @@ class ChaosScene:
         pause(self._chance.sample(self.workers(), min(1, len(self.workers()))), seconds)
 
     def _disk_full(self, seconds: float) -> None:
-        """So long, and until the server has noticed."""
+        """Limit the size of the server's files for ``seconds``, and until the server has noticed."""
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         ends = time.monotonic() + seconds
 
@@ -202,13 +206,15 @@ class ChaosScene:
         self._limit(before)
 
     def _limit(self, limits: tuple[int, int]) -> None:
-        """How large a file of the server may become; of its workers after it, as those that it starts inherit it."""
+        """Limit the size of the server's files; its workers come after it, because those that it starts inherit the
+        limit.
+        """
         child = self.stage.aggregator
         limit_files([child.pid] if child else [], limits)
         limit_files(self.workers(), limits)
 
     def _await(self, true: Callable[[], bool]) -> None:
-        """Until it is true; what never is the judge finds."""
+        """Wait until the condition is true; if it never is, the judge reports the failure."""
         deadline = time.monotonic() + _REFUSED_SECONDS
         while not true() and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -233,7 +239,7 @@ class ChaosScene:
         self.hostile.flood(seconds)
 
     def _edit(self, seconds: float) -> None:
-        """Half the ε, and a restart: the server says so, and does not start; then the file is as it was."""
+        """Halve ε and restart: the server must refuse to start; then restore the file."""
         text = self.plan.config_file.read_text()
         self._end_aggregator(signal.SIGTERM)
         self.plan.config_file.write_text(text.replace(f'epsilon = "{self.plan.options.epsilon}"', 'epsilon = "0.5"'))
@@ -252,13 +258,13 @@ class ChaosScene:
             path.unlink()
 
     def _refused(self, event: str, config: Path) -> None:
-        """Start a server that must not run, and note its last word and exit code."""
+        """Start a server that must not run, and record its last line and exit code."""
         try:
             done = subprocess.run(
                 self._server(config), capture_output=True, text=True, timeout=_REFUSED_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as late:
-            # Bytes, also where text was asked for.
+            # A timeout's output is bytes even though text was asked for.
             lines = (late.stdout or late.stderr or b"").splitlines()
             self.rung.append((event, 0, f"it went on, and said last: {lines[-1] if lines else 'nothing'!r}"))
             return
@@ -268,19 +274,19 @@ class ChaosScene:
     # The end
 
     def finish(self) -> None:
-        """The fleet has ended: everything else may."""
+        """Stop everything else after the fleet has ended."""
         end(self.stage.micropython, signal.SIGINT)
         self.hostile.close()
         self._ledger.close()
 
     def stop_aggregator(self) -> None:
-        """End the server, and have all of its log."""
+        """Stop the server, and wait for the rest of its log."""
         self._end_aggregator(signal.SIGTERM)
         if self._copier is not None:
             self._copier.join(5)
 
     def log(self) -> list[str]:
-        """What the server said, a sentence each."""
+        """Return the sentences of the server's log."""
         sentences = []
         path = self.plan.folder / "aggregator.log"
         for line in path.read_text(errors="replace").splitlines() if path.exists() else ():

@@ -1,4 +1,4 @@
-"""What happens when: a list of events from one seed, and the faults of single devices."""
+"""The schedule of a soak: a list of events from one seed, and the faults of single devices."""
 
 import random
 from collections.abc import Sequence
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from undertone_simulator.wire.faults import REST
 
-# The server's ingest workers, where a broker can serve several.
+# Number of the server's ingest workers, if a broker can serve several.
 WORKERS = 2
-# After an event the system has so many seconds to itself.
+# Shortest and longest time in seconds without events after an event.
 CALM = (3.0, 8.0)
-# Seconds before the end in which nothing happens any more: everything must come to rest.
+# Seconds before the end without events, so that everything comes to rest.
 QUIET = 20.0
-# Seconds between two faults of single devices.
+# Shortest and longest time in seconds between two faults of single devices.
 _DEVICE_SECONDS = (4, 9)
 _DEVICE_FAULTS = ("kill", "kill-drawn", "kill-torn", "kill-sent", "duplicate", "disconnect", "hold", "step")
 
 
 @dataclass(frozen=True)
 class Event:
-    """``name`` begins at ``second`` of the report phase and is over ``seconds`` later."""
+    """An event: ``name`` begins at ``second`` of the report phase and is over ``seconds`` later."""
 
     second: float
     name: str
@@ -29,7 +29,7 @@ class Event:
         return f"{self.second:7.1f} s {self.name}" + (f" for {self.seconds:.1f} s" if self.seconds else "")
 
 
-# Event -> (how often among the others, shortest and longest duration).
+# Event -> (relative frequency, shortest and longest duration in seconds).
 EVENTS: dict[str, tuple[int, float, float]] = {
     "aggregator-kill": (4, 0.5, 3.0),
     "aggregator-term": (2, 0.5, 3.0),
@@ -52,14 +52,15 @@ EVENTS: dict[str, tuple[int, float, float]] = {
 }
 
 
-# What happens to a broker, to several workers, or by way of what a broker keeps.
+# Events that need a broker: faults of the broker or of several workers, and those that use a broker's retained
+# messages.
 NEEDS_BROKER = frozenset(name for name in EVENTS if name.startswith(("broker-", "worker-"))) | {"other-store"}
 
 
 def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
-    """Events until ``seconds``, every name once before any comes again, then by weight.
+    """Make events until ``seconds``: every kind once before any is repeated, then by weight.
 
-    ``direct``: those that need no broker.
+    ``direct``: only events that need no broker.
     """
     chance = random.Random(f"undertone chaos {seed}")
     possible = [name for name in EVENTS if not (direct and name in NEEDS_BROKER)]
@@ -78,7 +79,7 @@ def schedule(seed: int, seconds: float, *, direct: bool = False) -> list[Event]:
 
 
 def device_faults(seed: int, slots: int, names: Sequence[str]) -> tuple[tuple[int, str, str], ...]:
-    """(report slot, fault, device), a fault at a time for a device."""
+    """Make (report slot, fault, device), one fault at a time for a device."""
     chance = random.Random(f"undertone chaos devices {seed}")
     faults = []
     slot = chance.randint(*_DEVICE_SECONDS)

@@ -1,7 +1,7 @@
-"""``python -m undertone_studies.chaos.stepped MODULE ARGUMENTS``: a program whose clock another one steps.
+"""``python -m undertone_studies.chaos.stepped MODULE ARGUMENTS``: run a program whose clock another program can step.
 
-time.time() is off by the seconds in the file that UNDERTONE_CLOCK names. Worker processes import this module as their
-main one, so their clocks step along.
+time.time() is shifted by the seconds in the file that UNDERTONE_CLOCK names. Worker processes import this module as
+their main module, so their clocks are shifted, too.
 """
 
 import os

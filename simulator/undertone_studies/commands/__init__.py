@@ -1,4 +1,4 @@
-"""The commands ``undertone bench`` and ``undertone experiment``, which a clone has and an installed wheel has not."""
+"""The commands ``undertone bench`` and ``undertone experiment``, available in a clone and not in an installed wheel."""
 
 from typer import Typer
 

@@ -1,4 +1,4 @@
-"""``undertone bench``: baseline and ours in the same run, as rows."""
+"""``undertone bench``: run benchmarks of our code against a baseline and print the rows."""
 
 import json
 from dataclasses import asdict
@@ -34,7 +34,7 @@ def bench(
 
 
 def _all(options: Options) -> list[Measured]:
-    """Every benchmark's rows; one that cannot run here is named on standard error."""
+    """Return every benchmark's rows; name those that cannot run here on standard error."""
     rows = []
     for name in BENCHMARKS.names():
         try:
@@ -45,7 +45,7 @@ def _all(options: Options) -> list[Measured]:
 
 
 def lines(rows: list[Measured]) -> list[str]:
-    """The rows as an aligned table."""
+    """Return the rows as an aligned table."""
     table: list[tuple[str, ...]] = [("name", "value", "unit", "baseline", "baseline_value", "ratio", "goal")]
     table += [
         (

@@ -1,4 +1,4 @@
-"""``undertone experiment``: the papers' tables and figures again, and our own, from the shipped code."""
+"""``undertone experiment``: reproduce the papers' tables and figures, and make our own, from the shipped code."""
 
 import json
 import os

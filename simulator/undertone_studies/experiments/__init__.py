@@ -1,1 +1,1 @@
-"""Experiments: each module is one; see `undertone_studies.registry`."""
+"""Experiments: each module is one experiment; see `undertone_studies.registry`."""

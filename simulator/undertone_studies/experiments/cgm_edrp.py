@@ -1,4 +1,4 @@
-"""Half-hours of a day of 622 Scottish households."""
+"""Experiment: correlated Gaussian noise (CGM) on half-hours of a day of 622 Scottish households."""
 
 from undertone_studies.cgm import compare, real
 from undertone_studies.cgm_populations import edrp
@@ -17,5 +17,5 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Raises Invalid without the data."""
+    """Compare the methods. Raises Invalid without the data."""
     return compare(real(edrp, options), options.seed)

@@ -1,4 +1,6 @@
-"""The stand-in for the Kaggle pages, with a budget per day as in the paper."""
+"""Experiment: correlated Gaussian noise (CGM) on a stand-in for the Kaggle pages, with a budget per day as in the
+paper.
+"""
 
 from undertone_studies.cgm import compare
 from undertone_studies.cgm_populations import kaggle_like
@@ -16,5 +18,5 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """See `undertone_studies.cgm`."""
+    """Compare the methods; see `undertone_studies.cgm`."""
     return compare(kaggle_like(), options.seed)

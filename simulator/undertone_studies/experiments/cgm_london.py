@@ -1,4 +1,4 @@
-"""Daily energy of London households."""
+"""Experiment: correlated Gaussian noise (CGM) on daily energy of London households."""
 
 from undertone_studies.cgm import compare, real
 from undertone_studies.cgm_populations import london
@@ -15,5 +15,5 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Raises Invalid without the data."""
+    """Compare the methods. Raises Invalid without the data."""
     return compare(real(london, options), options.seed)

@@ -1,4 +1,4 @@
-"""The stand-in for the Beijing taxis."""
+"""Experiment: correlated Gaussian noise (CGM) on a stand-in for the Beijing taxis."""
 
 from undertone_studies.cgm import compare
 from undertone_studies.cgm_populations import taxi_like
@@ -14,5 +14,5 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """See `undertone_studies.cgm`."""
+    """Compare the methods; see `undertone_studies.cgm`."""
     return compare(taxi_like(), options.seed)

@@ -1,4 +1,4 @@
-"""Correlated noise at equal (ε, δ): what a report's variance is over the paper's"""
+"""Experiment: a report's variance with correlated noise, relative to the paper's at equal (ε, δ)."""
 
 from fractions import Fraction
 
@@ -21,7 +21,7 @@ LENGTHS = (48, 550)
 
 
 def run(options: Options) -> Outcome:
-    """Mean variance of a report relative to Algorithm 3 with its √l calibration, at equal (ε, δ), and what costs."""
+    """Compute the mean variance of a report relative to Algorithm 3 with its √l calibration, at equal (ε, δ)."""
     rows: list[tuple[Cell, ...]] = []
     for slew in SLEWS[2:] if options.quick else SLEWS:
         for slots in LENGTHS[:1] if options.quick else LENGTHS:
@@ -55,7 +55,7 @@ def run(options: Options) -> Outcome:
 
 
 def _one_bit(slew: Fraction, slots: int) -> tuple[float, float]:
-    """What one bit adds to the variance at equal ρ, and at equal (ε, δ), in per cent."""
+    """Return the increase of the variance in per cent by one-bit reports, at equal ρ and at equal (ε, δ)."""
     budget = Budget.parse(1, 1e-5)
     variances = [
         integers.release_variance(

@@ -1,8 +1,8 @@
-"""The blog post on Chan et al.'s counters: T = 1000 and 10,000, ε = 1, 25 trials, sums of absolute errors.
+"""Experiment: the blog post on Chan et al.'s counters, T = 1000 and 10,000, ε = 1, 25 trials, sums of absolute errors.
 
-With two corrections that privacy and the loop demand (the binary tree has floor(log2 T) + 1 levels, a last block may
-be incomplete), and beside it what it announces (streams without an end) and what came later (square-root
-factorisation).
+Two corrections are necessary: for privacy the binary tree has floor(log2 T) + 1 levels, and a last block may be
+incomplete. The counters that the post announces (streams without an end) and a later one (square-root factorisation)
+are added.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ BLOCKS = (10, 25, 50, 100)
 
 
 def run(options: Options) -> Outcome:
-    """Mean over trials of Σ_t |count - truth|, and the errors over time."""
+    """Compute the mean over trials of Σ_t |count - truth|, and the errors over time."""
     trials = options.repeats or TRIALS
     rows: list[list[str | int | float]] = []
     panels = []
@@ -79,7 +79,7 @@ def _counters(length: int, seed: int) -> dict[str, Callable[[int], Counter]]:
 
 
 def _thinned(errors: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Means over 40 stretches: single errors hide each other."""
+    """Average the errors over 40 stretches, because single errors hide each other in a figure."""
     parts = np.array_split(errors, 40)
     ends = np.cumsum([len(part) for part in parts])
     return ends.tolist(), [float(part.mean()) for part in parts]

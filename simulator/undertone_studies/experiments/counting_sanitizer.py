@@ -1,8 +1,8 @@
-"""Does a streaming sanitizer's confidence decay with the number of blocks? Kaplan and Stemmer bound it by kβ.
+"""Experiment: does a streaming sanitizer's confidence decrease with the number of blocks? The paper's bound is kβ.
 
 The stream of k blocks is off by more than α at a threshold only if some block is: at most kβ of the time, and for many
-blocks hardly ever beyond α + 2β. Measured: β of one block at its 90 % error α, then how often streams of k blocks err
-by more than α, at the threshold where a block errs most; and KLL's quantiles on the output.
+blocks rarely beyond α + 2β. The experiment takes α as the 90 % error of one block and measures how often streams of k
+blocks err by more than α, at the threshold where a block errs most; and KLL's quantiles on the output.
 """
 
 from fractions import Fraction
@@ -33,7 +33,7 @@ _BOUND = 4095
 
 
 def run(options: Options) -> Outcome:
-    """Confidence over the number of blocks, beside the paper's bound."""
+    """Measure the confidence over the number of blocks, with the paper's bound."""
     runs = options.repeats or RUNS
     most = BLOCKS[-1]
     values = np.minimum(stand_in("Kosarak", options.seed).values[: BLOCK * most], _BOUND)
@@ -79,7 +79,7 @@ def run(options: Options) -> Outcome:
 
 
 def _quantile_error(items: np.ndarray, values: np.ndarray) -> float:
-    """The largest distance of a share in 0.1 to 0.9 from the ranks of the sketch's quantile among the true values."""
+    """Return the largest rank error of the sketch's quantiles 0.1 to 0.9 among the true values."""
     sketch = Quantiles()
     sketch.update(items)
     ordered = np.sort(values)

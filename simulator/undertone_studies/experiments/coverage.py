@@ -1,4 +1,4 @@
-"""Coverage of both intervals on real households, as an experiment of the results page."""
+"""Experiment: coverage of both confidence intervals on real households."""
 
 from dataclasses import astuple, fields
 

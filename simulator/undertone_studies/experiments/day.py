@@ -1,4 +1,6 @@
-"""Any 24 hours: what every way of collecting gives at one guarantee, and the planner against simulation."""
+"""Experiment: errors of every way of collecting under one guarantee for any 24 hours, and planner against
+simulation.
+"""
 
 from fractions import Fraction
 
@@ -34,7 +36,7 @@ _BOUND = 10_000
 
 
 def run(options: Options) -> Outcome:
-    """Plans for three ε and fleets; simulated errors of turns and of one report a slot."""
+    """Plan for three ε and several fleets; simulate the errors of turns and of one report a slot."""
     source = _source(options)
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
@@ -61,7 +63,9 @@ def run(options: Options) -> Outcome:
 
 
 def _label(way: str) -> str:
-    """A way's name on the picture: a stream's slew is in the table, and what is no guarantee for a day says so."""
+    """Return a way's name for the figure; a stream's slew is left out, and ways without a guarantee for a day
+    say so.
+    """
     return {"every slot, ε each": "every slot, ε of a reading"}.get(way, way.partition(", C =")[0])
 
 
@@ -81,12 +85,12 @@ def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, opti
     predicted = predict(slots, devices, stride, Fraction(epsilon), coarse)
     count = SLOTS // 24 if options.quick else SLOTS
     error = simulate(slots, predicted, devices, stride, epsilon, count, options.seed)
-    # The population of atoms is not quite the data's: what is compared is the ratio.
+    # The population of atoms differs slightly from the data's, so only the ratio is compared.
     return round(100 * way.raw * error / predicted.error, 2)
 
 
 def coarse(epsilon: Fraction, theta: int) -> Mechanism:
-    """The Hybrid with few symbols, so that many slots can be simulated; the planner gets its own variance."""
+    """Return the Hybrid with few symbols, so that many slots can be simulated; the planner gets its own variance."""
     whole = hybrid(epsilon, most_levels(theta))
     levels, stride = 8, 4
     share = whole.piecewise.window / (whole.piecewise.stride * whole.piecewise.levels)
@@ -103,7 +107,7 @@ def atoms(slots: DaySlots) -> DaySlots:
     edges = np.append(np.unique(values), int(values.max()) + 1)
     cells = np.searchsorted(edges, values, side="right") - 1
     density = np.stack([np.bincount(row, minlength=len(edges) - 1) for row in cells]) / _ATOMS
-    # One reading to a cell: the reading itself, whatever the cell's width.
+    # Each cell contains one reading, at its lower edge.
     exact = np.unique(np.concatenate([edges, edges[:-1] + 1]))
     wide = np.zeros((slots.per_day, len(exact) - 1))
     wide[:, np.searchsorted(exact, edges[:-1])] = density
@@ -116,7 +120,9 @@ def atoms(slots: DaySlots) -> DaySlots:
 def simulate(
     slots: DaySlots, predicted: Predicted, devices: int, stride: int, epsilon: str, count: int, seed: int
 ) -> float:
-    """Root mean square error over ``count`` slots of a fleet drawn from ``slots``, every stride-th device reporting."""
+    """Return the root mean square error over ``count`` slots of a fleet from ``slots``, every stride-th device
+    reporting.
+    """
     generator = np.random.default_rng(seed)
     theta = predicted.theta
     mechanism = coarse(Fraction(epsilon), theta)
@@ -138,6 +144,6 @@ def simulate(
 
 
 def _point_law(positions: NDArray[np.float64], theta: int, readings: NDArray[np.int64]) -> NDArray[np.float64]:
-    """P(level | reading) for single readings; shape [K + 1, readings]."""
+    """Return P(level | reading) for single readings; shape [K + 1, readings]."""
     columns = [level_law(positions, theta, (int(x), int(x) + 1))[:, 0] for x in readings]
     return np.maximum(np.stack(columns, axis=1), 0.0)

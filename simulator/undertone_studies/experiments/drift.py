@@ -1,4 +1,4 @@
-"""Do the wider intervals hold when readings move after the threshold was chosen?"""
+"""Experiment: do the wider intervals hold when readings change after the threshold was chosen?"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ LONDON_UNITS, LONDON_BOUND = 100.0, 20_000
 
 
 def run(options: Options) -> Outcome:
-    """Coverage of the raw mean by case. Raises Invalid without the data."""
+    """Measure the coverage of the raw mean by case. Raises Invalid without the data."""
     if options.data is None:
         raise Invalid("drift needs EDRP and London: give --data the folder of the real data sets")
     days, seeds = (2, 1) if options.quick else (14, options.repeats or 3)
@@ -44,7 +44,7 @@ def run(options: Options) -> Outcome:
 
 
 def _cases(data: Path, days: int) -> Iterator[tuple[str, Integers, int, int, int]]:
-    """(name, readings [devices, slots], bound, cycle, cycles of the report phase)."""
+    """Yield (name, readings [devices, slots], bound, cycle, cycles of the report phase)."""
     first = ROUNDS * CYCLE
     meters = in_time_order(data).T[:, : first + days * CYCLE]
     yield "EDRP as it is", meters, BOUND, CYCLE, days
@@ -62,5 +62,5 @@ def _cases(data: Path, days: int) -> Iterator[tuple[str, Integers, int, int, int
     month = np.convolve(daily.mean(axis=0), np.ones(28) / 28, mode="valid")
     summer, winter = int(np.argmin(month)), int(np.argmax(month))
     seasons = np.concatenate([daily[:, summer : summer + 21], daily[:, winter : winter + 28]], axis=1)
-    # Each household five times: 131 are too few for a threshold.
+    # Each household is used five times, because 131 are too few for a threshold.
     yield "London, θ of the lowest weeks in the highest", np.tile(seasons, (5, 1)), LONDON_BOUND, 7, 4

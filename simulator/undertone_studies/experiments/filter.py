@@ -1,4 +1,4 @@
-"""What filtering a published series buys, on real data and on populations, for each way of collecting."""
+"""Experiment: the filter's gain on published series, on real data and on populations, for each way of collecting."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -43,16 +43,17 @@ WAYS: dict[str, Way] = {
     "turns ε = 4": turns("4"),
     "stream ε = 1": stream("1"),
 }
-# Draws of the noise in a cell: so many at a time, until its shares are known to within `_KNOWN`, and at most.
+# Draws of the noise are made this many at a time, at most REPEATS, until the shares' standard errors are `_KNOWN` or
+# less.
 _AT_A_TIME, REPEATS, _KNOWN = 6, 18, 0.01
-# The fleet of which `docs/filter.md` speaks.
+# Fleet sizes that `docs/filter.md` mentions.
 LARGER = {"edrp": (100_000,)}
 QUICK_DAYS = 7
 POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail")
 
 
 def run(options: Options) -> Outcome:
-    """Real data sets where ``--data`` has them, then the populations; ``--only`` picks by name."""
+    """Run the real data sets that ``--data`` has, then the populations; ``--only`` selects by name."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {"smoothed": {}, "causal": {}}
     fleets = FLEETS[1:2] if options.quick else FLEETS
@@ -100,7 +101,7 @@ def _sources(options: Options) -> dict[str, Callable[[], TrueSeries]]:
 
 
 def _draws(cells: list[Case], options: Options) -> list[list[Draw]]:
-    """Of each cell as many as its shares need."""
+    """Make as many draws of each cell as its shares need."""
     most = 1 if options.quick else options.repeats or REPEATS
     draws: list[list[Draw]] = [[] for _ in cells]
     with workers(options.workers or 1) as hands:

@@ -1,7 +1,8 @@
-"""`undertone plan` against simulation: predicted over simulated standard error, for means, ranges and streams.
+"""Experiment: `undertone plan` against simulation, by the ratio of predicted to simulated standard error.
 
-Devices draw independently, so the error of a fleet is the average of those of its blocks, and its variance theirs over
-the number of blocks: blocks are what is simulated, each decoded by the server's code, and large fleets cost no more.
+Devices draw independently, so the error of a fleet is the average of its blocks' errors, and its variance is theirs
+over the number of blocks. Therefore blocks are simulated, each decoded by the server's code, and large fleets cost no
+more.
 """
 
 from fractions import Fraction
@@ -34,7 +35,7 @@ PARAGRAPH = (
     " The prediction is for readings of the whole day, and the simulation draws them from it."
 )
 
-# [independent repeats, errors that may depend on each other].
+# Errors [independent repeats, errors that may depend on each other].
 Errors = NDArray[np.float64]
 
 POPULATIONS = ("households", "phones", "heavy-tail")
@@ -44,7 +45,7 @@ RANGE = 48
 DELTA = 1e-5
 SLEW = Fraction(1, 20)
 STREAM_SLOTS = 48
-# Devices of a block; blocks, in each of which they report `RANGE` slots; streams.
+# Devices of a block; number of blocks, each of which reports in `RANGE` slots; number of streams.
 BLOCK = 250
 BLOCKS = 4000
 STREAMS = 1 << 13
@@ -55,7 +56,7 @@ _BATCH = 8
 
 
 def run(options: Options) -> Outcome:
-    """Each cell: n × ε × population × {mean, range of 48, stream}, with the error of the ratio itself."""
+    """Compute each cell: n × ε × population × {mean, range of 48, stream}, with the error of the ratio itself."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for name in POPULATIONS:
@@ -65,7 +66,7 @@ def run(options: Options) -> Outcome:
         for epsilon in EPSILONS:
             predictor = Predictor(known, Fraction(epsilon), "hybrid")
             rule = _rule(known, epsilon)
-            # The same streams for all fleets: what changes with their size is the average alone.
+            # All fleets use the same streams: only the number of devices in the average differs.
             streams = stream_errors(rule, pool, QUICK_STREAMS if options.quick else STREAMS, options.seed)
             for devices in FLEETS:
                 blocks = block_errors(predictor, devices, pool, QUICK_BLOCKS if options.quick else BLOCKS, options.seed)
@@ -114,9 +115,9 @@ def run(options: Options) -> Outcome:
 
 
 def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
-    """Of an average over so many parts with such errors, whose mean is known to be 0; and how far it is off, relative
+    """Return the standard error of an average of ``parts`` parts with these errors, whose mean is 0; and its own error.
 
-    (one standard deviation).
+    The second number is relative, one standard deviation.
     """
     squares = np.square(errors).mean(axis=1)
     mean = float(squares.mean())
@@ -124,14 +125,14 @@ def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
 
 
 def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], blocks: int, seed: int) -> Errors:
-    """Estimate less truth of every block and slot, [blocks, RANGE], under the design for ``devices``."""
+    """Return estimate less truth of every block and slot, [blocks, RANGE], under the design for ``devices``."""
     design = predictor.design(devices)
     threshold, mechanism = design.threshold, design.mechanism
     theta, rng, seeded = threshold.theta, np.random.default_rng([seed, devices]), Seeded(seed)
     decoder = Decoder(ReportRule(0, theta, mechanism), 0)
-    # The mean is linear in the histogram: what one report of each symbol says.
+    # The mean is linear in the histogram, so this is the contribution of one report of each symbol.
     says = np.array([decoder.mean(histogram)[0] for histogram in np.eye(mechanism.symbols, dtype=np.int64)])
-    # Each (block, slot, device) of a batch is a device of its own, as far as entropy goes.
+    # For the random words, each (block, slot, device) of a batch counts as a separate device.
     numbers = np.arange(_BATCH * RANGE * BLOCK)
     errors = []
     for batch in range(blocks // _BATCH):
@@ -152,7 +153,7 @@ def _predicted_stream(devices: int, epsilon: str) -> float:
 
 
 def stream_errors(rule: StreamRule, pool: NDArray[np.int64], devices: int, seed: int) -> Errors:
-    """Release less clipped reading of every device and report, [devices, reports], in units of the range."""
+    """Return release less clipped reading of every device and report, [devices, reports], in units of the range."""
     rng, seeded, everybody = np.random.default_rng(seed), Seeded(seed), np.ones(devices, dtype=np.bool_)
     streams = Streams(rule, devices, 0)
     errors = np.empty((devices, rule.reports))

@@ -1,4 +1,4 @@
-"""What fake devices can do to a mean, and what a median over groups leaves of it."""
+"""Experiment: the effect of fake devices on a mean, and on a median over groups."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -43,7 +43,7 @@ ATTACKED: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piece
 
 
 def run(options: Options) -> Outcome:
-    """Liars send the largest symbol; the shift of the mean in per cent of the range, beside the bound."""
+    """Let liars send the largest symbol; compare the shift of the mean, in per cent of the range, with the bound."""
     source = population("households", options.seed)
     known = KnownPopulation.of(source, source.bound, 1024, 1)
     readings = source.part(0, DEVICES, [36])[0][0]
@@ -95,6 +95,6 @@ def _measured(
 
 
 def _bound(mechanism: Mechanism, truncated: NDArray[np.int64], theta: int, share: float) -> float:
-    """share · (largest decoded value - mean of the truncated readings), in % of θ."""
+    """Return share · (largest decoded value - mean of the truncated readings), in % of θ."""
     top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))
     return 100 * share * (top - float(truncated.mean())) / theta

@@ -1,4 +1,4 @@
-"""What fake devices do to θ: in the threshold rounds, before anything is published."""
+"""Experiment: the effect of fake devices on θ in the threshold rounds, before anything is published."""
 
 from fractions import Fraction
 
@@ -39,7 +39,7 @@ LIES = ("largest symbol", "reading at the bound")
 
 
 def run(options: Options) -> Outcome:
-    """θ after three rounds with a share of liars, and how far they then move a slot's mean."""
+    """Choose θ after three rounds with a share of liars, and measure how far they then move a slot's mean."""
     source = population("households", options.seed)
     known = KnownPopulation.of(source, source.bound, 1024, 2)
     rows: list[tuple[Cell, ...]] = []
@@ -96,7 +96,7 @@ def _histogram(
 
 
 def _moved(known: KnownPopulation, theta: int, lie: str, share: float) -> tuple[float, float]:
-    """(shift of a slot's mean, stated bound) in % of the mean."""
+    """Return (shift of a slot's mean, stated bound) in % of the mean."""
     mechanism = hybrid("1", most_levels(theta))
     top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))
     mean = known.mean - float(mean_excess(known.density, known.edges, np.array([theta]))[0])

@@ -1,4 +1,4 @@
-"""Designed tables: EDRP: mean square error of the mean of 622 meters"""
+"""Experiment with designed tables on EDRP: mean square error of the mean of 622 meters."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -40,9 +40,10 @@ PARAGRAPH = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One method in one week: θ, mean square errors of its slot means and, for the truncated means, of its noise.
+    """One method in one week: θ, mean square errors of its slot means, and those of the truncated means, which are
+    noise only.
 
-    ``expected``: `expected_error`; ``predicted``: the mean of the squared standard errors that it states.
+    ``expected``: `expected_error`; ``predicted``: mean of the squared standard errors that the method states.
     """
 
     theta: int
@@ -53,10 +54,10 @@ class Trial:
 
 
 def run(options: Options) -> Outcome:
-    """Mean square error of EDRP's slot means: ToPL as published, the Hybrid at our θ, and θ and table together.
+    """Compare the errors of EDRP's slot means: ToPL as published, the Hybrid at our θ, and θ and table together.
 
-    Each seed: three threshold rounds of a day each from a random day on, every method from the same days and as many
-    reports, then a week of slots; the error is that to the mean of the readings, truncation's bias included.
+    Each seed has three threshold rounds of a day each from a random day on, then a week of slots. Every method uses the
+    same days and as many reports. The error is that to the mean of the readings and includes truncation's bias.
     """
     slots = in_time_order(_data(options))
     repeats = options.repeats or SEEDS
@@ -73,7 +74,7 @@ def run(options: Options) -> Outcome:
             zero.append(float(np.mean(np.square(week.mean(axis=1)))))
             for contender in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
                 trials[contender.method].append(_trial(week, contender, seed))
-            # The last contender is auto.
+            # The last contender is the mechanism "auto".
             reporting["table" if traits_of(contender.mechanism).kind == "optimal" else "hybrid"] += 1
         mean = {method: float(np.mean([trial.error for trial in of_method])) for method, of_method in trials.items()}
         for method in METHODS:
@@ -136,7 +137,7 @@ def _trial(week: Integers, contender: Contender, seed: int) -> Trial:
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
-    """Ratio of two means over the same seeds, and its standard error."""
+    """Return the ratio of two means over the same seeds, and its standard error."""
     top, bottom = np.array(above), np.array(below)
     ratio = top.mean() / bottom.mean()
     return float(ratio), float(np.std(top - ratio * bottom) / (bottom.mean() * np.sqrt(len(top))))

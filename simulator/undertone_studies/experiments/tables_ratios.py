@@ -1,4 +1,4 @@
-"""Designed tables: Variance of designed tables over the Hybrid's"""
+"""Experiment with designed tables: their variance relative to the Hybrid's."""
 
 import numpy as np
 
@@ -29,7 +29,9 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Mean variance of designed tables over HM's, on densities estimated at ε; the worst is capped at 1.25 × HM."""
+    """Compute the mean variance of tables over the Hybrid's, on densities estimated at ε; the worst is at most 1.25 ×
+    HM's.
+    """
     repeats = options.repeats or RUNS
     rows: list[tuple[str | int | float, ...]] = []
     for population in real(_data(options)):
@@ -66,7 +68,7 @@ def run(options: Options) -> Outcome:
 
 
 def _sampled_rounds(population: Frequencies, epsilon: str, generator: np.random.Generator) -> list[CohortCounts]:
-    """The threshold experiment's rounds: disjoint shares of `READINGS` readings."""
+    """Sample the threshold experiment's rounds: disjoint shares of `READINGS` readings."""
     readings = np.repeat(
         np.arange(len(population.counts)),
         generator.multivariate_hypergeometric(population.counts, READINGS, method="marginals"),

@@ -1,4 +1,4 @@
-"""Designed tables that know nothing of the readings, and how far a lie reaches in one that does"""
+"""Experiment with tables designed without knowledge of the readings, and the reach of a lie in one designed with it."""
 
 import numpy as np
 
@@ -21,8 +21,8 @@ THETA = 1000
 
 
 def run(options: Options) -> Outcome:
-    """Variance, symbols and reach of tables of 25 levels, over the Hybrid's."""
-    # Small readings are the likely ones, as in a household: each level e^-1/5 times the one below.
+    """Compute variance, symbols and reach of tables of 25 levels, relative to the Hybrid's."""
+    # Small readings are the likely ones, as in a household: each level is e^-1/5 times as likely as the one below.
     falling = np.exp(-np.arange(LEVELS + 1) / 5.0)
     rows: list[tuple[Cell, ...]] = []
     for epsilon in EPSILONS[1:2] if options.quick else EPSILONS:
@@ -43,6 +43,6 @@ def run(options: Options) -> Outcome:
 
 
 def _farthest(mechanism: TableMechanism | Hybrid) -> float:
-    """The largest value that a symbol is decoded to."""
+    """Return the largest decoded value of a symbol."""
     values = (mechanism.decode(symbol, THETA) for symbol in range(mechanism.symbols))
     return max(above / below for above, below in values)

@@ -1,4 +1,4 @@
-"""θ's regret, as an experiment of the results page."""
+"""Experiment: the regret of the chosen θ."""
 
 import statistics
 
@@ -20,9 +20,9 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """MSE at the chosen θ over the least of any candidate; see `theta`."""
+    """Compute the MSE at the chosen θ over the least of any candidate; see `theta`."""
     runs = theta.SHORT if options.quick else options.repeats or theta.RUNS
-    # A quick run is too short to be shared out.
+    # A quick run is too short for several processes.
     workers = 1 if options.quick else options.workers
     tasks = theta.protocol(options.data, options.quick, options.seed, runs, options.only)
     rows = theta.run(tasks, workers)
@@ -45,7 +45,7 @@ def run(options: Options) -> Outcome:
 
 
 def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
-    """Whether θ that is far off says so, and how often ranges hold."""
+    """Return a sentence: how often a θ far from the best is flagged, and how often ranges contain the best."""
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
         f"{mode}, robust: the 90 % range holds the best θ in {held} of {runs} runs; in {off} θ is more than"
@@ -54,7 +54,7 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
 
 
 def _over_populations(rows: "list[theta.Regret]") -> dict[str, tuple[list[float], list[float]]]:
-    """Of each method's median regrets: the middle population's and the worst one's, over ε."""
+    """Return the median and the worst over the populations of each method's median regrets, over ε."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for method in dict.fromkeys(row.method for row in rows):
         for name, pick in (("median", statistics.median), ("worst", max)):

@@ -1,4 +1,4 @@
-"""θ by time of day against one θ, end to end on EDRP: errors, the nights' standard errors, coverage."""
+"""Experiment: θ by time of day against one θ, end to end on EDRP: errors, standard errors at night, coverage."""
 
 import os
 from collections.abc import Sequence
@@ -25,21 +25,22 @@ PARAGRAPH = (
     " known exactly, so that the ratio that is expected of the same θ has less chance in it than the measured one."
 )
 SEEDS = 20
-# Each kind of day: the rounds meet a Sunday, a Monday and a Tuesday.
+# Seven days contain each kind of day; the rounds contain a Sunday, a Monday and a Tuesday.
 DAYS = 7
 FLEETS = (5_000, 100_000)
 EPSILONS = ("1", "4")
 MOST = 8
 FILE = "edrp_scotland_622x4416_halfhour_wh.npz"
-# Slots from 01:00 to 05:00.
+# Slots of the day from 01:00 to 05:00.
 NIGHT = slice(2, 10)
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One run: by slot of the day [slots of a day] mean squares of the error, of what is expected, of the standard
+    """Result of one run.
 
-    error; the shares of the intervals that hold the truncated and the raw mean; the θ of the blocks.
+    By slot of the day [slots of a day]: mean squares of the error, of the expected error, and of the standard error.
+    Then the shares of the intervals that contain the truncated and the raw mean, and the θ of the blocks.
     """
 
     error: np.ndarray
@@ -55,7 +56,7 @@ Task = tuple[Path, int, str, int, int, int]
 
 
 def run(options: Options) -> Outcome:
-    """Fleets × ε; each seed twice. ``--repeats``: seeds."""
+    """Run fleets × ε, each seed with both settings. ``--repeats``: number of seeds."""
     if options.data is None:
         raise Invalid("this experiment needs the real data sets: name their folder with --data")
     fleets, epsilons = (FLEETS[:1], EPSILONS[:1]) if options.quick else (FLEETS, EPSILONS)
@@ -131,7 +132,7 @@ def _variance(each: Compared) -> float:
 
 
 def _by_slot(compared: Sequence[Compared], cycle: int, values: Sequence[float]) -> np.ndarray:
-    """Means by slot of the day; the report phase starts where the rounds end."""
+    """Average by slot of the day; the report phase starts where the rounds end."""
     phases = np.array([each.estimate.slot % cycle for each in compared])
     return np.bincount(phases, values, cycle) / np.bincount(phases, minlength=cycle)
 
@@ -153,7 +154,7 @@ def _row(devices: int, epsilon: str, plain: Sequence[Arm], blocks: Sequence[Arm]
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
-    """Ratio of two means over the same seeds, and its standard error."""
+    """Return the ratio of two means over the same seeds, and its standard error."""
     top, bottom = np.array(above), np.array(below)
     ratio = top.mean() / bottom.mean()
     return float(ratio), float(np.std(top - ratio * bottom) / (bottom.mean() * np.sqrt(len(top))))

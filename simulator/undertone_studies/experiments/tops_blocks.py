@@ -1,4 +1,4 @@
-"""How well ToPS's blocks are chosen from the drift of held-out values, beside the authors' rounding of Eq. 7."""
+"""Experiment: ToPS's blocks chosen from the drift of held-out values, against the authors' rounding of Eq. 7."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -30,7 +30,7 @@ _REAL = ("POS", "DNS", "EDRP")
 
 
 def run(options: Options) -> Outcome:
-    """Median MSE of 200 random range queries, end to end, and its ratio to the authors' rule."""
+    """Compute the median MSE of 200 random range queries, end to end, and its ratio to the authors' rule."""
     repeats = options.repeats or (2 if options.quick else 100)
     rows: list[list[str | float]] = []
     ratios: dict[str, list[float]] = {}
@@ -70,7 +70,7 @@ def run(options: Options) -> Outcome:
 
 
 def _ways(epsilon: str) -> dict[str, dict[str, str | int]]:
-    """Options of a release by name."""
+    """Return the options of each compared release, by name."""
     depth = best_smoothing(_FANOUT, _LEVELS, Fraction(epsilon))
     return {
         AUTHORS: {"smoothing": "paper", "smoother": "recent"},
@@ -86,7 +86,7 @@ def _errors(stream: TopsStream, epsilon: str, seed: int, repeats: int, how: dict
 
 
 def _chance(runs: dict[str, np.ndarray]) -> float:
-    """The standard error of the ratio of medians, ours over Eq. 7's, from runs drawn again from these."""
+    """Return the bootstrap standard error of the ratio of medians, ours over Eq. 7's."""
     rng = np.random.default_rng(7)
     ours, literal = (np.median(rng.choice(runs[name], (_REDRAWN, len(runs[name]))), axis=1) for name in (OURS, LITERAL))
     return float(np.std(ours / literal))
@@ -106,7 +106,7 @@ def _streams(options: Options) -> list[TopsStream]:
 
 
 def _synthetic(seed: int) -> dict[str, tuple[int, Integers]]:
-    """Bound and values by name; the drifting ones are log-normal around a level that moves."""
+    """Make bound and values by name; the drifting ones are log-normal around a level that moves."""
     rng = np.random.default_rng([seed, 2021])
     n, place = LONGEST, np.arange(LONGEST)
 

@@ -1,4 +1,4 @@
-"""Figure 1 of ToPS."""
+"""Experiment: Figure 1 of ToPS."""
 
 from fractions import Fraction
 from math import sqrt
@@ -39,7 +39,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Over θ: the root of Eq. 4, the objectives in its units, and the error that the release really has."""
+    """Compute over θ: the root of Eq. 4, the objectives in its units, and the release's actual error."""
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())
@@ -102,7 +102,9 @@ def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, o
 
 
 def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload, most: float) -> np.ndarray:
-    """What the default objective is the logarithm of: sqrt(K) θ/ε e^(g/2), from its score -A (2 ln θ + g)."""
+    """Return the error whose logarithm is the default objective: sqrt(K) θ/ε e^(g/2), from its score -A (2 ln θ
+    + g).
+    """
     noise = workload.root_k / float(workload.epsilon)
     a = M * sqrt(6) * noise / workload.span
     logarithm = np.log(noise) - scores(histogram, thetas, workload) / (2 * a)
@@ -110,7 +112,7 @@ def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload,
 
 
 def _mean_excess(histogram: np.ndarray, thetas: np.ndarray) -> np.ndarray:
-    """E[(v - θ)⁺]."""
+    """Return E[(v - θ)⁺]."""
     above = histogram.sum() - np.cumsum(histogram)
     tail = np.concatenate([np.cumsum(above[::-1])[::-1], [0]])
     return np.asarray(tail[thetas] / histogram.sum())

@@ -1,4 +1,4 @@
-"""Figure 10 of ToPS."""
+"""Experiment: Figure 10 of ToPS."""
 
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import Options
@@ -14,5 +14,5 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """End to end in other metrics: mean absolute error, and both errors of means instead of sums."""
+    """Compute other metrics end to end: mean absolute error, and both errors of means instead of sums."""
     return end_to_end(options, ("mae", "mmae", "mmse"), TITLE)

@@ -1,4 +1,4 @@
-"""Figure 2 of ToPS."""
+"""Experiment: Figure 2 of ToPS."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """One run each on DNS: ToPS at small ε, PAK at a larger one, as means over windows of 4096 values."""
+    """Run ToPS at small ε and PAK at a larger one on DNS, once each; show means over windows of 4096 values."""
     stream = one_stream(options, "DNS")
     body = stream.body[: R // 8] if options.quick else stream.body
     curves: dict[str, Curve] = {"truth": windows(body)}
@@ -50,6 +50,6 @@ def run(options: Options) -> Outcome:
 
 
 def _leaf_places(leaves: int, levels: int) -> np.ndarray:
-    """Places of the leaves among the nodes that a binary hierarchy releases."""
+    """Return the places of the leaves among the nodes that a binary hierarchy releases."""
     before = np.arange(leaves)
     return np.asarray(sum(before // 2**h for h in range(levels)))

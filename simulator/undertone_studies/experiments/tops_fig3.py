@@ -1,4 +1,4 @@
-"""Figure 3 of ToPS."""
+"""Experiment: Figure 3 of ToPS."""
 
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import Options
@@ -17,5 +17,5 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """End to end: MSE of 200 random range queries over ε."""
+    """Compute the MSE of 200 random range queries over ε, end to end."""
     return end_to_end(options, ("mse",), TITLE)

@@ -1,4 +1,4 @@
-"""Figure 4 of ToPS."""
+"""Experiment: Figure 4 of ToPS."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Smoothers, at the 95 % quantile, against the truncated truth."""
+    """Compare the smoothers, at the 95 % quantile, against the truncated truth."""
 
     def trials(stream: TopsStream, theta: int, epsilon: str) -> dict[str, Trial]:
         def smoothed(name: str) -> Trial:
@@ -32,7 +32,7 @@ def run(options: Options) -> Outcome:
         return {name: smoothed(name) for name in SMOOTHERS}
 
     figure = at_quantile(options, trials, TITLE)
-    # Beside each other; against Base they are one line.
+    # Base is left out of the figure: relative to it all smoothers would look like one line.
     panels = [
         replace(
             panel,

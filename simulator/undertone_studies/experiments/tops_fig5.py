@@ -1,4 +1,4 @@
-"""Figure 5 of ToPS."""
+"""Experiment: Figure 5 of ToPS."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Hierarchies, at the 95 % quantile, against the truncated truth."""
+    """Compare hierarchies, at the 95 % quantile, against the truncated truth."""
 
     def trials(stream: TopsStream, theta: int, epsilon: str) -> dict[str, Trial]:
         def bytes_(i: int) -> FreshBytes:
@@ -45,7 +45,9 @@ def run(options: Options) -> Outcome:
 
 
 def noise_constants() -> dict[str, float]:
-    """K: twice the squared levels times the mean number of node variances in the answer to a query."""
+    """Return K of each hierarchy: twice the squared levels times the mean number of node variances in a query's
+    answer.
+    """
     queries = QUERIES.tolist()
     constants = {}
     for fanout in (2, 16):

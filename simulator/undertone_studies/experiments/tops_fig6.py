@@ -1,4 +1,4 @@
-"""Figure 6 of ToPS."""
+"""Experiment: Figure 6 of ToPS."""
 
 from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import Options
@@ -21,7 +21,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """True percentiles as θ, beside the noisy maximum: no percentile is good everywhere."""
+    """Compare true percentiles as θ with the noisy maximum: no percentile is good everywhere."""
     rows: list[list[str | float]] = []
     panels = []
     for stream in streams(options):

@@ -1,4 +1,4 @@
-"""Figure 7 of ToPS."""
+"""Experiment: Figure 7 of ToPS."""
 
 from fractions import Fraction
 
@@ -34,7 +34,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Ways to choose θ at ε, then the same smoothed hierarchy at ε = 0.05."""
+    """Compare ways to choose θ at ε, each followed by the same smoothed hierarchy at ε = 0.05."""
     rows: list[list[str | float]] = []
     panels = []
     notes = [EVENT, protocol(options)]

@@ -1,4 +1,4 @@
-"""Figure 8 of ToPL."""
+"""Experiment: Figure 8 of ToPL."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """MSE over the ε that the threshold is chosen with, expected over the reports' noise."""
+    """Compute the MSE, expected over the reports' noise, over the ε that the threshold is chosen with."""
     rows: list[list[str | float]] = []
     panels = []
     repeats = options.repeats or SHORT

@@ -1,4 +1,4 @@
-"""Figure 9 of ToPL."""
+"""Experiment: Figure 9 of ToPL."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """One run on DNS at ε = 1: means over windows of 4096 reports."""
+    """Reconstruct DNS once at ε = 1: means over windows of 4096 reports."""
     stream = one_stream(options, "DNS")
     curves: dict[str, Curve] = {"truth": windows(stream.body.astype(float))}
     truth = np.asarray(curves["truth"][1])

@@ -1,4 +1,4 @@
-"""Table 1 of ToPS."""
+"""Experiment: Table 1 of ToPS."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Table 1: what the streams are, beside the paper's figures."""
+    """Describe the streams, with the paper's figures of Table 1."""
     rows: list[list[str | int | float]] = []
     for stream in streams(options):
         v = stream.values
