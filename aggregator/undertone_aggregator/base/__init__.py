@@ -1,4 +1,4 @@
-"""Base: what any server process needs, whatever it does with reports.
+"""Base: helpers that any server process needs, independent of reports.
 
 Owns locks on files, background threads, the log, time zones, timing, systemd's notifications.
 May import: nothing.

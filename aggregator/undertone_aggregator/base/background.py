@@ -1,11 +1,11 @@
-"""Work in a thread: told to stop, asked what ended it."""
+"""A background thread that can be asked to stop and that reports the error that ended it."""
 
 import threading
 from collections.abc import Callable
 
-# Says whether work goes on as it should now: at the first time that it does, and at each change.
+# Callback with the current readiness of the work: called when the work is first ready, and at each change.
 Ready = Callable[[bool], None]
-# Works until the event is set; calls the function when it is ready, and when it is no longer.
+# The thread's work: it runs until the event is set, and calls the Ready function when its readiness changes.
 Body = Callable[[threading.Event, Ready], None]
 
 
@@ -28,25 +28,25 @@ class Background:
 
     @property
     def ready(self) -> bool:
-        """Whether it says that it is."""
+        """True if the work is ready and the thread has not ended."""
         return self._ready and not self.ended
 
     @property
     def ended(self) -> bool:
-        """Whether it works no more."""
+        """True if the thread has ended."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
-        """Raises what ended the thread, if anything did."""
+        """Raise the exception that ended the thread, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def ask_to_stop(self) -> None:
-        """It ends soon."""
+        """Ask the thread to stop; it ends soon."""
         self._stop.set()
 
     def stop(self) -> None:
-        """Let it commit and acknowledge what it has read, then end it."""
+        """Stop the thread after it has committed and acknowledged what it has read, and wait for its end."""
         self._stop.set()
         self._thread.join()
 

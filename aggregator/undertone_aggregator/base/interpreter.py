@@ -1,21 +1,23 @@
-"""How the ingest threads of a process share its interpreter: few at a time, and garbage is looked for rarely."""
+"""Settings that let a process's ingest threads share one interpreter: few run at a time, and garbage collection is
+rare.
+"""
 
 import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Batches judged and stored at a time: more threads fight over the interpreter, and all are slower.
+# Number of batches judged and stored at a time; with more, the threads compete for the interpreter and all are slower.
 ABREAST = 2
-# A campaign whose store hangs keeps its turn; the others wait for it so long at most, each time.
+# A campaign whose store hangs keeps its turn; another campaign waits for a turn at most this many seconds.
 PATIENCE_SECONDS = 1.0
-# New objects before young garbage is looked for, and such looks before older garbage is. Python's 700 goes through
-# the thousands of deliveries that wait in a batch again and again; none of them is ever in a cycle.
+# Thresholds of the garbage collector. With Python's default of 700 it would scan the thousands of deliveries that wait
+# in a batch again and again, although none of them is ever part of a cycle.
 _THRESHOLDS = (50_000, 20, 50)
 
 
 class Turns:
-    """A courtesy, no lock: it keeps ``abreast`` threads busy, and nobody waits longer than ``patience`` seconds."""
+    """Limits the number of busy threads to ``abreast``. It is no lock: a thread waits at most ``patience`` seconds."""
 
     def __init__(self, abreast: int = ABREAST, patience: float = PATIENCE_SECONDS) -> None:
         self._free = threading.Semaphore(abreast)
@@ -23,7 +25,7 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for one of the turns, and give it back afterwards."""
+        """Wait for a free turn, and give it back afterwards."""
         mine = self._free.acquire(timeout=self._patience)
         try:
             yield
@@ -37,5 +39,5 @@ TURNS = Turns()
 
 
 def collect_rarely() -> None:
-    """From now on this process looks for garbage as suits ingest."""
+    """Make this process collect garbage rarely, as suits ingest."""
     gc.set_threshold(*_THRESHOLDS)

@@ -1,4 +1,6 @@
-"""Who holds a thing of this machine: a lock on a file, which ends with its process however that ends."""
+"""Locks on files, by which processes of one machine exclude each other; a lock ends with its process, even if
+killed.
+"""
 
 import contextlib
 import fcntl
@@ -15,9 +17,9 @@ _RETRY_SECONDS = 0.05
 
 @contextlib.contextmanager
 def held(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold the file, alone or ``shared``; it is made, and the owner's of ``like``.
+    """Hold a lock on the file, exclusive or ``shared``; create the file if needed, with the owner of ``like``.
 
-    Waits up to ``seconds`` for others to leave. Raises Invalid with ``refusal`` when they stay, OSError.
+    Waits up to ``seconds`` for other holders. Raises Invalid with ``refusal`` if they keep the lock, OSError.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

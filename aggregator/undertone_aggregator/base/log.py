@@ -1,4 +1,4 @@
-"""The server's log: one line an event, for people or as JSON; alarms are events that an operator has to look at."""
+"""The server's log: one line per event, for people or as JSON; alarms are events that an operator has to look at."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 ALARM = "alarm"
 WARNING = "warning"
 INFO = "info"
-# The same sentence is said again after so long.
+# Seconds after which an unchanged sentence is logged again.
 REPEAT_SECONDS = 600.0
 _ALARMS = 100
 
@@ -29,9 +29,10 @@ class Alarm:
 
 
 class Journal:
-    """Writes events to ``stream``: ``2026-11-21 12:03:05 [campaign] sentence``, or with ``as_json`` an object a line.
+    """Writes events to ``stream``: ``2026-11-21 12:03:05 [campaign] sentence``, or with ``as_json`` one object per
+    line.
 
-    ``alarms``: the newest ones, of all campaigns; ``rung``: how many, by campaign and event.
+    ``alarms``: the newest ones, of all campaigns; ``rung``: number of alarms by campaign and event.
     """
 
     def __init__(self, stream: TextIO | None = None, *, as_json: bool = False, campaign: str = "") -> None:
@@ -44,7 +45,7 @@ class Journal:
         self.rung: Counter[tuple[str, str]] = Counter()
 
     def of(self, campaign: str) -> "Journal":
-        """The same log for one campaign's events."""
+        """Return the same log for one campaign's events."""
         journal = Journal(self._stream, as_json=self._as_json, campaign=campaign)
         journal._lock, journal.alarms, journal.rung = self._lock, self.alarms, self.rung
         return journal
@@ -63,24 +64,24 @@ class Journal:
         else:
             of = f"[{self._campaign}] " if self._campaign else ""
             line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {of}{sentence}"
-        # Reports are counted also while the log's disk is full, or when who reads it is gone.
+        # Reports must be counted even if the log's disk is full, or its reader is gone.
         with self._lock, contextlib.suppress(OSError):
             print(line, file=self._stream, flush=True)
 
     def alarm(self, event: str, sentence: str, **fields: Any) -> None:
-        """Log what an operator has to look at."""
+        """Log an alarm, which an operator has to look at."""
         self.say(event, f"alarm: {sentence}", level=ALARM, **fields)
 
     def rang(self, since: float) -> list[Alarm]:
-        """Return the alarms of this campaign, and of none, since a Unix second, the newest first."""
-        # A copy in one step: other threads' alarms ring meanwhile.
+        """Return the alarms of this campaign, and those of no campaign, since a Unix second, the newest first."""
+        # The copy is atomic, because other threads may add alarms at the same time.
         newest = reversed(tuple(self.alarms))
         return [alarm for alarm in newest if alarm.time > since and alarm.campaign in ("", self._campaign)]
 
     def say_once(self, event: str, sentence: str, **fields: Any) -> None:
-        """Log one event unless its sentence is the same as the last time, and was said not long ago.
+        """Log an event unless its sentence is the same as the last time and was logged recently.
 
-        A sentence that begins with ``alarm:`` is one.
+        A sentence that begins with ``alarm:`` is logged as an alarm.
         """
         last, at = self._last.get(event, ("", -math.inf))
         now = time.monotonic()

@@ -1,13 +1,13 @@
-"""Whose the files are that a command makes as root for a server that runs as a user of its own."""
+"""Ownership of files that root creates for a server that runs as a user of its own."""
 
 import os
 from pathlib import Path
 
 
 def give_to_owner(path: Path, like: Path) -> None:
-    """A file that root has made is the owner's of ``like``: a folder, or the file in whose place it comes.
+    """Give a file that root has created to the owner of ``like``: a folder, or the file that it replaces.
 
-    Nothing happens to who is not root. SQLite does the same with its logs. Raises OSError.
+    Does nothing for other users than root. SQLite does the same with its log files. Raises OSError.
     """
     if os.geteuid() == 0:
         owner = like.stat()

@@ -6,7 +6,7 @@ from pathlib import Path
 from undertone_shared.errors import Invalid
 
 Need = tuple[str, tuple[str, ...], str]
-# What needs which packages, and the extra that holds them.
+# (feature, packages that it needs, extra that installs them).
 PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")
 
@@ -14,7 +14,7 @@ _CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"
 
 
 def missing_packages(need: Need) -> str:
-    """Say in one sentence which packages are not installed; nothing if all are."""
+    """Return a sentence that names the packages that are not installed; empty if all are."""
     what, packages, extra = need
     missing = [package for package in packages if find_spec(package) is None]
     return f"{what} needs {', '.join(missing)}: pip install 'undertone-ldp[{extra}]'" if missing else ""
@@ -27,7 +27,7 @@ def check_packages(need: Need) -> None:
 
 
 def chart_warning() -> str:
-    """Say that the page will draw no charts, where its chart library is missing; else nothing."""
+    """Return a warning if the page's chart library is missing; empty if it is there."""
     if _CHARTS.exists():
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The service manager's ear (sd_notify(3)): it hears that the server is ready, goes on, and stops."""
+"""Notifications to systemd (sd_notify(3)): the server is ready, is alive, or stops."""
 
 import math
 import os
@@ -7,30 +7,30 @@ import time
 
 
 def notify(state: str) -> None:
-    """Send one state; nothing happens where nobody listens."""
+    """Send one state to systemd; do nothing if the server does not run under systemd."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        # A leading @ stands for the abstract name space.
+        # A leading @ denotes the abstract name space.
         out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
 class Watchdog:
     """systemd's watchdog: systemd restarts a server whose loop does not call ``beat`` within WatchdogSec.
 
-    The loop itself beats, so that a loop that hangs is seen.
+    The loop itself calls ``beat``, so that a loop that hangs is detected.
     """
 
     def __init__(self) -> None:
         microseconds = os.environ.get("WATCHDOG_USEC", "")
         wanted = microseconds.isdecimal() and int(microseconds) > 0
-        # A quarter of what systemd waits for.
+        # The interval is a quarter of systemd's limit.
         self._every = int(microseconds) / 4e6 if wanted else math.inf
         self._beaten_at = -math.inf
 
     def beat(self) -> None:
-        """Say that the loop goes on, unless that was said just now."""
+        """Notify systemd that the loop runs, unless that happened just before."""
         now = time.monotonic()
         if self._every < math.inf and now >= self._beaten_at + self._every:
             self._beaten_at = now

@@ -1,4 +1,4 @@
-"""How long things took in this process, by campaign: for metrics."""
+"""Time measurements in this process, by campaign, for metrics."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Spent:
-    """How often, how many seconds in all, and the last time."""
+    """Number of measurements, sum of their seconds, and seconds of the last one."""
 
     times: int = 0
     seconds: float = 0.0
@@ -16,18 +16,18 @@ class Spent:
 
 
 class Stopwatch:
-    """One thread at a time measures for a campaign; anybody reads."""
+    """Measures durations by campaign. One thread at a time measures for a campaign; any thread may read."""
 
     def __init__(self) -> None:
         self._spent: dict[str, Spent] = {}
 
     def of(self, campaign: str) -> Spent:
-        """What was measured for it."""
+        """Return the measurements of a campaign."""
         return self._spent.setdefault(campaign, Spent())
 
     @contextmanager
     def timed(self, campaign: str) -> Iterator[None]:
-        """Measure what happens within, also when it fails."""
+        """Measure the duration of the block, also if it fails."""
         began = time.perf_counter()
         try:
             yield
@@ -38,5 +38,5 @@ class Stopwatch:
             spent.seconds += spent.last
 
 
-# Transactions of the ingest threads of this process; choices of theta, with the mechanisms designed for it.
+# COMMITS: transactions of this process's ingest threads. CHOICES: choices of theta, with the design of mechanisms.
 COMMITS, CHOICES = Stopwatch(), Stopwatch()

@@ -1,4 +1,4 @@
-"""A child process is started and noted in one piece: a signal that unwinds its parent in between would orphan it."""
+"""Protection while a child process is started and recorded: a signal in between would leave an orphan."""
 
 import contextlib
 import signal
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C, and a SIGTERM that somebody handles, come when it is over; in the main thread, which alone hears them."""
+    """Delay Ctrl-C, and SIGTERM if it has a handler, until the block ends; only in the main thread, which receives
+    signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

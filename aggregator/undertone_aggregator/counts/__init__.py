@@ -1,4 +1,4 @@
-"""Counts: what the server keeps of reports, as pure data structures without files or clocks.
+"""Counts: the server's data about reports, as pure data structures without files or clocks.
 
 Owns histograms and moments that add up (``Partial``), epochs, which intervals a device has reported, sequence numbers.
 May import: design, threshold.

@@ -1,8 +1,8 @@
-"""Which earlier slots of a device lie on the same chain: what the covariance of two slots' means is counted from.
+"""Chains of stream reports: which earlier slots of a device are on the same chain, for the covariance of slots' means.
 
-A report at slot t with chain index i on a campaign of lag j began its chain at the origin t - ij. Two reports lie on
+A report at slot t with chain index i on a campaign of lag j began its chain at the origin t - ij. Two reports are on
 one chain, with nothing missed between them, iff their origins are equal: a chain that began later has a larger origin.
-(A chain that went on over missed slots counts as two, and so a covariance of at most r^2 as none.)
+(A chain that continues over missed slots counts as two; this ignores a covariance of at most r^2.)
 """
 
 import struct
@@ -15,24 +15,24 @@ from undertone_shared.topics import SHARDS
 
 _RECORD = struct.Struct("<QIq")
 RECORD_BYTES = _RECORD.size
-# A late report still finds the slots around it.
+# Number of slots that are remembered, so that a late report still finds the slots around it.
 _KEPT = LAGS + 96
 _WINDOW = (1 << (LAGS + 1)) - 1
 
 
 def record(key: int, slot: int, origin: int) -> bytes:
-    """What the store keeps of one admitted report."""
+    """Encode one admitted report for the store."""
     return _RECORD.pack(key, slot, origin)
 
 
 class Chains:
-    """Per device and chain the newest slot and a window of the 65 last ones."""
+    """For each device and chain, the newest slot and a bit window of the last 65 slots."""
 
     def __init__(self) -> None:
         self._devices: dict[int, dict[int, tuple[int, int]]] = {}
 
     def observe(self, key: int, slot: int, origin: int) -> list[tuple[int, int]]:
-        """Remember a counted report; (later slot, lag) of each pair that it makes with others on its chain."""
+        """Remember a counted report; return (later slot, lag) of each pair that it forms with others on its chain."""
         chains = self._devices.setdefault(key, {})
         newest, window = chains.get(origin, (slot, 0))
         if slot >= newest:
@@ -51,7 +51,7 @@ class Chains:
         return pairs
 
     def records(self) -> bytes:
-        """The whole state, as records."""
+        """Return the whole state, as records."""
         return b"".join(
             record(key, newest - age, origin)
             for key, chains in self._devices.items()
@@ -60,7 +60,7 @@ class Chains:
         )
 
     def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Replay records in the order of writing, of these shards only."""
+        """Replay records of these shards, in the order of writing."""
         mine = np.zeros(SHARDS, dtype=bool)
         mine[list(shards)] = True
         for data in segments:

@@ -1,4 +1,6 @@
-"""Many reports at once, as arrays: the bytes of `undertone_shared.report` and nothing of their meaning."""
+"""Decoding of many reports at once into arrays: the fields of `undertone_shared.report` without their
+interpretation.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 
 from undertone_shared.report import LENGTH, VERSION
 
-# The table in `undertone_shared.report`, for a report with one value. `value` is signed in a stream alone.
+# Byte layout from `undertone_shared.report`, for a report with one value. `value` is signed in a stream only.
 _REPORT = np.dtype(
     [
         ("version", "u1"),
@@ -26,7 +28,7 @@ _BLANK = bytes(LENGTH)
 
 @dataclass
 class Columns:
-    """Fields [n] of n reports, native and wide enough to compute with.
+    """Fields [n] of n reports, in native types wide enough for arithmetic.
 
     ``device``: the keys of the devices. ``symbol`` and ``released``: the value, unsigned and signed.
     """
@@ -42,9 +44,9 @@ class Columns:
 
 
 def unpack(payloads: Sequence[bytes]) -> tuple[Columns, NDArray[np.bool_]]:
-    """(the fields of payloads [n], those that are a report's bytes); the caller sets the devices.
+    """Return (the fields of payloads [n], mask of those that have a report's bytes); the caller sets the devices.
 
-    A payload of another length is none, whatever its columns hold; so a report of several coordinates is none.
+    A payload of another length is masked out, whatever its columns contain, and so is a report of several coordinates.
     """
     sized = np.fromiter(map(len, payloads), np.int64, len(payloads)) == LENGTH
     if sized.all():

@@ -1,4 +1,4 @@
-"""Epochs as the aggregator keeps them: the broadcast campaign, and what only the server knows about it."""
+"""Epochs as the aggregator stores them: the broadcast campaign, and facts about it that only the server has."""
 
 import json
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from undertone_shared.campaign import GRACE_SLOTS, Campaign
 from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
-    # Ingest workers never choose a threshold: they start without the numerics.
+    # Ingest workers never choose a threshold, so they start without the numerics.
     from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.threshold import Threshold
 
@@ -25,8 +25,8 @@ REPORT_PHASE = "report"
 class Epoch:
     """One epoch. ``chosen``: the choice of its θ as JSON (see `threshold_to_json`), None in a threshold epoch.
 
-    ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast.
-    ``budget``: what it was planned to cost; None in stores that were made before it was kept.
+    ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the
+    planned privacy cost; None in stores from before it was stored.
     """
 
     campaign: Campaign
@@ -37,17 +37,17 @@ class Epoch:
 
     @cached_property
     def threshold(self) -> "Threshold | None":
-        """The choice that led to its θ."""
+        """The choice that led to this epoch's θ."""
         return None if self.chosen is None else threshold_from_json(self.chosen)
 
     @property
     def phase(self) -> str:
-        """``threshold``: everybody reports for the threshold; ``report``: all but a small share report."""
+        """``threshold``: every device reports for the threshold; ``report``: all but a small share report readings."""
         return THRESHOLD_PHASE if self.campaign.rule.theta is None else REPORT_PHASE
 
     @property
     def report(self) -> ReportRule | None:
-        """The report rule, its mechanism able to decode; None in a threshold epoch."""
+        """The report rule with a mechanism that can decode; None in a threshold epoch."""
         rule = self.campaign.report
         if rule is None or self.decoded is None:
             return rule
@@ -57,19 +57,21 @@ class Epoch:
         return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded), rule.ranges[1:])
 
     def block_at(self, slot: int) -> int:
-        """Which of the rule's ranges is in force in a slot."""
+        """Return the number of the rule's range that applies in a slot."""
         at = slot % self.campaign.cycle
         return sum(first <= at for first, _, _ in self.campaign.rule.ranges) - 1
 
     def choice_of(self, block: int) -> "Threshold | None":
-        """What is known of the readings of one block."""
+        """Return the choice of θ for one block, with its distribution of readings."""
         chosen = self.threshold
         return chosen.blocks[block].choice if chosen is not None and chosen.blocks else chosen
 
 
 class Timeline:
-    """All epochs of a campaign by time. An epoch lasts until the next begins, and its reports are admitted a
-    grace of `GRACE_SLOTS` longer."""
+    """All epochs of a campaign in order of time.
+
+    An epoch lasts until the next one begins; its reports are accepted for `GRACE_SLOTS` more slots.
+    """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
         self.epochs = tuple(sorted(epochs, key=lambda epoch: epoch.campaign.epoch))
@@ -85,27 +87,29 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """(epoch, first slot, end): its reports are admitted for first <= slot < end. None for a foreign one."""
+        """Return (epoch, first slot, end): reports are accepted for first <= slot < end. None for an unknown
+        fingerprint.
+        """
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:
-        """The epoch in force in ``slot``."""
+        """Return the epoch that applies in ``slot``."""
         i = bisect_right(self._starts, slot) - 1
         return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
 
     def of(self, fingerprint: bytes) -> Epoch | None:
-        """The epoch with this fingerprint."""
+        """Return the epoch with this fingerprint."""
         span = self._spans.get(fingerprint)
         return span and span[0]
 
     @property
     def last(self) -> Epoch | None:
-        """The newest epoch, whether it has begun or not."""
+        """The newest epoch, even if it has not begun."""
         return self.epochs[-1] if self.epochs else None
 
 
 def threshold_to_json(threshold: "Threshold") -> str:
-    """The choice of θ as JSON, density included."""
+    """Encode the choice of θ as JSON, including the density."""
     return json.dumps(_fields(threshold), default=_plain)
 
 
@@ -115,7 +119,7 @@ def _fields(threshold: "Threshold") -> dict[str, Any]:
 
 
 def threshold_from_json(text: str) -> "Threshold":
-    """What ``threshold_to_json`` wrote."""
+    """Decode the JSON text of ``threshold_to_json``."""
     return _threshold(json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""What reports in an epoch, in words and numbers: the mechanism's kind and its predicted gain on the Hybrid."""
+"""Facts about an epoch's report mechanism, in words and numbers: its kind and its predicted gain over the Hybrid."""
 
 import math
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from undertone_aggregator.design.mechanisms import traits_of
 
 @dataclass(frozen=True)
 class MechanismFacts:
-    """``kind``, ``what``: of `design.mechanisms.Traits`. A reading is rounded to one of ``levels`` + 1.
+    """``kind``, ``what``: see `design.mechanisms.Traits`. A reading is rounded to one of ``levels`` + 1 levels.
 
-    ``variance_ratio``: mean variance of a report over the Hybrid's at the same θ and ε, among the readings as the
-    threshold phase estimated them; ``error_ratio``: its square root, of the standard errors.
+    ``variance_ratio``: mean variance of a report over the Hybrid's at the same θ and ε, for the readings as the
+    threshold phase estimated them; ``error_ratio``: its square root, the ratio of standard errors.
     """
 
     kind: str
@@ -25,11 +25,11 @@ class MechanismFacts:
 
     @property
     def error_ratio(self) -> float:
-        """Standard error over the Hybrid's."""
+        """The standard error over the Hybrid's."""
         return math.sqrt(self.variance_ratio)
 
     def sentence(self) -> str:
-        """For people."""
+        """Return the facts as a sentence."""
         if self.kind == "hybrid":
             return "the Hybrid reports"
         change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
@@ -40,7 +40,7 @@ class MechanismFacts:
 
 
 def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
-    """The facts of a report epoch; None without a report rule, or a density to predict from."""
+    """Return the facts of a report epoch; None without a report rule, or without a density for the prediction."""
     rule, chosen = epoch.report, epoch.threshold
     if rule is None or chosen is None:
         return None

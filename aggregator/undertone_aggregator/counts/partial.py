@@ -1,8 +1,9 @@
-"""Partial: what is kept of reports. Integer histograms of symbols, with one associative, commutative merge.
+"""Partial: the counts of a set of reports, integer histograms of symbols with an associative, commutative merge.
 
-Streams keep vectors of moments instead, which add up alike: see `undertone_aggregator.counts.moments`.
+Streams use vectors of moments instead, which are added in the same way: see `undertone_aggregator.counts.moments`.
 
-The same object serves one process, several and the store: nothing else of a report survives admission.
+The same object is used in one process, between several, and in the store: nothing else of a report remains after
+admission.
 """
 
 import struct
@@ -18,7 +19,7 @@ from undertone_shared.report import STREAM
 
 Counts = NDArray[np.int64]
 
-# The group of those who are in none, and of everybody together.
+# The group of devices without a group, and the name for all devices together.
 EVERYBODY = "all"
 LARGEST_CELLS = 1 << 22
 _WIDTHS = (1, 2, 4, 8)
@@ -26,7 +27,9 @@ _SPARSE = 4
 
 
 class Key(NamedTuple):
-    """What one histogram is of. ``fingerprint`` names the epoch, ``kind`` is that of `undertone_shared.report`."""
+    """Identifier of a histogram. ``fingerprint`` identifies the epoch, ``kind`` is that of
+    `undertone_shared.report`.
+    """
 
     campaign: str
     fingerprint: bytes
@@ -36,7 +39,7 @@ class Key(NamedTuple):
 
 
 class Partial(Mapping[Key, Counts]):
-    """Histograms [symbols] by `Key`; a key that is absent counts nothing."""
+    """Histograms [symbols] by `Key`; a missing key counts as zeros."""
 
     def __init__(self, counts: Mapping[Key, Counts] | None = None) -> None:
         self._counts: dict[Key, Counts] = dict(counts or {})
@@ -63,7 +66,7 @@ class Partial(Mapping[Key, Counts]):
         self._counts[key] = added if counts is None else add_counts(counts, added)
 
     def add_moments(self, key: Key, added: Iterable[tuple[int, int]], cells: int) -> None:
-        """Add (cell, amount) to a stream's vector of moments of length ``cells``, in place."""
+        """Add (cell, amount) pairs to a stream's vector of moments of length ``cells``, in place."""
         counts = self._counts.get(key)
         if counts is None:
             counts = self._counts[key] = np.zeros(cells, dtype=np.int64)
@@ -71,15 +74,15 @@ class Partial(Mapping[Key, Counts]):
             counts[cell] += amount
 
     def merge(self, other: "Partial") -> "Partial":
-        """The Partial of both sets of reports: associative, commutative, with the empty Partial neutral.
+        """Return the Partial of both sets of reports: associative, commutative, with the empty Partial neutral.
 
-        Raises Invalid when a key has histograms of two lengths, which no two admissions of one epoch produce.
+        Raises Invalid if a key has histograms of two lengths, which two admissions of one epoch never produce.
         """
         return Partial.gather(chain(self.items(), other.items()))
 
     @staticmethod
     def gather(rows: Iterable[tuple[Key, Counts]]) -> "Partial":
-        """The merge of many: rows of an equal key add up. Raises Invalid as ``merge`` does."""
+        """Merge many rows: those of an equal key are added. Raises Invalid as ``merge`` does."""
         merged: dict[Key, Counts] = {}
         for key, counts in rows:
             merged[key] = add_counts(merged[key], counts) if key in merged else counts
@@ -96,26 +99,27 @@ class Partial(Mapping[Key, Counts]):
 
     @property
     def reports(self) -> int:
-        """Number of reports counted."""
+        """The number of reports counted."""
         return sum(reports_in(key.kind, counts) for key, counts in self._counts.items())
 
 
 def reports_in(kind: int, counts: Counts) -> int:
-    """Number of reports in one histogram, or one vector of moments, of this kind."""
+    """Return the number of reports in one histogram, or one vector of moments, of this kind."""
     return int(counts[0] if kind == STREAM else counts.sum())
 
 
 def add_counts(left: Counts, right: Counts) -> Counts:
-    """The histogram of both. Raises Invalid for two lengths."""
+    """Return the sum of two histograms. Raises Invalid for different lengths."""
     if left.shape != right.shape:
         raise Invalid(f"histograms have {len(left)} and {len(right)} cells, expected the same number")
     return left + right
 
 
 def pack_counts(counts: Counts) -> bytes:
-    """A histogram in few bytes: form u8, cells u32, then all counts, or the indices u32 and counts that are not 0.
+    """Encode a histogram compactly: form u8, cells u32, then all counts, or indices u32 and counts of the non-zero
+    cells.
 
-    Form: log2 of a count's width in bytes, plus 4 when sparse.
+    Form: log2 of a count's width in bytes, plus 4 for the sparse form.
     """
     largest = int(counts.max(initial=0))
     width = next(i for i, size in enumerate(_WIDTHS) if largest < 1 << (8 * size))
@@ -128,7 +132,7 @@ def pack_counts(counts: Counts) -> bytes:
 
 
 def unpack_counts(data: bytes) -> Counts:
-    """The histogram that ``pack_counts`` wrote. Raises Invalid for anything else."""
+    """Decode the bytes of ``pack_counts``. Raises Invalid for anything else."""
     if len(data) < 5 or data[0] >= 2 * _SPARSE:
         raise Invalid("a histogram is damaged: it has no valid head")
     form, cells = struct.unpack_from("<BI", data)

@@ -1,7 +1,7 @@
-"""Deduplication: which of its newest 96 intervals each device has reported, in 32 bytes per device.
+"""Deduplication: which of its newest 96 slots each device has reported, in 32 bytes per device.
 
-Four words of 64 bits: the device's key, (newest slot, upper 32 bits of the window), the lower 64 bits of the window,
-digests of 21 bits of the three newest reports. Bit i of the window says that slot newest - i was counted.
+There are four words of 64 bits: the device's key; (newest slot, upper 32 bits of the window); the lower 64 bits of the
+window; digests of 21 bits of the three newest reports. Bit i of the window is set if slot newest - i was counted.
 """
 
 import hashlib
@@ -32,32 +32,34 @@ _U32 = 0xFFFFFFFF
 _RECORD = struct.Struct("<QII")
 RECORD_BYTES = _RECORD.size
 _RECORDS = np.dtype([("key", "<u8"), ("slot", "<u4"), ("code", "<u4")])
-# The largest step that `newer` takes: shifts of 64 bits are undefined.
+# The largest step for `newer`: shifts of 64 bits are undefined.
 NEWER = 63
-# New devices wait in a dictionary until they are worth a merge into the sorted words.
+# New devices wait in a dictionary until there are enough for a merge into the sorted words.
 _YOUNG = 4096
 
 Entry = tuple[int, int, int]
 
 
 def device_key(device: str) -> tuple[int, int]:
-    """(shard, key): both from one sha256 of the name; two of 10^6 devices share the 64-bit key with p < 3e-8."""
+    """Return (shard, key), both from one sha256 of the name; two of 10^6 devices share the 64-bit key with p < 3e-8."""
     head = hashlib.sha256(device.encode()).digest()[:8]
     return head[0] % SHARDS, int.from_bytes(head, "big")
 
 
 def digest(payload: bytes) -> int:
-    """21 bits that tell a repeated report from another one; they raise an alarm and never decide what is counted."""
+    """Return 21 bits that distinguish a repeated report from another one; they raise alarms and never affect the
+    counts.
+    """
     return zlib.crc32(payload) & _DIGEST
 
 
 def record(key: int, slot: int, code: int) -> bytes:
-    """A counted report as the store keeps it until the next snapshot: 16 bytes."""
+    """Encode a counted report for the store until the next snapshot: 16 bytes."""
     return _RECORD.pack(key, slot, code)
 
 
 class Seen:
-    """The state of all devices. ``judge`` is exact for a device's newest 96 slots, and refuses what is older."""
+    """The state of all devices. ``judge`` is exact for a device's newest 96 slots, and refuses older ones."""
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
@@ -68,11 +70,11 @@ class Seen:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sorted words; up to max(4096, 1/64) of the devices wait outside them."""
+        """Memory of the sorted words; up to max(4096, 1/64) of the devices are outside them."""
         return self._words.nbytes
 
     def judge(self, key: int, slot: int, code: int) -> str:
-        """Whether this report is the first of its device and slot; only then it is recorded.
+        """Decide whether this report is the first of its device and slot; only then record it.
 
         ``counted``; ``duplicate``: the same bytes again; ``conflict``: other bytes for the same interval;
         ``duplicate_unverified``: counted before but too old to compare, or older than the window.
@@ -115,12 +117,12 @@ class Seen:
         return COUNTED
 
     def settle(self) -> None:
-        """Move new devices to where `look_up` finds them, when they are many enough to be worth it."""
+        """Merge new devices into the words that `look_up` searches, if they are numerous enough."""
         if len(self._young) > len(self._keys) >> 6:
             self._merge_young()
 
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """(column or -1 [n], words [4, n]) of devices by key; a device that is new here has no column yet."""
+        """Return (column or -1 [n], words [4, n]) of devices by key; a new device may have no column yet."""
         if not len(self._keys):
             return np.full(len(keys), -1), np.zeros((4, len(keys)), dtype=np.uint64)
         column = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
@@ -132,14 +134,15 @@ class Seen:
         self._words[:, column] = words
 
     def snapshot(self) -> bytes:
-        """The whole state, 32 bytes per device, little-endian words in the order of the module's head."""
+        """Return the whole state, 32 bytes per device, little-endian words in the order of the module's docstring."""
         self._merge_young()
         return self._words.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Take over a store's segments in the order of writing, of these shards only.
+        """Load a store's segments of these shards, in the order of writing.
 
-        (True, snapshot) replaces the devices in it, (False, records) replays reports. Raises Invalid when damaged.
+        (True, snapshot) replaces the devices in it, (False, records) replays reports. Raises Invalid for damaged
+        segments.
         """
         mine = np.zeros(256, dtype=bool)
         mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
@@ -170,14 +173,14 @@ class Seen:
 
     def _set(self, words: NDArray[np.uint64]) -> None:
         self._words = np.ascontiguousarray(words)
-        # Memoryviews give and take Python integers several times faster than numpy scalars.
+        # Memoryviews read and write Python integers several times faster than numpy scalars.
         self._keys, self._heads, self._lows, self._codes = (memoryview(row) for row in self._words)
 
 
 def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The words [4, n] of devices after a report each for a newer slot, 1 to `NEWER` after their newest.
+    """Return the words [4, n] of devices after one report each for a newer slot, 1 to `NEWER` after their newest.
 
-    What `Seen.judge` does for such a report, without a branch.
+    This does the same as `Seen.judge` for such reports, without branches.
     """
     heads = words[1]
     gap = slots.astype(np.uint64) - (heads >> np.uint64(32))
@@ -188,18 +191,18 @@ def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np
 
 
 def gaps(words: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """By how many slots each report is newer than its device's newest; negative for an older one."""
+    """Return by how many slots each report is newer than its device's newest; negative for an older one."""
     newest: NDArray[np.int64] = (words[1] >> np.uint64(32)).astype(np.int64)
     return slots - newest
 
 
 def digests(payloads: Iterable[bytes], count: int) -> NDArray[np.uint64]:
-    """`digest` of each payload."""
+    """Return the `digest` of each payload."""
     return np.fromiter(map(zlib.crc32, payloads), np.uint64, count) & np.uint64(_DIGEST)
 
 
 def records(keys: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> bytes:
-    """`record` of each counted report, one after the other."""
+    """Return the `record` of each counted report, concatenated."""
     table = np.empty(len(keys), dtype=_RECORDS)
     table["key"], table["slot"], table["code"] = keys, slots, codes
     return table.tobytes()

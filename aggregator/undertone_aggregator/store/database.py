@@ -1,4 +1,4 @@
-"""One campaign's part of a SQL database: connection, transactions, revisions; both kinds of store stand on it."""
+"""One campaign's part of a SQL database: connection, transactions, revisions; the base of both kinds of store."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from undertone_shared.errors import Invalid
 
 
 class Database:
-    """One campaign's part of a database: the connection, its transactions, statements with typed errors."""
+    """One campaign's part of a database: the connection, its transactions, and statements with typed errors."""
 
     _several = False
 
@@ -24,7 +24,7 @@ class Database:
         self._engine = engine
         self._name = name
         self._open_connection: Connection | None = None
-        # To build a statement costs more than to run it: those of every batch are kept.
+        # Building a statement costs more than running it, so the statements of every batch are cached.
         self._statements: dict[str, Any] = {}
         self._campaign = 0
         self._inside = False
@@ -96,7 +96,9 @@ class Database:
             upgrade(self._connection)
 
     def _choose(self, campaign: str | None, *, create: bool) -> int:
-        """The campaign's number; without a name the only one's. Raises Invalid where it is not there, or not clear."""
+        """Return the campaign's number; without a name, the only campaign's. Raises Invalid if it is missing or
+        ambiguous.
+        """
         numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
             if len(numbers) > 1:
@@ -155,29 +157,29 @@ class Database:
                 self._inside = False
 
     def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
-        """Run a statement, in the transaction that is open or one of its own."""
+        """Run a statement, in the open transaction or in one of its own."""
         with self.typed():
             return self._connection.execute(statement, rows)
 
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """The rows of a query, one by one."""
+        """Yield the rows of a query, one by one."""
         with self.typed():
             yield from self._connection.execute(statement, values)
 
     def mine(self, table: Table) -> Any:
-        """The condition for this campaign's rows."""
+        """Return the condition that selects this campaign's rows."""
         return table.c.campaign == self._campaign
 
     def kept(self, name: str, build: Callable[[], Any]) -> Any:
-        """The statement of this name, built at its first use."""
+        """Return the cached statement of this name; build it at its first use."""
         if name not in self._statements:
             self._statements[name] = build()
         return self._statements[name]
 
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
-        """Insert the rows, or set ``values(excluded)`` where their keys are there (and ``where(excluded)`` holds).
+        """Insert the rows, or set ``values(excluded)`` where their keys exist (and ``where(excluded)`` is true).
 
-        A table has one form of it: the first call's.
+        The statement is cached per table, so every call for a table must use the same values and condition.
         """
 
         def build() -> Any:
@@ -194,7 +196,7 @@ class Database:
 
 
 def _version(connection: Connection) -> str | None:
-    """The database's revision, None for a new one or a file from before revisions."""
+    """Return the database's revision; None for a new one or a file from before revisions."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     version: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
@@ -202,7 +204,7 @@ def _version(connection: Connection) -> str | None:
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raises Invalid for a revision that this Undertone does not know, or, if ``newest``, for one before its own."""
+    """Check the revision. Raises Invalid for an unknown one, or, if ``newest``, for one before this Undertone's own."""
     version = _version(connection)
     if version is not None and version > tables.HEAD:
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")

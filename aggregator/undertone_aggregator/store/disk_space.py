@@ -1,4 +1,4 @@
-"""A disk without room: which errors say so, which file it was, and waiting until there is some."""
+"""Full disks: recognise the errors, name the file, and wait until there is space."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from undertone_aggregator.store.store import NoRoom
 
-# The disk, the quota, the largest file that a process may write.
+# Errors of a full disk, an exhausted quota, and a process's limit on file sizes.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FIRST_SECONDS = 1.0
 _MOST_SECONDS = 16.0
@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 
 def is_full(error: OSError) -> bool:
-    """Whether it goes away once there is room."""
+    """Return True if the error goes away once there is space."""
     return isinstance(error, NoRoom) or error.errno in _FULL
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of a read or write names the file; the system's names only what it could not open."""
+    """Add the file's name to an OSError of a read or write; the system names only files that it could not open."""
     try:
         yield
     except OSError as wrong:
@@ -34,10 +34,10 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def until_room(act: Callable[[], Result], say: Callable[[str], None], stop: threading.Event) -> Result | None:
-    """What ``act`` gives. While it fails for want of room this is said, and it is tried again after 1 s, 2 s, ... 16 s.
+    """Return ``act()``. While it fails for lack of space, log that and try again after 1 s, 2 s, ... 16 s.
 
-    ``act`` must leave nothing half done that it cannot begin again. None once ``stop`` is set. Raises all else that
-    ``act`` raises.
+    ``act`` must be safe to repeat after a failure. Returns None once ``stop`` is set. Raises every other error of
+    ``act``.
     """
     pause = _FIRST_SECONDS
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""Which devices an operator has, and in which state: in the store, so that every worker refuses who was revoked."""
+"""The operator's inventory of devices and their states, in the store, so that every worker refuses revoked devices."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -21,12 +21,14 @@ class Device(NamedTuple):
 
 
 def tombstone(device: Device, now: int) -> Device:
-    """What is left of a forgotten device: its key, from which nobody reads the name, and which keeps it from reuse."""
+    """Return a forgotten device's entry: a key from which the name cannot be read, but which prevents its reuse."""
     return Device(key_text(device.name), "", FORGOTTEN, now)
 
 
 def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
-    """Keys of those whose reports are refused: to drop the name of a revoked device does not let it in again."""
+    """Return the keys of devices whose reports are refused; a revoked device stays refused after its name is
+    deleted.
+    """
     return frozenset(
         int(device.name, 16) if device.state == FORGOTTEN else device_key(device.name)[1]
         for device in devices
@@ -35,5 +37,5 @@ def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
 
 
 def key_text(name: str) -> str:
-    """The deduplication's key of a name, in hexadecimal."""
+    """Return the deduplication key of a name, in hexadecimal."""
     return f"{device_key(name)[1]:016x}"

@@ -1,4 +1,6 @@
-"""What a server keeps of single reports under their devices' names, where it does: said by the page and the doctor."""
+"""Statements about single reports that a server stores under their devices' names; the page and the doctor show
+them.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +17,9 @@ _AUDIT = (
 
 
 def kept_by_name(audit: bool, days: int | None) -> list[str]:
-    """Say what is kept beside the counts: an audit, and files of reports for ``days`` days (None: no files)."""
+    """Return sentences about data besides the counts: an audit, and files of reports for ``days`` days (None: no
+    files).
+    """
     said = [_AUDIT] if audit else []
     if days is not None:
         said.append(
@@ -26,7 +30,7 @@ def kept_by_name(audit: bool, days: int | None) -> list[str]:
 
 
 def note_kept(store: Store, audit: bool, days: int | None) -> None:
-    """Keep the sentences for readers of the store; an audit that was turned off is still there."""
+    """Save the sentences for readers of the store; an audit that was turned off later is still stored."""
     said = kept_by_name(audit, days)
     if _AUDIT not in said and next(store.audit(), None) is not None:
         said.insert(0, _AUDIT)
@@ -34,5 +38,5 @@ def note_kept(store: Store, audit: bool, days: int | None) -> None:
 
 
 def noted_as_kept(meta: Mapping[str, str]) -> list[str]:
-    """What a store's facts say of it."""
+    """Return the saved sentences from a store's facts."""
     return list(json.loads(meta.get(_KEPT) or "[]"))

@@ -1,7 +1,7 @@
-"""Who owns what of a campaign whose workers are on several machines: leases in the database, by its clock.
+"""Leases: which worker owns which role of a campaign with workers on several machines, by the database's clock.
 
-Whoever takes a lease counts its token up. Each transaction of an owner begins by finding its token there: one that
-comes late, after a pause of any length, is refused (`Fenced`), whatever clocks and networks did meanwhile.
+Taking a lease increments its token. Each transaction of an owner begins by checking its token: a transaction that comes
+late, after a pause of any length, is refused (`Fenced`), whatever clocks and networks did meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ COORDINATOR = "coordinator"
 
 
 class Fenced(Exception):
-    """The lease is another owner's now: nothing of the transaction was kept."""
+    """The lease belongs to another owner now: nothing of the transaction was stored."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One owner's hold on a role, for ``seconds`` from its last renewal."""
+    """One owner's lease on a role, for ``seconds`` from its last renewal."""
 
     role: str
     token: int
@@ -25,44 +25,46 @@ class Lease:
 
 
 class Leases(Protocol):
-    """Roles of one campaign, and the workers that share them out. Every method raises StoreError."""
+    """Roles of one campaign, and the workers that share them. Every method raises StoreError."""
 
     def reset(self, roles: Iterable[str]) -> None:
-        """From now on these are the roles, and nobody holds one: whoever did is refused."""
+        """Replace the roles and end all leases: their owners are refused from now on."""
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
-        """A lease whose time is over, or that was let go; None while it is somebody's."""
+        """Take a lease that has expired or was released; return None while another owner has it."""
 
     def renew(self, lease: Lease) -> None:
-        """It lasts ``seconds`` from now. Raises Fenced when it is another's; then its holder must do nothing more."""
+        """Extend the lease by ``seconds`` from now. Raises Fenced if another owner has it; then the caller must stop
+        its work.
+        """
 
     def release(self, lease: Lease) -> None:
-        """Let it go, if it is still ours."""
+        """Release the lease, if it is still ours."""
 
     def begin(self, lease: Lease) -> None:
-        """The broker keeps reports for this partition from now on. Raises Fenced."""
+        """Note that the broker stores reports for this partition from now on. Raises Fenced."""
 
     def begun(self) -> bool:
-        """Whether it does so for every partition."""
+        """Return True if the broker stores reports for every partition."""
 
     def free(self) -> list[str]:
-        """Roles that can be taken."""
+        """Return the roles whose lease can be taken."""
 
     def owners(self) -> dict[str, str]:
-        """Role -> who holds it now, "" for nobody."""
+        """Return role -> current owner, "" for none."""
 
     def join(self, name: str, most: int, seconds: float) -> None:
-        """This worker is here for so long, and takes at most so many partitions."""
+        """Register this worker for ``seconds``, with the largest number of partitions that it takes."""
 
     def leave(self, name: str) -> None:
-        """It is not any more."""
+        """Remove this worker's registration."""
 
     def members(self) -> dict[str, int]:
-        """The workers that are here, with the most that each takes."""
+        """Return the registered workers, with the largest number of partitions that each takes."""
 
 
 def fair_shares(partitions: int, members: Mapping[str, int]) -> dict[str, int]:
-    """How many partitions each worker takes: equal to within one, none more than its most."""
+    """Return the number of partitions of each worker: equal to within one, and none above its maximum."""
     shares = dict.fromkeys(sorted(members), 0)
     left = min(partitions, sum(members.values()))
     while left:

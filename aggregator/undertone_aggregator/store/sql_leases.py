@@ -9,7 +9,7 @@ from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease
 
-# A member that has been silent so long is forgotten.
+# A worker that has been silent for this many seconds is deleted.
 _FORGET_SECONDS = 86400.0
 
 
@@ -23,7 +23,7 @@ class SqlLeases:
     def reset(self, roles: Iterable[str]) -> None:
         table, wanted = tables.leases, list(roles)
         with self._database.transaction():
-            # Waits for the transactions of those who hold one; they are the last.
+            # This update waits for the current owners' transactions, which are their last.
             self._run(update(table).where(self._mine).values(token=table.c.token + 1, until=0.0, owner=""))
             self._run(delete(table).where(and_(self._mine, table.c.role.not_in(wanted))))
             there = {row.role for row in self._run(select(table).where(self._mine))}
@@ -36,7 +36,7 @@ class SqlLeases:
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
         table = tables.leases
-        # A stopped owner may hold the row in a transaction: then it is not free yet, and nobody waits for it.
+        # A stopped owner may have locked the row in a transaction: then the role is not free, and nobody waits for it.
         free = select(table.c.role).where(and_(self._mine, table.c.role == role, table.c.until < self._now()))
         values = {"owner": owner, "token": table.c.token + 1, "until": self._now() + seconds}
         taken = update(table).where(and_(self._mine, table.c.role.in_(free.with_for_update(skip_locked=True))))
@@ -44,7 +44,7 @@ class SqlLeases:
         return None if token is None else Lease(role, token, seconds)
 
     def renew(self, lease: Lease) -> None:
-        # Part of every commit.
+        # Every commit renews the lease, so the statement is cached.
         def build() -> Any:
             ours = and_(
                 self._mine, tables.leases.c.role == bindparam("whose"), tables.leases.c.token == bindparam("its")
@@ -79,7 +79,7 @@ class SqlLeases:
 
     def join(self, name: str, most: int, seconds: float) -> None:
         table = tables.members
-        # The time is the database's: an expression, no value of a row.
+        # The time is set by the update below, because it is an expression with the database's clock.
         row = {"name": name, "most": most, "until": 0.0}
         self._database.upsert(table, [row], lambda new: {"most": new.most})
         ours = and_(self._database.mine(table), table.c.name == name)
@@ -99,7 +99,7 @@ class SqlLeases:
         return and_(self._mine, tables.leases.c.role == lease.role, tables.leases.c.token == lease.token)
 
     def _now(self) -> Any:
-        """Unix seconds of the database's clock: the only one that leases go by."""
+        """Return the database's clock in Unix seconds: the only clock that leases use."""
         if self._database.dialect == "postgresql":
             return extract("epoch", func.now())
         return (func.julianday("now") - 2440587.5) * 86400.0
@@ -109,5 +109,5 @@ class SqlLeases:
 
 
 def lost(lease: Lease) -> Fenced:
-    """What is raised when it is no longer ours."""
+    """Return the error for a lease that is no longer ours."""
     return Fenced(f"{lease.role}: it is another worker's now")

@@ -1,6 +1,6 @@
-"""The store over a SQL database, by SQLAlchemy Core: one code for SQLite and PostgreSQL.
+"""The store in a SQL database, by SQLAlchemy Core: the common code for SQLite and PostgreSQL.
 
-See `undertone_aggregator.store.store.Store`. A file holds one campaign; several may share a PostgreSQL database.
+See `undertone_aggregator.store.store.Store`. A SQLite file has one campaign; a PostgreSQL database may have several.
 """
 
 import json
@@ -30,9 +30,9 @@ from undertone_shared.campaign import Campaign
 
 
 class SqlStore(Database):
-    """One campaign's `Store` in a database; how it is opened and held is its kind's."""
+    """One campaign's `Store` in a database; subclasses open and lock it."""
 
-    # --- what the campaign is
+    # --- facts of the campaign
 
     def meta(self, *names: str) -> dict[str, str]:
         table = tables.meta
@@ -83,7 +83,7 @@ class SqlStore(Database):
         with self.transaction():
             self.execute(row)
 
-    # --- what was counted
+    # --- counts
 
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
@@ -113,7 +113,7 @@ class SqlStore(Database):
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
                 lambda new: {"n": tables.counters.c.n + new.n},
             )
-            # The first outcome of a report stands, unless a later delivery of it was counted.
+            # The first outcome of a report is kept, unless a later delivery of it was counted.
             self.upsert(
                 tables.audit,
                 [{"device": device, "digest": digest, "outcome": outcome} for device, digest, outcome in batch.audit],
@@ -129,18 +129,18 @@ class SqlStore(Database):
                 self._add_counts(table, worker, mine)
 
     def _hold_settled(self) -> int:
-        """The newest settled slot, which stays the newest until this transaction ends; -1 before the first."""
+        """Return the newest settled slot, locked until this transaction ends; -1 before the first."""
         table = tables.meta
 
         def build() -> Any:
             wanted = and_(self.mine(table), table.c.name == SETTLED)
-            # SQLite has one writer at a time, and knows no such lock.
+            # SQLite has one writer at a time and ignores this lock.
             return select(table.c.value).where(wanted).with_for_update(read=True)
 
         query = self.kept("settled", build)
         value: str | None = self.execute(query).scalar_one_or_none()
         if value is None:
-            # There is no row to lock before the first slot settles: lock the campaign's, and look again.
+            # Before the first slot settles there is no row to lock: lock the campaign's row, and read again.
             self.execute(self._locking(read=True))
             value = self.execute(query).scalar_one_or_none()
         return -1 if value is None else int(value)
@@ -151,7 +151,7 @@ class SqlStore(Database):
         return select(table.c.id).where(table.c.id == self._campaign).with_for_update(read=read, key_share=not read)
 
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
-        """One select for all histograms of a batch, one upsert."""
+        """Add the histograms of a batch with one select and one upsert."""
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
 
         def build() -> Any:

@@ -18,12 +18,12 @@ from undertone_aggregator.store.store import NoRoom, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-# FULL is ENOSPC alone: a quota or a file's limit is a write that fails, or shared memory that cannot grow.
+# SQLITE_FULL means only ENOSPC; an exceeded quota or file limit fails as a write, or as shared memory that cannot grow.
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 class SqliteStore(SqlStore):
-    """A store in a file; processes hold it by a lock file beside it."""
+    """A store in a file; processes lock it by a lock file beside it."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class SqliteStore(SqlStore):
 
         @event.listens_for(engine, "connect")
         def prepare(raw: Any, _: Any) -> None:
-            # Transactions begin where we say.
+            # The driver must not begin transactions by itself.
             raw.isolation_level = None
             application = raw.execute("PRAGMA application_id").fetchone()[0]
             empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -71,16 +71,16 @@ class SqliteStore(SqlStore):
 
     @property
     def leases(self) -> None:
-        """None: a file is one machine's."""
+        """None: only one machine uses a file."""
 
     def backup(self, path: Path) -> None:
         if path.exists():
             raise Invalid(f"{path} exists already: a backup replaces nothing")
-        # SQLite takes an empty file: made here, it is its owner's alone.
+        # SQLite accepts an empty file, so it is created here, readable by its owner only.
         _make_private(path)
         try:
             self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
-            # SQLite leaves it to the system when it reaches the disk.
+            # SQLite does not sync the copy to disk by itself.
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         except BaseException:
@@ -110,17 +110,17 @@ class SqliteStore(SqlStore):
 
 
 def _make_private(path: Path) -> None:
-    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's.
+    """Create the file with mode 0600 before SQLite does, which gives the same mode to its log file.
 
-    A file that is there is never opened here: to close it would end the locks that SQLite holds on it in this process
-    (POSIX), and another process would then take itself for the last one and delete the log under us.
+    An existing file is never opened here: closing it would end the locks that SQLite has on it in this process (POSIX),
+    and another process could then take itself for the last user and delete the log.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         give_to_owner(path, path.parent)
     except FileExistsError:
         status = path.stat()
-        # A store that an earlier version left readable; its owner alone may change that.
+        # An earlier version may have left the store readable for others; only its owner can change that.
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
             path.chmod(0o600)
     except OSError as wrong:

@@ -1,4 +1,4 @@
-"""The store's protocol: one campaign each, from which a restart resumes exactly.
+"""The protocol of a store, which has one campaign and from which a restart resumes exactly.
 
 A batch is one transaction: its Partial, its deduplication records, its counters, its audit rows. A report is
 acknowledged to the broker only after that.
@@ -22,35 +22,34 @@ if TYPE_CHECKING:
     from undertone_aggregator.store.leases import Leases
 
 RECEIVED = "received"
-# The fact that holds the newest settled slot; absent or -1 before the first.
+# Name of the fact with the newest settled slot; absent or -1 before the first.
 SETTLED = "settled"
-# The fact that is another one whenever the groups of devices are others; absent where nobody has kept groups.
+# Name of the fact that changes whenever the groups of devices change; absent if no groups were stored.
 GROUPED = "groups_edition"
-# How long a store may still be in use by the workers of a server that was killed.
+# Seconds to wait for the workers of a server that was killed, which may still use the store.
 LOCK_SECONDS = 5.0
 
 
 class StoreError(OSError):
-    """The store cannot be read or written now, as when its disk is full; nothing of the transaction was kept."""
+    """The store cannot be read or written now, for example because its disk is full; the transaction was not stored."""
 
 
 class NoStore(Invalid):
-    """It, or the campaign in it, has not been made yet: its server makes it."""
+    """The store, or the campaign in it, does not exist yet; its server will create it."""
 
 
 class NoRoom(StoreError):
-    """It cannot be written for want of room on its disk, or of quota; it can be again once there is some."""
+    """The store cannot be written for lack of disk space or quota; this may pass."""
 
 
 @dataclass
 class Batch:
-    """What one transaction adds. ``seen``: records of the counted reports, see `undertone_aggregator.counts.seen`.
+    """The content of one transaction. ``seen``: records of the counted reports, see `undertone_aggregator.counts.seen`.
 
-    ``chains``: records of the counted stream reports, see `undertone_aggregator.counts.chains`.
-    ``sequences``: records of their devices, see `undertone_aggregator.counts.sequences`. ``lost``: (group, slot in
-    which it was noticed) -> reports that are missing, less those that came after all.
-    ``conflicts``: group -> reports that contradict a counted one.
-    ``audit``: (device, digest of the payload, outcome) of every delivery.
+    ``chains``: records of the counted stream reports, see `undertone_aggregator.counts.chains`. ``sequences``: records
+    of their devices, see `undertone_aggregator.counts.sequences`. ``lost``: (group, slot in which it was noticed) ->
+    number of missing reports, less those that arrived after all. ``conflicts``: group -> number of reports that
+    contradict a counted one. ``audit``: (device, digest of the payload, outcome) of every delivery.
     """
 
     partial: Partial = field(default_factory=Partial)
@@ -61,7 +60,7 @@ class Batch:
     lost: Counter[tuple[str, int]] = field(default_factory=Counter)
     conflicts: Counter[str] = field(default_factory=Counter)
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
-    # Devices whose reports contradict what was counted; told, and not kept.
+    # Devices whose reports contradict a counted one; they are logged and not stored.
     conflicting: set[str] = field(default_factory=set)
 
 
@@ -73,14 +72,14 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """What `open_store` opens it by."""
+        """The address with which `open_store` opens this store."""
 
     @property
     def name(self) -> str:
-        """The store in error sentences: its address without the password."""
+        """The store's name in error sentences: its address without the password."""
 
     def campaigns(self) -> list[str]:
-        """The names of all campaigns in the same file or database, sorted."""
+        """Return the names of all campaigns in the same file or database, sorted."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -90,140 +89,158 @@ class Store(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def exclusive(self, seconds: float) -> AbstractContextManager[None]:
-        """Hold the store alone, waiting up to ``seconds`` for others to leave. Raises Invalid when they stay."""
+        """Lock the store exclusively; wait up to ``seconds`` for others to leave. Raises Invalid if they stay."""
 
     def shared(self, seconds: float) -> AbstractContextManager[None]:
-        """Hold it together with other workers; else as ``exclusive``."""
+        """Lock the store together with other workers; otherwise as ``exclusive``."""
 
     def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Be its one server, whose workers hold it meanwhile: only other servers are waited for; as ``exclusive``."""
+        """Lock the store as its only server; workers may have it locked, only other servers conflict; else as
+        ``exclusive``.
+        """
 
     def backup(self, path: Path) -> None:
-        """Write a whole, consistent copy to a new file, while others write. Raises Invalid where others do that."""
+        """Write a complete, consistent copy to a new file while others write. Raises Invalid if this is another tool's
+        task.
+        """
 
     def damage(self) -> str:
-        """What a check of the whole store says is wrong with it; empty when nothing is, or where others see to it."""
+        """Return what a check of the whole store found; empty if there is no damage, or if the check is another tool's
+        task.
+        """
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing; waits for other writers. On return it is durable. Within another it is a part of that."""
+        """Run the block as one durable transaction; wait for other writers. An inner transaction is part of the outer
+        one.
+        """
 
     @property
     def leases(self) -> "Leases | None":
-        """Who owns what, for workers on several machines; None: the store is one machine's, held by `exclusive`."""
+        """The leases of roles, for workers on several machines; None for a store of one machine, locked by
+        `exclusive`.
+        """
 
     def fence(self, check: Callable[[], None] | None) -> None:
-        """From now on every transaction of this connection begins with ``check``, and is refused when that raises."""
+        """Call ``check`` at the beginning of every later transaction of this connection, and refuse the transaction if
+        it raises.
+        """
 
-    # --- what the campaign is
+    # --- facts of the campaign
 
     def meta(self, *names: str) -> dict[str, str]:
-        """The facts of these names, or all of them."""
+        """Return the facts of these names, or all of them."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         """Write facts, in the caller's transaction or their own."""
 
     def epochs(self) -> list[Epoch]:
-        """All epochs, oldest first."""
+        """Return all epochs, oldest first."""
 
     def epoch_count(self) -> int:
-        """Number of epochs: they are only ever added."""
+        """Return the number of epochs, which are never removed."""
 
     def add_epoch(self, epoch: Epoch) -> None:
-        """Keep a new epoch, before it is broadcast."""
+        """Store a new epoch, before it is broadcast."""
 
-    # --- what was counted
+    # --- counts
 
     def commit(self, worker: str, batch: Batch) -> None:
         """Add a batch under the worker's own key, in one transaction.
 
-        Reports for a slot up to `SETTLED` are kept apart as late: nothing changes what a settled slot holds without
-        them. Raising `SETTLED` waits for commits that have read it.
+        Reports for a slot up to `SETTLED` are stored separately as late, so that the other counts of a settled slot
+        never change. Raising `SETTLED` waits for commits that have read it.
         """
 
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
-        """The Partial of all workers for first <= slot <= last, of one kind of report or all.
+        """Return the Partial of all workers for first <= slot <= last, of one kind of report or of all kinds.
 
-        ``late``: with the reports that came after their slot had settled.
+        ``late``: include the reports that came after their slot had settled.
         """
 
     def late_reports(self) -> int:
-        """Number of counted reports that came after their slot had settled."""
+        """Return the number of counted reports that came after their slot had settled."""
 
     def counted_groups(self, first: int = 0) -> set[str]:
-        """The groups that have reports for slots from ``first`` on, or late ones. Reads no histogram."""
+        """Return the groups that have reports for slots from ``first`` on, or late ones. Reads no histogram."""
 
     def newest_slot(self) -> int | None:
-        """The newest slot of which a report was counted."""
+        """Return the newest slot with a counted report."""
 
     def outcomes(self) -> Counter[str]:
-        """Deliveries by outcome, over all workers: ``received`` is the sum of all others."""
+        """Return the number of deliveries by outcome, over all workers: ``received`` is the sum of all others."""
 
     def losses(self) -> dict[tuple[str, int], int]:
-        """(group, slot in which it was noticed) -> reports that devices drew and nobody saw, over all workers."""
+        """Return (group, slot in which it was noticed) -> reports that devices drew and that never arrived, over all
+        workers.
+        """
 
     def conflicts(self) -> dict[str, int]:
-        """Group -> reports that contradict a counted one, over all workers."""
+        """Return group -> number of reports that contradict a counted one, over all workers."""
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
-        """(device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
+        """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, if auditing is on."""
 
     # --- the operator's inventory
 
     def groups(self) -> dict[str, str]:
-        """Device -> group, as the server that runs the campaign read them."""
+        """Return device -> group, as the server that runs the campaign read them."""
 
     def set_groups(self, groups: Mapping[str, str]) -> None:
-        """Replace them all, in one transaction."""
+        """Replace all groups, in one transaction."""
 
     def devices(self) -> dict[str, Device]:
-        """By name, every device that was ever added."""
+        """Return every device that was ever added, by name."""
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
-        """Add or change these, and drop the names ``without``, in one transaction."""
+        """Add or change these devices, and delete the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """How many are revoked, or were and are forgotten: it only grows, and tells workers when to ask who."""
+        """Return the number of devices that are or were revoked; it only grows, and a change tells workers to
+        reload.
+        """
 
     # --- deduplication
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
-        """The segments that `Seen.load` takes, oldest first."""
+        """Yield the segments for `Seen.load`, oldest first."""
 
     def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one snapshot; ``everyone``: all segments, when no worker runs."""
+        """Replace the worker's segments by one snapshot; ``everyone``: all segments, which requires that no worker
+        runs.
+        """
 
     def chains(self) -> Iterator[bytes]:
-        """The segments that `undertone_aggregator.counts.chains.Chains.load` takes, oldest first."""
+        """Yield the segments for `undertone_aggregator.counts.chains.Chains.load`, oldest first."""
 
     def sequences(self) -> Iterator[bytes]:
-        """The segments that `undertone_aggregator.counts.sequences.Sequences.load` takes, oldest first."""
+        """Yield the segments for `undertone_aggregator.counts.sequences.Sequences.load`, oldest first."""
 
     def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
+        """Replace the worker's segments by one; ``everyone``: all segments, which requires that no worker runs."""
 
     def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
+        """Replace the worker's segments by one; ``everyone``: all segments, which requires that no worker runs."""
 
 
 def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False, create: bool = True) -> Store:
-    """The store at ``scheme:where``, made when it is new; a plain path is a SQLite file.
+    """Open the store at ``scheme:where``, and create it if it is new; a plain path is a SQLite file.
 
-    ``campaign``: which one of those in the database, made when it is new; without it the only one. ``read_only`` opens
-    an existing store without changing it, and raises NoStore where there is none. Without ``create`` a campaign that
-    is not there raises NoStore, too. Raises Invalid for a scheme that is
-    not known, for what is no store, and for a campaign that is not clear; StoreError.
+    ``campaign``: name of a campaign in the database, created if it is new; without it the only one. ``read_only`` opens
+    an existing store without changing it, and raises NoStore if there is none. Without ``create`` a missing campaign
+    raises NoStore, too. Raises Invalid for an unknown scheme, for a file that is no store, and for an ambiguous
+    campaign; StoreError.
     """
     return _open(url, campaign, read_only=read_only, create=create, choose=True)
 
 
 def campaigns_in(url: str | Path) -> list[str]:
-    """The names of all campaigns in an existing store, sorted. Raises as `open_store` does."""
+    """Return the names of all campaigns in an existing store, sorted. Raises as `open_store` does."""
     with _open(url, None, read_only=True, create=False, choose=False) as store:
         return store.campaigns()
 
 
 def _open(url: str | Path, campaign: str | None, *, read_only: bool, create: bool, choose: bool) -> Store:
-    """``choose``: the store is of one campaign from now on; without it only `Store.campaigns` can be asked."""
+    """Open a store. ``choose``: bind it to one campaign; without it only `Store.campaigns` may be called."""
     address = store_address(url)
     opener: Callable[..., Any] = getattr(import_module(address.kind.module), address.kind.opener)
     store: Store = opener(address.where, campaign=campaign, read_only=read_only, create=create, choose=choose)

@@ -1,4 +1,4 @@
-"""Addresses of stores: which kind of store is where, and what the kinds can do."""
+"""Addresses of stores: the kind and place of a store, and the capabilities of each kind."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +8,12 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A kind of store. ``module``, ``opener``: the class that opens one, by (where, campaign=, read_only=,
-    create=, choose=).
+    """A kind of store.
 
-    ``shared``: any machine can open it, and several campaigns may be in it; otherwise it is one file of one campaign,
-    on the machine that counts. ``example``: an address, for error sentences.
+    ``module``, ``opener``: the class that opens one, called with (where, campaign=, read_only=, create=, choose=).
+
+    ``shared``: True if any machine can open it and it can contain several campaigns; otherwise it is one file of one
+    campaign, on the machine that counts. ``example``: an address, for error sentences.
     """
 
     module: str
@@ -32,28 +33,28 @@ _FILE = "sqlite"
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """``scheme:where``; the scheme is one of `KINDS`."""
+    """An address ``scheme:where``; the scheme is one of `KINDS`."""
 
     scheme: str
     where: str
 
     @property
     def kind(self) -> StoreKind:
-        """What kind of store it is."""
+        """The kind of store."""
         return KINDS[self.scheme]
 
     @property
     def shared(self) -> bool:
-        """Whether any machine can open it, and several campaigns may be in it: see `StoreKind`."""
+        """True if any machine can open the store and it can contain several campaigns: see `StoreKind`."""
         return self.kind.shared
 
     @property
     def file(self) -> Path | None:
-        """The file that it is; None for a database."""
+        """The store's file; None for a database."""
         return None if self.shared else Path(self.where)
 
     def within(self, folder: Path) -> "StoreAddress":
-        """The same store; a relative file starts from ``folder``."""
+        """Return the same address; a relative file path starts from ``folder``."""
         return self if self.file is None else StoreAddress(self.scheme, str(folder / self.file))
 
     def __str__(self) -> str:
@@ -71,5 +72,5 @@ def store_address(url: str | Path) -> StoreAddress:
 
 
 def shared_examples() -> str:
-    """Addresses of the stores that any machine can open, for error sentences."""
+    """Return example addresses of shared stores, for error sentences."""
     return " or ".join(kind.example for kind in KINDS.values() if kind.shared)

@@ -1,4 +1,4 @@
-"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings an older or a new database to them."""
+"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings older and new databases to this state."""
 
 from sqlalchemy import (
     BigInteger,
@@ -14,13 +14,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-# Marks a SQLite file as a store.
+# The application id that marks a SQLite file as a store.
 APPLICATION = 0x55544E31
-# The revision whose tables these are: the newest in `migrations`.
+# The revision of these tables: the newest in `migrations`.
 HEAD = "0009"
 
 metadata = MetaData()
-# SQLite numbers rows by itself only where the type is INTEGER.
+# SQLite numbers rows automatically only if the type is INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -28,7 +28,7 @@ def _campaign(*, primary_key: bool = False, index: bool = False) -> Column[int]:
     return Column("campaign", Integer, ForeignKey("campaigns.id"), nullable=False, primary_key=primary_key, index=index)
 
 
-# One row per campaign in this database; the name is empty until the campaign is known.
+# Campaigns, one row each; the name is empty until the campaign is known.
 campaigns = Table(
     "campaigns",
     metadata,
@@ -42,8 +42,8 @@ meta = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-# epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode values
-# of a table mechanism. epsilon, delta: what it was planned to cost, a fraction and a probability.
+# Epochs. epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode
+# values of a table mechanism. epsilon, delta: planned privacy cost, a fraction and a probability.
 epochs = Table(
     "epochs",
     metadata,
@@ -58,7 +58,7 @@ epochs = Table(
     Column("delta", Float),
     UniqueConstraint("campaign", "fingerprint"),
 )
-# No row is written by two workers: they never wait for each other.
+# Counts. Each worker writes rows of its own, so that workers never wait for each other.
 partials = Table(
     "partials",
     metadata,
@@ -70,7 +70,7 @@ partials = Table(
     Column("worker", Text, primary_key=True),
     Column("counts", LargeBinary, nullable=False),
 )
-# Reports that came after their slot had settled, which no published number holds; n: how many. Otherwise as `partials`.
+# Reports that came after their slot had settled, in no published number; n: their number. Otherwise like `partials`.
 late = Table(
     "late",
     metadata,
@@ -119,7 +119,7 @@ sequences = Table(
     Column("data", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
-# slot: in which it was noticed that n reports are missing.
+# Missing reports. slot: the slot in which it was noticed that n reports are missing.
 losses = Table(
     "losses",
     metadata,
@@ -129,7 +129,7 @@ losses = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
 )
-# Reports that contradict a counted one. Stores from before revision 0007 know their groups from then on.
+# Reports that contradict a counted one, by group; stores from before revision 0007 have groups only from then on.
 conflicts = Table(
     "conflicts",
     metadata,
@@ -146,8 +146,8 @@ audit = Table(
     Column("digest", LargeBinary, primary_key=True),
     Column("outcome", Text, nullable=False),
 )
-# The operator's inventory. name: of a forgotten device, only its key in hexadecimal, so that no name is given twice.
-# since: Unix second of the state's beginning.
+# The operator's inventory. name: for a forgotten device only its key in hexadecimal, so that no name is given twice.
+# since: Unix second at which the state began.
 devices = Table(
     "devices",
     metadata,
@@ -157,8 +157,8 @@ devices = Table(
     Column("state", Text, nullable=False),
     Column("since", BigInteger, nullable=False),
 )
-# Who works on a campaign whose workers are on several machines, see `leases`. role: a partition's number of all, as
-# 3of8, or the coordinator. until: when the lease ends, Unix seconds of the database's clock. begun: the broker keeps
+# Leases of a campaign with workers on several machines, see `leases`. role: a partition's number and count, as 3of8, or
+# the coordinator. until: end of the lease, in Unix seconds of the database's clock. begun: True if the broker stores
 # reports for the partition.
 leases = Table(
     "leases",
@@ -170,7 +170,7 @@ leases = Table(
     Column("until", Float, nullable=False),
     Column("begun", Boolean, nullable=False),
 )
-# most: how many partitions the worker takes at most.
+# Workers. most: the largest number of partitions that the worker takes.
 members = Table(
     "members",
     metadata,
@@ -179,7 +179,7 @@ members = Table(
     Column("most", Integer, nullable=False),
     Column("until", Float, nullable=False),
 )
-# The groups of devices, for workers on machines without the file.
+# The groups of devices, for workers on machines without the groups file.
 groups = Table(
     "groups",
     metadata,

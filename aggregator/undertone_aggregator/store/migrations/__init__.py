@@ -1,18 +1,18 @@
-"""Brings a database to the tables of `undertone_aggregator.store.tables`, by Alembic.
+"""Migration of a database to the tables of `undertone_aggregator.store.tables`, by Alembic.
 
-A revision that has shipped is never edited. A new table: change `tables`, add a revision, set `tables.HEAD` to it.
+A shipped revision is never edited. To add a table, change `tables`, add a revision and set `tables.HEAD` to it.
 """
 
 import threading
 
 from sqlalchemy import Connection
 
-# Alembic keeps the connection of a run in its module: two threads would take each other's.
+# Alembic stores the connection of a run in its module, so that two threads would use each other's.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def upgrade(connection: Connection) -> None:
-    """All revisions that the database lacks, in the caller's transaction."""
+    """Run all revisions that the database lacks, in the caller's transaction."""
     from alembic import command
     from alembic.config import Config
 

@@ -1,4 +1,4 @@
-"""What Alembic runs: the revisions, on the connection and in the transaction that it was given."""
+"""Alembic's entry point: it runs the revisions on the given connection and in its transaction."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""All tables. A SQLite file from before, known by its table `migrations`, holds one campaign: its rows move over."""
+"""Revision 1: create all tables; move the rows of an older SQLite file, which has one campaign, into them."""
 
 from alembic import op
 from sqlalchemy import inspect, text

@@ -1,4 +1,4 @@
-"""What an epoch was planned to cost in privacy; NULL in epochs from before."""
+"""Revision 2: add each epoch's planned privacy cost; NULL in older epochs."""
 
 from alembic import op
 from sqlalchemy import Column, Float, Text, inspect

@@ -1,4 +1,4 @@
-"""Sequence numbers of devices, and what they show to be missing."""
+"""Revision 3: add the devices' sequence numbers, and the missing reports that they show."""
 
 from alembic import op
 from sqlalchemy import inspect

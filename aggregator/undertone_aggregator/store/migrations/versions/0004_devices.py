@@ -1,4 +1,4 @@
-"""The operator's inventory of devices."""
+"""Revision 4: add the operator's inventory of devices."""
 
 from alembic import op
 from sqlalchemy import inspect

@@ -1,6 +1,6 @@
-"""Campaigns of wire 1 as wire 2 writes them, with their new fingerprints, so that old epochs are still estimated.
+"""Revision 5: rewrite campaigns of wire 1 in wire 2, with new fingerprints, so that old epochs can still be estimated.
 
-Who was in their cohorts is over and done with; only the strides of a schedule are written, next to the shares.
+The members of their cohorts are not needed any more; only the strides of a schedule are written, besides the shares.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def upgrade() -> None:
 
 
 def converted(old: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a body of wire 2 that says what the body of wire 1 said."""
+    """Convert the fields of a body of wire 1 to those of wire 2."""
     stream = old.get("stream")
     cohort, report = old["cohort"], old["report"]
     stride, seed = 0, "00" * 16
@@ -65,5 +65,5 @@ def converted(old: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stride(share: int, cycle: int) -> int:
-    """The least stride from 1/share on with no divisor in common with the cycle; 0 for nobody."""
+    """Return the least stride from 1/share on that has no common divisor with the cycle; 0 for share 0."""
     return next(n for n in count(max(round(_WHOLE / share), 2)) if gcd(n, cycle) == 1) if share else 0

@@ -1,4 +1,4 @@
-"""Leases of partitions and of the coordinator, the workers, and the groups of devices."""
+"""Revision 6: add leases of partitions and of the coordinator, the workers, and the groups of devices."""
 
 from alembic import op
 from sqlalchemy import inspect

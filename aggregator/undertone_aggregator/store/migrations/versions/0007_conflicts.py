@@ -1,4 +1,4 @@
-"""Conflicts by group."""
+"""Revision 7: add conflicting reports by group."""
 
 from alembic import op
 from sqlalchemy import inspect

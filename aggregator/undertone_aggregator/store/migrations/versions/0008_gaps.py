@@ -1,4 +1,6 @@
-"""Gaps by device: a third word in each record of sequence numbers. What was missing before can be closed no more."""
+"""Revision 8: add gaps by device, a third word in each record of sequence numbers. Older gaps can no longer be
+closed.
+"""
 
 import sqlalchemy as sql
 from alembic import op

@@ -1,4 +1,4 @@
-"""Reports that came after their slot had settled."""
+"""Revision 9: add reports that came after their slot had settled."""
 
 from alembic import op
 from sqlalchemy import inspect
