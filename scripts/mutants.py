@@ -165,7 +165,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/campaign/rounds.py": (
         "tests/aggregator/campaign/test_rounds_timing.py",
         "tests/aggregator/campaign/test_binary.py",
-        "tests/aggregator/campaign/test_rounds.py",
     ),
     "aggregator/undertone_aggregator/estimate/reconstruct.py": (
         "tests/aggregator/estimate/test_reconstruct_parts.py",
@@ -636,6 +635,7 @@ def main() -> int:
             for number, seconds, outcome in in_place(copies[0], file, [*mine.values()], given.jobs):
                 if number < 0 and outcome == "survived":
                     limits[file] = seconds
+                    print(f"{file}: {len(mine)} mutants, {seconds} s of processor time at most for each", flush=True)
                 elif number >= 0 and outcome in ("killed", "hung"):
                     results.append(tell(mine.pop(number), outcome))
             if file not in limits:

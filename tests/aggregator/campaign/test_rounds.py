@@ -14,7 +14,7 @@ from support import server
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign import rounds as module
 from undertone_aggregator.campaign.coordinator import Coordinator
-from undertone_aggregator.campaign.rounds import Rounds, _moved, _nearest
+from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.estimate.publication import publication_of
@@ -31,7 +31,6 @@ from undertone_aggregator.threshold import (
 )
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, header
-from undertone_shared.scalar import ReportRule
 
 NOW = server.FIRST
 DEVICES = 400
@@ -342,29 +341,6 @@ def test_only_numbers_over_enough_reports_are_published(tmp_path: Path) -> None:
             assert told["releases"] == 4
             assert 300 <= told["reports"] <= DEVICES
             assert told["epsilon"] < 16
-
-
-def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
-    assert not Rounds(server.plan(), b"", None).warnings()  # type: ignore[arg-type]
-    (sentence,) = Rounds(server.plan(rounds=[4, 3]), b"", None).warnings()  # type: ignore[arg-type]
-    assert "3 slots are no whole cycles of 4" in sentence
-
-
-def test_blocks_move_by_their_mean_over_the_cycle():
-    before = ((0, 0, 400), (12, 0, 1000))
-    assert _moved(before, before, 48) == 0
-    # A quarter of the cycle by half, then the rest by a tenth.
-    assert _moved(before, ((0, 0, 600), (12, 0, 1100)), 48) == pytest.approx(0.25 * 0.5 + 0.75 * 0.1)
-    # A boundary that moves by two slots.
-    assert _moved(before, ((0, 0, 400), (14, 0, 1000)), 48) == pytest.approx(2 / 48 * 0.6)
-    assert _moved(((0, 100, 400),), ((0, 130, 400),), 48) == pytest.approx(0.1)
-
-
-def test_a_block_is_limited_by_what_was_in_force_in_it():
-    rule = ReportRule(0, 400, server.campaign(theta=400).report.mechanism, ((12, 0, 1000),))
-    assert [_nearest(rule, theta, 0, 10) for theta in (100, 400, 900)] == [400, 400, 400]
-    assert [_nearest(rule, theta, 10, None) for theta in (100, 700, 2000)] == [400, 700, 1000]
-    assert _nearest(rule, 100, 12, None) == 1000
 
 
 def test_a_late_report_changes_no_topic_also_after_a_restart(tmp_path: Path) -> None:

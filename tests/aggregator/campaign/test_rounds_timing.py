@@ -261,3 +261,58 @@ def test_a_block_that_ends_where_another_begins_has_no_part_of_it() -> None:
     assert [_nearest(rule, theta, 12, 20) for theta in (100, 2000)] == [1000, 1000]
     assert [_nearest(rule, theta, 20, None) for theta in (100, 2000)] == [700, 700]
     assert [_nearest(rule, theta, 11, 21) for theta in (100, 2000)] == [400, 1000]
+
+
+def test_rounds_that_are_no_whole_cycles_are_warned_of() -> None:
+    assert not rounds_of(server.plan()).warnings()
+    (sentence,) = rounds_of(server.plan(rounds=[4, 3])).warnings()
+    assert "3 slots are no whole cycles of 4" in sentence
+
+
+def test_blocks_move_by_their_mean_over_the_cycle() -> None:
+    before = ((0, 0, 400), (12, 0, 1000))
+    assert _moved(before, before, 48) == 0
+    # A quarter of the cycle by half, then the rest by a tenth.
+    assert _moved(before, ((0, 0, 600), (12, 0, 1100)), 48) == pytest.approx(0.25 * 0.5 + 0.75 * 0.1)
+    # A boundary that moves by two slots.
+    assert _moved(before, ((0, 0, 400), (14, 0, 1000)), 48) == pytest.approx(2 / 48 * 0.6)
+    assert _moved(((0, 100, 400),), ((0, 130, 400),), 48) == pytest.approx(0.1)
+
+
+def test_a_block_is_limited_by_what_was_in_force_in_it() -> None:
+    rule = ReportRule(0, 400, server.campaign(theta=400).report.mechanism, ((12, 0, 1000),))  # type: ignore[union-attr]
+    assert [_nearest(rule, theta, 0, 10) for theta in (100, 400, 900)] == [400, 400, 400]
+    assert [_nearest(rule, theta, 10, None) for theta in (100, 700, 2000)] == [400, 700, 1000]
+    assert _nearest(rule, 100, 12, None) == 1000
+
+
+@pytest.mark.parametrize(("limit", "theta"), [(None, 900), (850, 900), (849, 899), (300, 350)])
+def test_theta_obeys_the_operators_limit_which_counts_from_the_offset(
+    decide: Decide, limit: int | None, theta: int
+) -> None:
+    options: dict[str, Any] = {} if limit is None else {"theta_max": limit}
+    following, _, _ = decide(server.two_epochs()[:1], NOW + 9, rounds=[4], theta=900, offset=-50, default=0, **options)
+    assert following is not None
+    assert following.campaign.report is not None
+    assert following.campaign.report.ranges == ((0, 0, theta),)
+
+
+def test_everybody_reports_for_the_threshold_in_rounds_and_few_afterwards(decide: Decide) -> None:
+    plan = server.plan(rounds=[4], bound=700, cells=16)
+    epoch = rounds_of(plan).first(NOW)
+    assert (epoch.phase, epoch.campaign.schedule.cohort_stride) == ("threshold", 1)
+    assert epoch.campaign.cohort is not None
+    assert epoch.campaign.cohort.mechanism.edges == tuple(first_edges(700, 16))
+    assert epoch.campaign.schedule.seed == server.SEED
+    following, _, _ = decide([epoch], NOW + 9, rounds=[4])
+    assert following is not None
+    assert following.campaign.schedule.cohort_stride == server.plan().cohort_stride > 1
+
+
+def test_a_binary_sensors_cohort_has_nobody_and_two_cells() -> None:
+    campaign = rounds_of(server.plan(bound=1, epsilon=2)).first(NOW).campaign
+    assert campaign.schedule.cohort_stride == 0
+    assert campaign.cohort is not None
+    assert campaign.cohort.mechanism.edges == (0, 1, 2)
+    assert campaign.report is not None
+    assert campaign.report.ranges == ((0, 0, 1),)
