@@ -1,4 +1,4 @@
-"""Campaign: one campaign that runs, from its first round to its last published estimate.
+"""Campaign: one running campaign, from its first round to its last published estimate.
 
 Owns the runner, the coordinator (which issues epochs and publishes), rounds and their evidence, alarms.
 May import: base, counts, design, estimate, ingest, mqtt, settings, store, threshold.

@@ -1,4 +1,4 @@
-"""A store is one campaign's: what the plan may change under it, and what a change would do, before it is made."""
+"""The binding of a store to one campaign: which changes of the plan are allowed, and a preview of their effect."""
 
 import json
 import secrets
@@ -17,13 +17,13 @@ from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import parse_policy
 from undertone_shared.schedule import SEED_BYTES
 
-# What a store's numbers depend on: it cannot change under them.
+# Options on which the store's numbers depend, so they cannot be changed.
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
 _COUNTS = "counts"
-# Of the plan that is in force, in the store.
+# Name of the fact with the version of the plan in force.
 _VERSION = "version"
-# The campaign's life.
+# Name of the fact with the campaign's state, and its values.
 STATE = "state"
 RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
 STATES = (RUNNING, PAUSED, RETIRED)
@@ -31,7 +31,9 @@ STATES = (RUNNING, PAUSED, RETIRED)
 
 @dataclass(frozen=True)
 class Change:
-    """One option of the plan, as it was applied and as it is configured. ``allowed``: for a campaign that runs."""
+    """A changed option: the applied and the configured value. ``allowed``: True if a running campaign may make the
+    change.
+    """
 
     name: str
     before: Any
@@ -46,18 +48,18 @@ class Change:
 
 
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
-    """What differs between the plan that was applied last, as ``meta`` of a store keeps it, and this one."""
+    """Return the differences between this plan and the one that was applied last, which is in a store's ``meta``."""
     if "facts" not in meta:
-        # Nothing of it has begun.
+        # The campaign has not begun.
         return []
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
     if "kind" in fixed:
         fixed["collect"] = fixed.pop("kind")
-    # What older stores call it.
+    # Older stores use other words.
     fixed["collect"] = {"report": "reports"}.get(fixed["collect"], fixed["collect"])
     kept = json.loads(meta.get(_PLAN, "{}")) or {"epsilon": meta["epsilon"]}
     made = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
-    # An option that is new in this version was not there to be applied.
+    # An option that is new in this version has no applied value to compare with.
     return made + [
         Change(name, kept[name], value, True)
         for name, value in new.items()
@@ -73,10 +75,10 @@ def open_campaign(
     apply: bool = False,
     refusing: Callable[[], str] = lambda: "",
 ) -> bytes:
-    """Bind a new store to the plan, or check that an old one is the plan's; the cohort seed.
+    """Bind a new store to the plan, or check that an old one belongs to it; return the cohort seed.
 
-    Raises Invalid naming each change; with ``apply`` those that a running campaign may make are made.
-    ``refusing``: who would refuse the changed campaign, in a sentence.
+    Raises Invalid naming each change; with ``apply`` allowed changes are made instead. ``refusing``: returns a sentence
+    about devices that would refuse the changed campaign.
     """
     with store.transaction():
         meta = store.meta()
@@ -106,18 +108,18 @@ def open_campaign(
 
 
 def version_of(meta: Mapping[str, str]) -> int:
-    """The version of the plan that is in force, as ``meta`` of a store has it."""
+    """Return the version of the plan in force, from a store's ``meta``."""
     return int(meta.get(_VERSION, "1"))
 
 
 def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> int:
-    """Make the changes of a plan whose ``version`` is the one in force; the new version.
+    """Apply a plan whose ``version`` is the one in force; return the new version.
 
-    Raises Invalid for a plan of an older version, which somebody else has changed meanwhile, and as `open_campaign`.
+    Raises Invalid for an older version, because somebody else has changed the plan meanwhile, and as `open_campaign`.
     """
     with store.transaction():
         version = version_of(store.meta())
-        # A change that can never be made is refused as that.
+        # A change that is never allowed is refused as such, before the version is checked.
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
@@ -129,15 +131,17 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
 
 
 def counted_by(store: Store) -> str:
-    """Who counts a campaign's reports: `SERVER` or `SPARK`."""
+    """Return the engine that counts a campaign's reports: `SERVER` or `SPARK`."""
     return store.meta().get(_COUNTS) or SERVER
 
 
 def bind_counting(store: Store, counts: str) -> None:
-    """Note who counts a campaign's reports, see `undertone_aggregator.settings.landing_options`. Raises Invalid for
-    another.
+    """Bind a campaign to the engine that counts its reports.
 
-    Each remembers by itself which reports it has counted, so a campaign cannot change from one to the other.
+    See `undertone_aggregator.settings.landing_options`. Raises Invalid for another engine.
+
+    Each engine has its own memory of the reports that it has counted, so a campaign cannot change from one to the
+    other.
     """
     with store.transaction():
         before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
@@ -151,14 +155,14 @@ def bind_counting(store: Store, counts: str) -> None:
 
 @dataclass(frozen=True)
 class Refusals:
-    """How many of the ``known`` policies of devices refuse a campaign, and the reasons with their numbers."""
+    """Number of ``known`` device policies, and the reasons why some refuse a campaign, with their numbers."""
 
     known: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def refusing(self) -> int:
-        """How many refuse it."""
+        """Number of policies that refuse the campaign."""
         return sum(self.reasons.values())
 
     def __str__(self) -> str:
@@ -170,7 +174,7 @@ class Refusals:
 
 
 def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
-    """Which of the policies below ``folder``/devices refuse a campaign."""
+    """Check a campaign against the policies below ``folder``/devices."""
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
     for data, devices in policies.items():
@@ -184,7 +188,7 @@ def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
 
 
 def refusals_of(config: Config, now: int) -> Refusals:
-    """Which of the known policies would refuse what the configuration issues next."""
+    """Check the known policies against the epoch that the configuration issues next."""
     from undertone_aggregator.campaign.preview import epochs_of
 
     return known_refusals(config.fleet or config.folder, epochs_of(config).first(now).campaign)
@@ -194,7 +198,7 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
     facts = _facts(plan, stream)
     delta = str(facts.get("stream.delta", ""))
     store.set_meta({_PLAN: json.dumps(facts), "epsilon": str(plan.epsilon), "delta": delta})
-    # What readers of the store need besides.
+    # Other settings that readers of the store need.
     store.set_meta(
         {
             "time_zone": plan.time_zone,

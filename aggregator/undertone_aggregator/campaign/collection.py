@@ -1,7 +1,7 @@
-"""How a campaign collects, on the server: one object for each kind of rule, in one table.
+"""Ways of collecting, on the server: one object for each kind of rule, in one table.
 
-The counterpart of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. An ingest worker needs the
-cells alone: everything that loads the numerics is imported where it is used.
+These are the counterparts of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. An ingest worker
+needs only the cells, so everything that loads the numerics is imported where it is used.
 """
 
 from collections.abc import Callable
@@ -24,24 +24,26 @@ if TYPE_CHECKING:
     from undertone_shared.stream import StreamRule
 
 
-# (event, sentence, fields) for the log.
+# A log entry: (event, sentence, fields).
 Event = tuple[str, str, dict[str, Any]]
 
 
 class EpochSource(Protocol):
-    """What the campaign's next epoch is, and when: `undertone_aggregator.campaign.rounds.Rounds` or a stream's."""
+    """Decides what the campaign's next epoch is, and when: `undertone_aggregator.campaign.rounds.Rounds` or a
+    stream's.
+    """
 
     def warnings(self) -> list[str]:
-        """Plain sentences about a plan that will work, but not well."""
+        """Return sentences about parts of the plan that will work, but not well."""
 
     def first(self, now: int) -> Epoch:
-        """The campaign's first epoch."""
+        """Return the campaign's first epoch."""
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """The Unix second from which the next epoch is decided on; None when none is left to issue."""
+        """Return the Unix second from which the next epoch can be decided; None if there is no further epoch."""
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """The epoch to issue once ``due``; None for none."""
+        """Return the epoch to issue once ``due``; None for none."""
 
 
 class Collection(Protocol):
@@ -58,21 +60,27 @@ class Collection(Protocol):
         progress: Callable[[str], None],
         tell: Callable[[str], None],
     ) -> EpochSource:
-        """Who issues the configured campaign's epochs. See `undertone_aggregator.campaign.rounds.Rounds`. Raises
-        Invalid."""
+        """Make the source of the configured campaign's epochs.
+
+        See `undertone_aggregator.campaign.rounds.Rounds`. Raises Invalid.
+        """
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """What to log about an epoch that begins in ``wait`` seconds; ``round_of``: (its number, planned rounds)."""
+        """Return log entries for an epoch that begins in ``wait`` seconds; ``round_of``: (its number, planned
+        rounds).
+        """
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """What the campaign's Partials say. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
+        """Return the estimator of the campaign's Partials. ``models``: see
+        `undertone_aggregator.estimate.reconstruct`.
+        """
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """What reports of an epoch cost in privacy, as planned with ``budget``."""
+        """Return the guarantee of an epoch's reports, as planned with ``budget``."""
 
 
 class ScalarCollection:
-    """Readings one by one: histograms, threshold rounds, a mean for each slot."""
+    """Collection of single readings: histograms, threshold rounds, a mean for each slot."""
 
     cells: Cells = Histogram()
 
@@ -85,13 +93,13 @@ class ScalarCollection:
         progress: Callable[[str], None],
         tell: Callable[[str], None],
     ) -> EpochSource:
-        """Threshold rounds, then report epochs."""
+        """Return threshold rounds, then report epochs."""
         from undertone_aggregator.campaign.rounds import Rounds
 
         return Rounds(config.campaign, seed, read, clock, progress, tell)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """The threshold round, or θ and what reports."""
+        """Announce the threshold round, or θ and the report mechanism."""
         from undertone_aggregator.counts.facts import mechanism_facts
 
         rule, (number, planned) = epoch.report, round_of
@@ -106,20 +114,20 @@ class ScalarCollection:
         return [("epoch", said, fields), ("mechanism", reporting.sentence(), {})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Each slot by itself."""
+        """Return the estimator that treats slots independently."""
         from undertone_aggregator.estimate.reconstruct import Reconstruction
 
         return Reconstruction(timeline, models)
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Of one reading."""
+        """Return the guarantee for one reading."""
         from undertone_aggregator.estimate.guarantee import scalar_guarantee
 
         return scalar_guarantee(campaign, cast("ScalarRule", campaign.rule), budget)
 
 
 class StreamCollection:
-    """Streams with one budget for all reports of a device: moments, one epoch, slots whose noise is shared."""
+    """Collection of streams with one budget for all reports of a device: moments, one epoch, correlated noise."""
 
     cells: Cells = Moments()
 
@@ -132,7 +140,7 @@ class StreamCollection:
         progress: Callable[[str], None],
         tell: Callable[[str], None],
     ) -> EpochSource:
-        """The one epoch."""
+        """Return the source of the single epoch."""
         from undertone_aggregator.campaign.stream_rounds import StreamRounds
 
         if config.stream is None:
@@ -140,18 +148,18 @@ class StreamCollection:
         return StreamRounds(config.campaign, config.stream)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Its law and how many reports it has."""
+        """Announce the stream's law and its number of reports."""
         rule = cast("StreamRule", epoch.campaign.rule)
         return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Slots whose noise is shared."""
+        """Return the estimator for slots with correlated noise."""
         from undertone_aggregator.estimate.stream import StreamReconstruction
 
         return StreamReconstruction(timeline)
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Of all reports of a device."""
+        """Return the guarantee for all reports of a device."""
         from undertone_aggregator.estimate.guarantee import stream_guarantee
 
         return stream_guarantee(cast("StreamRule", campaign.rule), budget)
@@ -161,21 +169,21 @@ COLLECTIONS: dict[str, Collection] = {"scalar": ScalarCollection(), "stream": St
 
 
 def collection_of(kind: str) -> Collection:
-    """The collection of a rule's kind. Raises Invalid for one that is not known."""
+    """Return the collection of a rule's kind. Raises Invalid for an unknown kind."""
     if kind not in COLLECTIONS:
         raise Invalid(f"the rule's kind is {kind!r}, expected one of {', '.join(COLLECTIONS)}")
     return COLLECTIONS[kind]
 
 
 def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> "Estimator":
-    """What a campaign's Partials say, by the kind of its newest epoch. Raises Invalid."""
+    """Return the estimator of a campaign's Partials, by the kind of its newest epoch. Raises Invalid."""
     return collection_of(timeline.epochs[-1].campaign.rule.kind).estimator(timeline, {} if models is None else models)
 
 
 def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
-    """What the epochs that were issued cost at most; ``budget`` stands for an epoch that never was told its own.
+    """Return the largest cost of the issued epochs; ``budget`` is used for epochs that were stored without their own.
 
-    The largest ε of any of them, at the shortest rest of any of them: a plan that gave up its turns has no window.
+    The result has the largest ε and the shortest rest of all epochs; a plan that stopped taking turns has no window.
     """
     from undertone_aggregator.estimate.guarantee import rest_of
 
@@ -190,5 +198,5 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
 
 
 def cells_of(kind: str) -> Cells:
-    """What a counted report of a rule's kind adds, for ingest workers. Raises Invalid."""
+    """Return the cells for a rule's kind, for ingest workers. Raises Invalid."""
     return collection_of(kind).cells

@@ -1,4 +1,4 @@
-"""The coordinator: keeps the campaign broadcast, issues its epochs, publishes its estimates."""
+"""The coordinator: broadcasts the campaign, issues its epochs, publishes its estimates."""
 
 import json
 import math
@@ -37,27 +37,27 @@ from undertone_shared.topics import config_topic
 
 REPUBLISH_SECONDS = 3600
 STATUS_SECONDS = 60
-# Slots that are shorter share a line of the log: the newest of so many seconds.
+# Slots shorter than this share a line of the log, which shows the newest of this many seconds.
 SLOT_LOG_SECONDS = 60
 _DAY = 86400
-# After a start the newest published numbers are published once more, but no further back than this.
+# Number of newest slots that are published again after a start.
 _RECENT_SLOTS = 4
-# Slots that are due at a start settle only after this long at most: until then the reports that waited for us come in.
+# After a start, slots that are due settle after at most this many seconds, during which waiting reports arrive.
 _RETURN_SECONDS = 600
-# What takes longer is told.
+# Computations that take longer are logged.
 _PATIENCE_SECONDS = 1.0
 
 
 class Publisher(Protocol):
-    """Where retained messages go; `undertone_aggregator.mqtt.link.Outlet` is one."""
+    """Publishes retained messages; `undertone_aggregator.mqtt.link.Outlet` is one."""
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        """Publish retained; ``again``: also at every later connect."""
+        """Publish a retained message; ``again``: also at every later connect."""
 
 
 @dataclass
 class Coordinator:
-    """Call ``tick`` a few times per slot; everything it knows is in the store."""
+    """Coordinates one campaign. Call ``tick`` a few times per slot; all its state is in the store."""
 
     config: Config
     seed: bytes
@@ -82,7 +82,8 @@ class Coordinator:
         self._settled = publication_of(self.store, self.plan.min_reports).settled
         self._returned: int | None = None
         self._told_at = -math.inf
-        # While it decides on θ and designs a mechanism, which takes seconds to minutes, and when it last went on.
+        # True while it chooses θ and designs a mechanism, which takes seconds to minutes; then the time of its last
+        # progress.
         self.choosing, self.advanced = False, time.monotonic()
         self._models: dict[str, float] = json.loads(self.store.meta().get(MODELS, "{}"))
         self._begin(0)
@@ -94,7 +95,7 @@ class Coordinator:
             self.journal.say("resumed", f"resuming campaign {self.plan.name} with {len(self._timeline)} epochs")
 
     def _begin(self, now: int) -> None:
-        """Nothing is done yet, as at the start: what is due goes by the clock."""
+        """Reset the schedule, as at the start; everything that is due then depends on the clock."""
         self._now = now
         self._published_at = self._status_at = self._looked = self._logged_at = -math.inf
         self._logged = ""
@@ -102,7 +103,7 @@ class Coordinator:
         self._live: LiveFilter | None = None
 
     def tick(self, now: int) -> None:
-        """Do whatever is due at Unix second ``now``."""
+        """Do everything that is due at Unix second ``now``."""
         if now < self._now - CLOCK_SECONDS:
             self._begin(now)
         self._now = max(now, self._now)
@@ -122,7 +123,7 @@ class Coordinator:
         self._tell(now)
 
     def broadcast(self, now: int) -> None:
-        """Publish the newest campaign, its header issued now."""
+        """Publish the newest campaign with a header issued now."""
         newest = self._timeline.last
         if newest is not None:
             topic = config_topic(self.prefix, self.plan.name)
@@ -158,7 +159,8 @@ class Coordinator:
         self._timeline = Timeline(self.store.epochs())
         self.broadcast(now)
         if epoch.chosen is not None and sum(known.chosen is not None for known in self._timeline.epochs) == 1:
-            # The end of the rounds changes what their slots mean: kept, so that no reader fits them again.
+            # The end of the rounds changes the estimates of their slots; they are fitted once and stored for all
+            # readers.
             self._models.clear()
             rounds = self.store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)
             estimator_of(self._timeline, self._models).estimates(rounds)
@@ -173,20 +175,20 @@ class Coordinator:
             self.journal.say("warning", f"warning: {warning}")
 
     def _due(self, now: int) -> int:
-        """The newest slot whose reports have had settle_slots to come."""
+        """Return the newest slot whose settle_slots for late reports are over."""
         return now // self.plan.slot_seconds - self.plan.settle_slots - 1
 
     def _settle(self, now: int) -> int:
-        """Settle the slots that are due, in the store: they are never published with other numbers; the newest one.
+        """Settle the slots that are due, which makes their published numbers final; return the newest settled slot.
 
-        After a start, slots that were due meanwhile wait as long again, or `_RETURN_SECONDS`: brokers and devices
-        hold reports for us. No slot settles before a report for it or a later one has come: a clock that is ahead
-        would settle slots that devices have not measured yet.
+        After a start, slots that became due meanwhile wait for settle_slots again, or `_RETURN_SECONDS`, because
+        brokers and devices have stored reports for us. No slot settles before a report for it or a later one has come:
+        with a clock that is ahead the server would settle slots that devices have not measured yet.
         """
         plan = self.plan
         if self._returned is None:
             self._returned = now + min(plan.settle_slots * plan.slot_seconds, _RETURN_SECONDS)
-        # Where Spark counts, a slot is judged once the files that may hold its reports are counted.
+        # If Spark counts, a slot waits until the files that may contain its reports are counted.
         waited = self._due(self._lag.counted_until(self.store, now))
         if waited > self._settled and now >= self._returned:
             newest = self.store.newest_slot()
@@ -219,7 +221,9 @@ class Coordinator:
             self.status(now)
 
     def _log(self, estimates: list[Estimate], now: int) -> None:
-        """Log the newest of these, where the last line is old enough or says something else; and each that is odd."""
+        """Log the newest of these estimates if the last line is old enough or of another kind; log each
+        suspicious one.
+        """
         for estimate in estimates[-1:]:
             if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged:
                 self._logged_at, self._logged = now, estimate.kind
@@ -230,7 +234,7 @@ class Coordinator:
                 self.journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
 
     def _tell_home(self, newest: Epoch, series: set[Series]) -> None:
-        """Announce the series to Home Assistant, again when there is another one or the campaign has changed."""
+        """Announce the series to Home Assistant, again when there is a new one or the campaign has changed."""
         home = self.config.server.home_assistant
         if home:
             self._at_home |= series
@@ -241,14 +245,16 @@ class Coordinator:
                 self.outlet.publish(topic, message, again=True)
 
     def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
-        """Raw and filtered estimates of settled slots; the fewest reports of a slot among which one hides."""
+        """Return raw and filtered estimates of settled slots, and the fewest reports of a slot among which one
+        hides.
+        """
         if self._live is None:
             chains = estimator_of(self._timeline).chains
             how = SeriesFilter(
                 self.plan.slot_seconds, self.plan.cycle, self.plan.days, chains, self.plan.stride, self.plan.offset
             )
             self._live, self._taken = LiveFilter(how), max(first - how.memory, 0) - 1
-        # What an earlier run, or a slow one, has not filtered.
+        # Estimates that an earlier or slow run has not filtered are included.
         raw, smallest = self._published(min(first, self._taken + 1), last)
         self._taken = last
         return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first], smallest
@@ -261,17 +267,17 @@ class Coordinator:
         estimates.sort(key=lambda estimate: (estimate.slot, estimate.series))
         self._keep_models(known)
         for sentence in estimator.warnings(estimates):
-            # Its numbers move with every slot: once until what it warns of is over.
+            # The sentence's numbers change with every slot, so only its beginning is logged, once.
             self.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
         return [estimate for estimate in estimates if estimate.slot >= first], shown.smallest
 
     def _keep_models(self, known: int) -> None:
-        """Keep what was fitted to threshold rounds, where it is more than what was ``known``."""
+        """Store the means that were fitted to threshold rounds, if there are more than ``known``."""
         if len(self._models) > known:
             self.store.set_meta({MODELS: json.dumps(self._models)})
 
     def retire(self, now: int) -> None:
-        """Take the campaign off the air; reports that are under way are still counted."""
+        """Stop broadcasting the campaign; reports that are under way are still counted."""
         if not self._retired:
             self._retired = True
             self.outlet.publish(config_topic(self.prefix, self.plan.name), b"", again=True)
@@ -283,7 +289,7 @@ class Coordinator:
         self._tell(now)
 
     def status(self, now: int) -> None:
-        """Publish and log where the campaign stands."""
+        """Publish and log the campaign's status."""
         newest = self._timeline.last
         if newest is None:
             return
@@ -306,7 +312,7 @@ class Coordinator:
             said += f"; {late} reports came after their slot had settled, and are in no published mean"
         self.journal.say("deliveries", said, lost=missing, **outcomes)
         self._status_at = now
-        # For readers of the store, as the page is one.
+        # The status is also stored, for readers of the store such as the page.
         alarms = [{"time": int(alarm.time), "sentence": alarm.sentence} for alarm in self.journal.rang(now - _DAY)]
         facts = {"time": now, "alarms": alarms, "devices": self._devices(lost, told)}
         self.store.set_meta({"status": json.dumps(facts)})
@@ -314,9 +320,9 @@ class Coordinator:
     def _devices(
         self, lost: Mapping[str, Mapping[str, int | None]], told: frozenset[str]
     ) -> dict[str, dict[str, int | None]]:
-        """Group -> devices that reported in the newest settled slot, or did not; reports lost, and in conflict.
+        """Return group -> devices that reported in the newest settled slot, or did not; reports lost, and in conflict.
 
-        Of the groups of which counts may be ``told``, and of everybody.
+        Only groups whose counts may be published (``told``), and all devices together.
         """
         active = [device.group for device in self.store.devices().values() if device.state == ACTIVE]
         partial = self.store.partial(self._shown, self._shown, late=False) if self._shown >= 0 else Partial()
@@ -333,9 +339,9 @@ class Coordinator:
         return rows
 
     def note_broker(self, dropped: int | None, heard: Mapping[str, bytes]) -> None:
-        """What the broker says: how many messages it has thrown away since it started, None when it said nothing.
+        """Process the broker's number of dropped messages since its start (None: it reported none) and retained topics.
 
-        ``heard``: what was published last, by topic; a campaign under our name that is not ours rings.
+        ``heard``: the last message by topic; a campaign under our name that is not ours raises an alarm.
         """
         more = self._dropped.more(dropped)
         if more:
@@ -357,9 +363,9 @@ class Coordinator:
                 self.journal.alarm("foreign", f"somebody else broadcasts the campaign {self.plan.name}")
 
     def _lost(self, told: frozenset[str]) -> dict[str, dict[str, int | None]]:
-        """Group -> reports that were drawn and never came, and since when (Unix second); ``all``: together.
+        """Return group -> reports that were drawn and never arrived, and since when (Unix second); ``all``: together.
 
-        Of the groups of which counts may be ``told``.
+        Only groups whose counts may be published (``told``).
         """
         groups: dict[str, tuple[int, int | None]] = {EVERYBODY: (0, None)}
         groups |= only_told(by_group(self.store.losses()), told)

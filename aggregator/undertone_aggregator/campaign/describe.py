@@ -1,10 +1,10 @@
-"""Estimates in a line of the log, for people."""
+"""Formats estimates as lines of the log."""
 
 from undertone_aggregator.estimate.estimates import MODEL, Estimate
 
 
 def suspicion(estimate: Estimate) -> str:
-    """One line for people about a slot whose histogram honest devices do not send."""
+    """Return a line about a slot whose histogram honest devices would not send."""
     return (
         f"warning: slot {estimate.slot} holds reports that do not come from honest devices:"
         f" they would send such a histogram with a chance of at most 10^-{estimate.misfit:.0f}"
@@ -12,7 +12,7 @@ def suspicion(estimate: Estimate) -> str:
 
 
 def describe(estimate: Estimate, unit: str) -> str:
-    """One line for people."""
+    """Return a line about an estimate."""
     if estimate.kind != MODEL:
         return (
             f"slot {estimate.slot}: {estimate.estimate:.1f} ± {estimate.standard_error:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Which server is a campaign's coordinator: the one that holds its lease; it alone issues epochs and publishes."""
+"""Election of a campaign's coordinator: the server with the lease alone issues epochs and publishes."""
 
 import os
 import secrets
@@ -15,25 +15,25 @@ from undertone_aggregator.mqtt.source import Outgoing
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases
 from undertone_aggregator.store.store import StoreError, open_store
 
-# A coordinator that has done nothing for so long hangs: choosing a threshold takes minutes at most.
+# A coordinator without activity for this many seconds hangs; choosing a threshold takes minutes at most.
 _LONGEST_SECONDS = 300.0
 
 
 class Election(Protocol):
-    """Asked by the thread that coordinates."""
+    """The election, as the coordinating thread uses it."""
 
     def lease(self) -> Lease | None:
-        """Ours, None while another server has it; to be asked often, which says that we do not hang."""
+        """Return our lease, None while another server has it; each call also shows that this thread does not hang."""
 
     def held(self) -> bool:
-        """Whether it is certain to be ours at this moment, by our clock and without asking anybody."""
+        """Return True if the lease is certainly ours at this moment, by our clock and without a request."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the lease."""
 
 
 class Unopposed:
-    """The only server of its store."""
+    """Election for the only server of a store."""
 
     def lease(self) -> Lease:
         return Lease(COORDINATOR, 0, 0.0)
@@ -46,12 +46,12 @@ class Unopposed:
 
 
 class Candidate:
-    """One of several servers: a thread takes the lease when it is free, and renews it in time."""
+    """Election among several servers: a thread takes the lease when it is free, and renews it in time."""
 
     def __init__(self, url: str, campaign: str, seconds: float, say: Callable[[str], None]) -> None:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._url, self._campaign, self._seconds, self._say = url, campaign, seconds, say
-        # With the moment until which it is ours.
+        # The lease, with the time until which it is ours.
         self._hold: tuple[Lease, float] | None = None
         self._asked = time.monotonic()
         self._thread = Background("election", lambda stop, _: self._stand(stop))
@@ -104,12 +104,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Elected:
-    """The way out of a coordinator: nothing leaves by it, now or at a later connect, while another one is elected."""
+    """Publisher of a coordinator: it publishes nothing, now or at a later connect, while another server is elected."""
 
     outlet: Outgoing
     election: Election
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        """Publish retained; ``again``: also at every later connect."""
+        """Publish a retained message; ``again``: also at every later connect."""
         if self.election.held():
             self.outlet.publish(topic, payload, again=again, permitted=self.election.held)

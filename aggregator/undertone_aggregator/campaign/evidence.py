@@ -1,4 +1,4 @@
-"""What the store holds for a decision about θ: the histograms of each epoch, and how many devices were there."""
+"""Data for a decision about θ from the store: the histograms of each epoch, and the number of devices."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at, pieces_of
 from undertone_shared import report
 
-# The partial of first <= slot <= last, of one kind of report.
+# Reads the partial of first <= slot <= last, of one kind of report.
 Reader = Callable[[int, int, int], Partial]
 
-# How far back the threshold looks, in epochs.
+# Number of past epochs that the threshold uses.
 MEMORY_EPOCHS = 16
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known at Unix second ``now``; ``read`` reads the store."""
+    """The data at Unix second ``now``; ``read`` reads the store."""
 
     plan: CampaignPlan
     timeline: Timeline
@@ -30,17 +30,17 @@ class Evidence:
 
     @property
     def settled(self) -> int:
-        """The newest slot whose reports have all come."""
+        """The newest slot whose reports have all arrived."""
         return self.now // self.plan.slot_seconds - self.plan.settle_slots - 1
 
     def cohort(self) -> dict[Epoch, CohortCounts]:
-        """The cohort's histogram of each epoch that has one, oldest first, as far back as memory goes."""
+        """Return the cohort's histogram of each epoch that has one, oldest first, for the remembered epochs."""
         histograms = {}
         for number, epoch in self._remembered():
             first, last = self._judged(number)
             counts = _sum(epoch, self.read(first, last, report.COHORT))
             if counts is None and epoch.phase == THRESHOLD_PHASE:
-                # Nobody was there in the planned slots: whatever came since must do.
+                # No device reported in the planned slots, so later ones are used.
                 counts = _sum(epoch, self.read(first, self.settled, report.COHORT))
             cohort = epoch.campaign.cohort
             if counts is not None and cohort is not None:
@@ -48,9 +48,9 @@ class Evidence:
         return histograms
 
     def reports(self) -> list[ReportCounts]:
-        """The report phase's own histograms of settled slots, which refine θ at no cost in privacy.
+        """Return the report phase's own histograms of settled slots, which refine θ at no cost in privacy.
 
-        Only of epochs with one range: a block's are of its own time of day.
+        Only epochs with one range are used, because a block's histogram is from its own time of day.
         """
         histograms = []
         for number, epoch in self._remembered():
@@ -63,7 +63,7 @@ class Evidence:
         return histograms
 
     def day(self) -> Day | None:
-        """What the cohort's and the report phase's histograms say of each time of the day."""
+        """Return the distributions by time of day, from the cohort's and the report phase's histograms."""
         histograms: list[Phases] = []
         for number, epoch in self._remembered():
             first, last = self._judged(number)
@@ -85,7 +85,7 @@ class Evidence:
         return day_of(histograms, self.plan.bound, self.plan.cycle)
 
     def _parts(self, epoch: Epoch, partial: Partial, symbols: int) -> Counts:
-        """The epoch's histograms by piece of the cycle; [pieces, symbols]."""
+        """Return the epoch's histograms by piece of the cycle; [pieces, symbols]."""
         cycle = self.plan.cycle
         parts = np.zeros((pieces_of(cycle), symbols), dtype=np.int64)
         for key, counts in partial.items():
@@ -94,15 +94,15 @@ class Evidence:
         return parts
 
     def devices(self) -> float:
-        """How many devices report now: the median over the slots since the last look, the empty ones included.
+        """Return how many devices report now: the median over the slots since the last decision, including empty ones.
 
-        Since the newest epoch began, if that is later; in a threshold round over its planned slots.
+        The slots start with the newest epoch, if that is later; in a threshold round they are its planned slots.
         """
         first, last = self._judged(len(self.timeline) - 1)
         return self._present(max(first, last - self.plan.epoch_slots + 1), last)
 
     def most_devices(self) -> float:
-        """The largest such number over the beginnings of all remembered epochs."""
+        """Return the largest such number over the beginnings of all remembered epochs."""
         every = self.plan.epoch_slots
         earliest = self.settled - MEMORY_EPOCHS * every
         sizes = [0.0]
@@ -113,7 +113,7 @@ class Evidence:
         return max(sizes)
 
     def _present(self, first: int, last: int) -> float:
-        """The median over slots of the number of reports, 0 for an empty slot or no slot."""
+        """Return the median over slots of the number of reports; 0 for an empty slot or no slot."""
         if last < first:
             return 0.0
         totals = np.zeros(last - first + 1)
@@ -127,7 +127,9 @@ class Evidence:
             yield number, self.timeline.epochs[number]
 
     def _judged(self, number: int) -> tuple[int, int]:
-        """First and last slot of an epoch that count for the threshold: a round's planned ones, else all settled."""
+        """Return first and last slot of an epoch that count for the threshold: a round's planned ones, else all
+        settled.
+        """
         campaign = self.timeline.epochs[number].campaign
         if campaign.report is None:
             planned = self.plan.rounds[min(number, len(self.plan.rounds) - 1)]
@@ -139,7 +141,7 @@ class Evidence:
 
 
 def _sum(epoch: Epoch, partial: Partial) -> Counts | None:
-    """All histograms of one epoch together; None when there is no report."""
+    """Return the sum of all histograms of one epoch; None if there is no report."""
     mine = [counts for key, counts in partial.items() if key.fingerprint == epoch.campaign.fingerprint]
     total: Counts | None = np.sum(mine, axis=0, dtype=np.int64) if mine else None
     return total if total is not None and total.sum() else None

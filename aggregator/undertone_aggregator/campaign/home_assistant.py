@@ -1,4 +1,4 @@
-"""The campaign as a device of Home Assistant: each group's mean with its interval, and θ."""
+"""The campaign as a device in Home Assistant: each group's mean with its interval, and θ."""
 
 import math
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from undertone_shared.off_board.discovery import Sensor, config_topic, message
 from undertone_shared.off_board.issue import aggregate_topic
 
 VERSION = metadata.version("undertone-ldp")
-# Slots without news after which a number is unknown.
+# Number of slots without a new value after which a value is unknown.
 _STALE_SLOTS = 6
 _LEAST_STALE_SECONDS = 300
-# Shown steps are at most this share of the largest reading, far below the error of any fleet's mean.
+# Displayed steps are at most this fraction of the largest reading, far below the error of any fleet's mean.
 _STEP_SHARE = 1000
 _MOST_DIGITS = 6
-# Units that stand for one quantity alone in Home Assistant, and whose class a momentary value may have. Energy is not
-# among them: Home Assistant wants a meter's total there, and a mean over homes is none.
+# Units that belong to one quantity only in Home Assistant and whose class a momentary value may have. Energy is not
+# among them: Home Assistant expects a meter's total there, which a mean over homes is not.
 _DEVICE_CLASSES = {
     "power": ("mW", "W", "kW", "MW"),
     "temperature": ("°C", "°F"),
@@ -32,14 +32,14 @@ _DEVICE_CLASSES = {
 
 
 def identifier_of(campaign: str) -> str:
-    """The device's identifier."""
+    """Return the device's identifier."""
     return f"undertone_{campaign}"
 
 
 def device_class_of(unit: str, measure: str) -> str:
-    """Home Assistant's class for readings in this unit, "" where none is surely true.
+    """Return Home Assistant's class for readings in this unit, "" if none is certainly right.
 
-    A ``sum`` adds samples up, and a ``counter`` is a difference: neither is a momentary value in its unit.
+    A ``sum`` adds samples, and a ``counter`` is a difference: neither is a momentary value in its unit.
     """
     if measure in ("sum", "counter", "duration"):
         return ""
@@ -47,7 +47,9 @@ def device_class_of(unit: str, measure: str) -> str:
 
 
 def precision_of(campaign: Campaign) -> int:
-    """Digits after the point of what is shown: steps of at most θ/1000, or bound/1000 before θ is known."""
+    """Return the number of displayed digits after the point: steps of at most θ/1000, or bound/1000 before θ is
+    known.
+    """
     largest = campaign.rule.theta or campaign.bound
     return min(max(0, math.ceil(math.log10(_STEP_SHARE / largest))), _MOST_DIGITS)
 
@@ -55,9 +57,10 @@ def precision_of(campaign: Campaign) -> int:
 def discovery(
     home: str, prefix: str, campaign: Campaign, series: Iterable[Series], guarantee: str
 ) -> tuple[str, bytes]:
-    """(topic, message) that shows these series; ``home`` is Home Assistant's prefix. The guarantee is in the model.
+    """Return (topic, message) that shows these series; ``home`` is Home Assistant's prefix. The model has the
+    guarantee.
 
-    In threshold rounds, whose numbers are a fitted model and no estimates, the series' state is unknown.
+    In threshold rounds, whose numbers come from a fitted model, the series' state is unknown.
     """
     status = aggregate_topic(prefix, campaign.name, "status")
     lost = "value_json.lost.all.reports"
@@ -71,7 +74,7 @@ def discovery(
         topic = aggregate_topic(prefix, campaign.name, each.topic)
         key = each.topic.replace("/", "_").replace("-", "_")
         for field, words in (("estimate", "mean"), ("low", "95 % from"), ("high", "95 % to")):
-            # Home Assistant takes "None" for an unknown state.
+            # Home Assistant shows "None" as an unknown state.
             known = f"value_json.kind != '{MODEL}' and value_json.{field} is not none"
             sensors.append(
                 Sensor(
@@ -94,5 +97,5 @@ def discovery(
 
 
 def removal(home: str, campaign: str) -> tuple[str, bytes]:
-    """(topic, message) that removes the device."""
+    """Return (topic, message) that removes the device."""
     return config_topic(home, identifier_of(campaign)), b""

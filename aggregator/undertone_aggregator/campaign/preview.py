@@ -1,4 +1,4 @@
-"""A plan before it is on the air: the files that it names, what it promises, and what would go badly."""
+"""Preview of a plan before it is broadcast: the files that it names, its guarantee, and warnings."""
 
 import time
 
@@ -11,7 +11,7 @@ from undertone_shared.schedule import SEED_BYTES
 
 
 def epochs_of(config: Config) -> EpochSource:
-    """Who would issue the plan's epochs, with nothing reported yet. Raises Invalid."""
+    """Return the source of the plan's epochs for a campaign without reports. Raises Invalid."""
     seed = config.campaign.cohort_seed or bytes(SEED_BYTES)
     return collection_of(config.kind).epochs(config, seed, lambda *_: Partial(), None, lambda _: None, lambda _: None)
 
@@ -21,7 +21,7 @@ def check_files(config: Config) -> None:
     plan, outlet = config.campaign, config.outlet
     if plan.groups is not None:
         read_groups(config.path(plan.groups))
-    # The country's holidays come from a library that may be absent.
+    # The country's holidays come from a library that may not be installed.
     _ = plan.days
     if outlet.password_file is not None:
         read_password(config.secret(outlet.password_file))
@@ -30,7 +30,7 @@ def check_files(config: Config) -> None:
 
 
 def preview(config: Config, now: int) -> list[str]:
-    """What the plan costs in privacy, when it would end if it began at Unix second ``now``, and each warning.
+    """Return sentences: the plan's privacy cost, its end if it began at Unix second ``now``, and each warning.
 
     Raises Invalid or OSError, as `check_files` does.
     """

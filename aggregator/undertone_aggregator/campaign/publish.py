@@ -1,4 +1,4 @@
-"""Publication: campaigns for the devices, estimates and status for users, all retained."""
+"""Messages that are published, all retained: campaigns for the devices, estimates and status for users."""
 
 import json
 from collections.abc import Mapping
@@ -12,27 +12,28 @@ from undertone_shared.campaign import Campaign
 
 
 def to_json(value: Any) -> bytes:
-    """Compact JSON."""
+    """Return compact JSON."""
     return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def estimate_message(
     estimate: Estimate, campaign: Campaign, guarantee: Guarantee, world: Published | None = None
 ) -> bytes:
-    """The retained message of ``aggregate/<series>``: the newest slot's estimate, and what it cost; see `told`."""
+    """Return the retained message of ``aggregate/<series>``: the newest slot's estimate and its cost; see `told`."""
     facts = {"campaign": campaign.name, "unit": campaign.unit, **estimate.row()}
     return to_json({**facts, "guarantee": guarantee.sentence, "published": told(world)})
 
 
 def told(world: Published | None) -> dict[str, Any] | None:
-    """What whoever sees only published numbers learns of a household in a cycle, for a message; None as it is."""
+    """Convert what readers of published numbers learn about a household in a cycle for a message; None stays None."""
     return None if world is None else {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
 
 
 def status_message(
     newest: Epoch, guarantee: Guarantee, now: int, counts: Mapping[str, Any], world: Published | None = None
 ) -> bytes:
-    """The retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome, losses.
+    """Return the retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome,
+    losses.
 
     ``world``: see `told`.
     """

@@ -1,4 +1,4 @@
-"""An analyst's doors: the results of any store, or of a server's page."""
+"""Entry points for analysts: the results of any store, or of a server's page."""
 
 from pathlib import Path
 
@@ -22,21 +22,22 @@ class _Collections:
 def open_results(url: Path | str, campaign: str | None = None) -> Results:
     """Open an aggregator's store for reading: a file, or the address of a database.
 
-    ``campaign``: which one, where several are in the database. Raises Invalid.
+    ``campaign``: the name of one, if there are several in the database. Raises Invalid.
     """
     return Results(url, _Collections(), campaign)
 
 
 def open_public(url: Path | str, campaign: str | None = None) -> PublicResults:
-    """Open an aggregator's store as everybody may see it; otherwise as `open_results`. Raises Invalid."""
+    """Open an aggregator's store for its public results only; otherwise as `open_results`. Raises Invalid."""
     return PublicResults(url, _Collections(), campaign)
 
 
 def connect(url: str, campaign: str | None = None) -> Results:
-    """The same results from a server's page, as far as it publishes them: settled slots over enough reports.
+    """Open the results that a server's page publishes: settled slots over enough reports.
 
-    ``url``: as a browser opens the page; ``campaign``: which one, where it shows several. Raises Invalid for a page
-    that cannot be reached or is none, for another version, and for a campaign that it does not show.
+    ``url``: the page's address as in a browser; ``campaign``: the name of one, if it shows several. Raises Invalid for
+    an address that cannot be reached or is no page, for another version, and for a campaign that the page does not
+    show.
     """
     from undertone_aggregator.estimate.remote import RemoteResults
 

@@ -1,8 +1,8 @@
-"""Rounds: threshold epochs in which everybody reports for the threshold, then report epochs under θ.
+"""Rounds: threshold epochs in which every device reports for the threshold, then report epochs under θ.
 
-A state machine without state of its own: what is due follows from the epochs and histograms in the store, so a restart
-resumes where the last process stopped. A threshold round is judged on its planned slots alone; its epoch goes on until
-the next begins.
+This is a state machine without its own state: the next step follows from the epochs and histograms in the store, so a
+restart resumes where the last process stopped. A threshold round is judged on its planned slots only; its epoch lasts
+until the next begins.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,17 +38,18 @@ Ranges = tuple[tuple[int, int, int], ...]
 
 # The bound of a binary sensor.
 BINARY = 1
-# A smaller change is not worth an epoch: it moves the error by less than a few per cent.
+# A smaller relative change of θ is not worth an epoch: it changes the error by less than a few per cent.
 SMALLEST_CHANGE = 0.05
-# Nothing is decided while fewer than this share of the devices report: those that are away will come back.
+# No decision is made while less than this share of the devices report, because the others will come back.
 FEWEST = 0.25
 
 
 class Rounds:
-    """What the campaign's next epoch is, and when. ``seed`` draws the threshold cohort; ``read`` reads the store.
+    """Decides what the campaign's next epoch is, and when. ``seed`` selects the threshold cohort; ``read`` reads the
+    store.
 
-    ``clock`` tells how late it is once a mechanism is designed, which takes seconds: the epoch starts after that.
-    ``progress`` is told what is being computed; ``tell`` why a decision was not made.
+    ``clock`` gives the time after a mechanism is designed, which takes seconds: the epoch must start after that.
+    ``progress`` receives a text about the current computation; ``tell`` the reason if no decision was made.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Rounds:
         self._tell = tell
 
     def warnings(self) -> list[str]:
-        """Plain sentences about a plan that will work, but not well."""
+        """Return sentences about parts of the plan that will work, but not well."""
         short = [slots for slots in self.plan.rounds if slots % self.plan.cycle]
         if not short:
             return []
@@ -78,7 +79,7 @@ class Rounds:
         ]
 
     def first(self, now: int) -> Epoch:
-        """The campaign's first threshold epoch, which starts as planned, or as soon as the lead allows."""
+        """Return the campaign's first threshold epoch, which starts as planned, or as soon as the lead time allows."""
         soonest = now // self.plan.slot_seconds + self.plan.lead_slots
         planned = (self.plan.start or 0) // self.plan.slot_seconds
         if self.plan.bound == BINARY:
@@ -86,7 +87,7 @@ class Rounds:
         return self._threshold_epoch(0, max(soonest, planned), first_edges(self.plan.bound, self.plan.cells), now)
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """The Unix second from which the threshold is looked at next; None when no epoch is left to issue."""
+        """Return the Unix second from which the threshold is reconsidered; None if no further epoch will be issued."""
         newest = timeline.last
         assert newest is not None
         if self.plan.bound == BINARY:
@@ -101,7 +102,7 @@ class Rounds:
         return look * self.plan.slot_seconds if look + self.plan.lead_slots <= newest.campaign.last_slot else None
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """The epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""
+        """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or if θ can stay."""
         newest = timeline.last
         assert newest is not None
         evidence = Evidence(self.plan, timeline, self._read, now)
@@ -133,7 +134,7 @@ class Rounds:
     def _design(
         self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: ReportRule | None
     ) -> Design:
-        """θ within its limits, ``before`` being the rule in force, and the mechanism that will report under it."""
+        """Choose θ within its limits and the mechanism for it; ``before``: the rule in force."""
         plan = self.plan
         reports = evidence.reports() if plan.method == "robust" else ()
         day = evidence.day() if plan.method == "robust" and plan.blocks > 1 else None
@@ -185,7 +186,9 @@ class Rounds:
         )
 
     def _binary_epoch(self, first: int, now: int) -> Epoch:
-        """Readings of 0 and 1: randomised response, and no threshold, hence no round and nobody in the cohort."""
+        """Return an epoch for readings of 0 and 1: randomised response without a threshold, so without rounds and
+        cohort.
+        """
         rule = ReportRule(0, BINARY, stochastic_rounding(self.plan.epsilon))
         last = first + self.plan.report_slots - 1
         return Epoch(self._campaign(first, last, (0, 1, 2), 0, rule), now)
@@ -197,7 +200,9 @@ class Rounds:
 
 
 def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int:
-    """Of the θ in force in slots first <= i < end of the cycle, the nearest to ``theta``, or itself between two."""
+    """Return the θ in force in slots first <= i < end of the cycle that is nearest to ``theta``, which may lie between
+    two.
+    """
     ends = [start for start, _, _ in before.ranges[1:]] + [None]
     thetas = [
         old
@@ -208,7 +213,7 @@ def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int
 
 
 def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
-    """By what share of the width in force both ends move together: the mean over the cycle."""
+    """Return the share of the width in force by which both ends move together: the mean over the cycle."""
     starts = sorted({first for first, _, _ in (*before, *after)})
     total = 0.0
     for first, end in pairwise([*starts, cycle]):
@@ -218,5 +223,5 @@ def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
 
 
 def _in_force(ranges: Ranges, slot: int) -> tuple[int, int]:
-    """(low, θ) of the block that holds a slot of the cycle."""
+    """Return (low, θ) of the block that contains a slot of the cycle."""
     return next((low, theta) for first, low, theta in reversed(ranges) if first <= slot)

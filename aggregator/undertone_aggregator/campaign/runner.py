@@ -1,4 +1,4 @@
-"""One campaign that runs: its store, its sessions at the broker, its workers and its coordinator."""
+"""The runner of one campaign: its store, its sessions at the broker, its workers and its coordinator."""
 
 import contextlib
 import math
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from undertone_aggregator.campaign.coordinator import Coordinator
 
 _TICK_SECONDS = 0.1
-# How often it is asked whether an operator has paused it.
+# Seconds between two checks whether an operator has paused the campaign.
 _STATE_SECONDS = 1.0
 _WATCH_SECONDS = 30.0
-# Whether the store's campaign was ever signed.
+# Name of the fact that the store's campaign was once signed.
 _SIGNED = "signed"
 
 
 @dataclass
 class Slots:
-    """Which slots of the broker's worker users each campaign holds; ``taking``: one take-over at a time."""
+    """Slots of the broker's worker users, by campaign; ``taking``: lock that allows one take-over at a time."""
 
     held: dict[str, set[int]]
     taking: threading.Lock
 
     def others(self, name: str) -> set[int]:
-        """The slots that are not this campaign's."""
+        """Return the slots of the other campaigns."""
         return set().union(*(slots for campaign, slots in self.held.items() if campaign != name))
 
 
@@ -64,8 +64,8 @@ class Slots:
 class Options:
     """How a campaign is run, besides its configuration. ``failpoint``: see `Ingest`.
 
-    ``apply``: make the changes of the plan that would else only be shown. ``take_over``: a campaign that is broadcast,
-    and that the store does not know. ``slots``: of worker users, as the campaigns of one server share them.
+    ``apply``: apply changes of the plan instead of only showing them. ``take_over``: continue a campaign that is
+    broadcast and that the store does not know. ``slots``: worker users that the campaigns of one server share.
     """
 
     clock: Callable[[], float] = time.time
@@ -76,22 +76,24 @@ class Options:
 
 
 class Running:
-    """Open it, then ``run`` it in the same thread. Raises Invalid as `undertone_aggregator.server.server.serve`
-    does."""
+    """A running campaign. Create it, then call ``run`` in the same thread.
+
+    Raises Invalid as `undertone_aggregator.server.server.serve` does.
+    """
 
     def __init__(self, config: Config, source: Source, journal: Journal, options: Options) -> None:
         self.config = config
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
-        # What the operator wants, and what keeps the store from being written.
+        # The state that the operator wants, and the reason why the store cannot be written.
         self._life, self._trouble = RUNNING, ""
         self._signed: bool | None = None
         self._newest: int | None = None
         self._epochs = 0
         self._due: int | None = None
         self._end: int | None = None
-        # When its loop went on last; None outside it.
+        # Time of its loop's last pass; None outside the loop.
         self._advanced: float | None = None
         self._lease: Lease | None = None
         self._source = source
@@ -111,12 +113,12 @@ class Running:
 
     @property
     def ready(self) -> bool:
-        """Whether devices are told to report, and what they send is kept."""
+        """True if the campaign is broadcast, and the devices' reports are stored."""
         return self._begun and all(worker.ready for worker in self._workers)
 
     @property
     def state(self) -> CampaignState:
-        """Where it stands; any thread may ask."""
+        """The campaign's state; any thread may read it."""
         coordinator = self.coordinator
         if not self._begun:
             return CampaignState(STARTING, self._trouble)
@@ -129,7 +131,7 @@ class Running:
 
     @property
     def idle(self) -> float:
-        """Seconds since its loop, or a choice of θ in it, went on; 0 while it starts or stops."""
+        """Return the seconds since the last progress of its loop or choice of θ; 0 while it starts or stops."""
         coordinator, advanced = self.coordinator, self._advanced
         if advanced is None:
             return 0.0
@@ -138,9 +140,9 @@ class Running:
         return time.monotonic() - advanced
 
     def run(self, outlet: Outgoing, stop: threading.Event) -> None:
-        """Until ``stop`` is set; then everything read is committed and acknowledged.
+        """Run until ``stop`` is set; then commit and acknowledge everything that was read.
 
-        A start without room on the disk waits for it.
+        If the disk is full at the start, it waits for space.
         """
 
         def wait_for_room(said: str) -> None:
@@ -167,11 +169,11 @@ class Running:
             self.check_broadcast(store, outlet, stop)
             self.note_groups(store)
             plan = self._take_over(store, clock, stop)
-            # Whatever fails: who is elected and gone leaves a campaign that nobody coordinates.
+            # The election must be closed in any case: a server that is elected and gone would leave no coordinator.
             with contextlib.closing(self._election(store)) as election:
                 try:
                     self._start(plan, store, stop)
-                    # Devices are told to report only once the brokers keep reports for us.
+                    # The campaign is broadcast only once the brokers store reports for us.
                     while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
                         self._check()
                     self._begun = True
@@ -187,7 +189,9 @@ class Running:
                     store.fence(None)
 
     def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
-        """From before the take-over to the end: its workers hold the store later, and another server's could, too."""
+        """Lock the store as its only server; workers' locks alone would come later and would not exclude another
+        server.
+        """
         return contextlib.nullcontext() if self.config.shares else store.serving(LOCK_SECONDS)
 
     def _clear(self) -> None:
@@ -197,20 +201,22 @@ class Running:
         self._trouble, self._advanced = "", None
 
     def _election(self, store: Store) -> Election:
-        """Whether it coordinates is asked of the database where workers on any machine share the campaign."""
+        """Return the election: by the database if workers on any machine share the campaign."""
         config = self.config
         if not config.shares:
             return Unopposed()
         return Candidate(store.url, self.name, config.server.lease_seconds, self._say)
 
     def _lead(self, election: Election, seed: bytes, store: Store, outlet: Outgoing) -> "Coordinator | None":
-        """The coordinator while it is this server that is elected: a new one each time, everything is in the store."""
+        """Return the coordinator while this server is elected; each term has a new one, because all state is in the
+        store.
+        """
         lease = election.lease()
         if lease != self._lease:
             self._lease, self.coordinator = lease, None
             store.fence(None)
             if lease is not None:
-                # The workers take in reports while the numerics load.
+                # The numerics are imported here, while the workers already take in reports.
                 from undertone_aggregator.campaign.coordinator import Coordinator
 
                 leases, clock = store.leases, self._options.clock
@@ -222,7 +228,9 @@ class Running:
         return self.coordinator
 
     def _sign(self, store: Store) -> Callable[[bytes], bytes] | None:
-        """What signs campaigns; None without a key, which is an alarm where there was one."""
+        """Return the function that signs campaigns; None without a key, which raises an alarm if there was one
+        before.
+        """
         path = self.config.secret(self.config.server.signing_key)
         self._signed = path.exists()
         if not self._signed:
@@ -239,10 +247,10 @@ class Running:
         return sign
 
     def check_broadcast(self, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
-        """Raises Invalid when devices follow a campaign of this name that the store does not know."""
+        """Check the broadcast campaign of this name. Raises Invalid if the store does not know it."""
         topic = config_topic(self.config.broker.prefix, self.name)
         message = outlet.retained(topic, stop)
-        # What comes from now on is ours, or rings.
+        # Later messages on the topic are ours, or raise an alarm.
         outlet.heard.pop(topic, None)
         if not message:
             return
@@ -294,7 +302,7 @@ class Running:
         workers = self.config.server.workers
         kind: Callable[..., Worker] = thread_worker if workers == 1 else ProcessWorker
         for number in range(workers):
-            # Where workers share partitions, each takes what it can get.
+            # If workers share partitions, each takes what it can get.
             own = replace(plan, worker=number)
             self._workers.append(
                 kind(own, store.url, self._source.open_intake, self._say, self._options.clock, self._options.failpoint)
@@ -325,14 +333,14 @@ class Running:
                     coordinator.tick(int(self._options.clock()))
                 self._trouble = ""
             except Fenced:
-                # The election tells of it, and asks for another coordinator when we are elected again.
+                # The election logs this, and makes another coordinator when we are elected again.
                 self._lease, self.coordinator = None, None
             except StoreError as wrong:
                 self._trouble = f"the store cannot be written: {wrong}"
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
 
     def _read_groups(self) -> None:
-        """Read the groups of devices where their file is another one than before. Raises Invalid, OSError."""
+        """Read the groups of devices if their file has changed. Raises Invalid, OSError."""
         file = self._groups_file
         if file is None:
             return
@@ -343,7 +351,7 @@ class Running:
             self._groups = read_groups(file)
 
     def note_groups(self, store: Store) -> None:
-        """Take up a changed file of groups: workers find them in the store. Raises StoreError."""
+        """Apply a changed groups file by writing it to the store for the workers. Raises StoreError."""
         try:
             self._read_groups()
         except (Invalid, OSError) as wrong:
@@ -354,7 +362,7 @@ class Running:
             self._groups_kept = self._groups
 
     def _note(self, store: Store) -> None:
-        """Read what the state is made of."""
+        """Read the facts for the campaign's state."""
         self.note_groups(store)
         self._life = store.meta().get(STATE, RUNNING)
         newest = store.newest_slot()

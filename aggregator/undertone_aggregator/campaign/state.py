@@ -1,7 +1,7 @@
 """The state of a server and of its campaigns: one object that every command, page, metric and probe reads.
 
-The server's own loop makes it and writes it to a file of the server's folder, with the time. A reader whose copy is old
-knows that the server is dead or hangs.
+The server's own loop makes the state and writes it to a file in the server's folder, with the time. A reader with an
+old state concludes that the server is dead or hangs.
 """
 
 import contextlib
@@ -15,25 +15,26 @@ from typing import Any
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 
 STARTING, CHOOSING, OVER, FAILED, STOPPING = "starting", "choosing", "over", "failed", "stopping"
-# What a running server says of a campaign.
+# States of a campaign that a running server reports.
 STATES = (STARTING, RUNNING, CHOOSING, PAUSED, RETIRED, OVER, FAILED, STOPPING)
-# What is said of a campaign while no server answers for it: it was served once, or never.
+# States of a campaign without a running server: it was served before, or never.
 STOPPED, NEW = "stopped", "new"
-# Reports are taken in.
+# States in which reports are accepted.
 _OPEN = (RUNNING, CHOOSING, PAUSED)
-# A state that is older is of a server that is dead or hangs.
+# A state older than this many seconds is that of a server that is dead or hangs.
 STALE_SECONDS = 30.0
-# Less free space than this cannot take the next reports.
+# Free space in bytes below which the next reports cannot be stored.
 NO_ROOM = 16 << 20
 
 
 @dataclass(frozen=True)
 class CampaignState:
-    """One campaign: its ``state`` of `STATES`, and the ``reason`` for it where there is one.
+    """State of one campaign: its ``state`` of `STATES`, and the ``reason`` for it if there is one.
 
     ``ready``: every worker has its session at the broker and can write to the store. ``newest``: the Unix second at
-    which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end`` the
-    one at which its last slot ends; None: no epoch has been issued. ``signed``: its key is there, None: not known yet.
+    which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end``:
+    the one at which its last slot ends; None if no epoch has been issued. ``signed``: its key exists, None if not known
+    yet.
     """
 
     state: str
@@ -45,19 +46,19 @@ class CampaignState:
     signed: bool | None = None
 
     def silence(self, now: float) -> float:
-        """Seconds without a report at Unix second ``now``, 0 while none is expected."""
+        """Return the seconds without a report at Unix second ``now``, 0 while none is expected."""
         if self.state not in _OPEN or self.due is None or (self.end is not None and now > self.end):
             return 0.0
         return max(now - max(self.due, self.newest or self.due), 0.0)
 
     def sentence(self) -> str:
-        """The state, with its reason in brackets."""
+        """Return the state, with its reason in brackets."""
         return f"{self.state} ({self.reason})" if self.reason else self.state
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """A server at Unix second ``time``, when its loop last passed. ``started``: when it began.
+    """State of a server at Unix second ``time`` of its loop's last pass. ``started``: time of its start.
 
     ``reachable``: the broker answers, or the direct endpoint listens. ``free``: bytes on the disk of the stores.
     """
@@ -69,18 +70,18 @@ class ServerState:
     campaigns: Mapping[str, CampaignState] = field(default_factory=dict)
 
     def alive(self, now: float) -> bool:
-        """Whether the server's loop advances at Unix second ``now``."""
+        """Return True if the server's loop makes progress at Unix second ``now``."""
         return now - self.time <= STALE_SECONDS
 
     def problems(self, now: float) -> list[str]:
-        """One sentence for each reason why reports are not taken in; empty when all is well."""
+        """Return a sentence for each reason why reports are not accepted; empty if there is none."""
         found = self._common_problems(now)
         if not self.campaigns:
             found.append("there is no campaign")
         return found + [sentence for name in sorted(self.campaigns) for sentence in self._problems_of(name)]
 
     def problems_of(self, name: str, now: float) -> list[str]:
-        """One sentence for each reason why reports of campaign ``name`` are not taken in."""
+        """Return a sentence for each reason why reports of campaign ``name`` are not accepted."""
         return self._common_problems(now) + self._problems_of(name)
 
     def _common_problems(self, now: float) -> list[str]:
@@ -103,12 +104,12 @@ class ServerState:
         return []
 
     def row(self, now: float) -> dict[str, Any]:
-        """As JSON has it, with what is wrong at Unix second ``now``."""
+        """Return the state as a JSON object, with the problems at Unix second ``now``."""
         problems = self.problems(now)
         return {"ready": not problems, "problems": problems, **asdict(self)}
 
     def write(self, path: Path) -> None:
-        """Replace the file at once. Raises OSError."""
+        """Replace the file atomically. Raises OSError."""
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -117,7 +118,7 @@ class ServerState:
 
 
 def read_state(path: Path) -> ServerState | None:
-    """The state that a server wrote last; None where none did, or where it cannot be read."""
+    """Read the state that a server wrote last; None if there is none, or if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         row = json.loads(path.read_text(encoding="utf-8"))
         campaigns = {name: CampaignState(**campaign) for name, campaign in row.pop("campaigns").items()}
@@ -126,10 +127,10 @@ def read_state(path: Path) -> ServerState | None:
 
 
 def state_of(served: ServerState | None, name: str, life: str | None, now: float) -> CampaignState:
-    """The state of campaign ``name``, as its server tells it; without a server, what its store says.
+    """Return the state of campaign ``name`` from its server, or without a running server from its store.
 
-    ``life``: what an operator wanted last (`undertone_aggregator.campaign.binding.STATES`), None before the campaign
-    has begun.
+    ``life``: the state that an operator set last (`undertone_aggregator.campaign.binding.STATES`), None before the
+    campaign has begun.
     """
     if served is not None and served.alive(now) and name in served.campaigns:
         campaign = served.campaigns[name]

@@ -1,4 +1,6 @@
-"""The one epoch of a stream campaign: no threshold round, for a report for the threshold would need a budget too."""
+"""The single epoch of a stream campaign: it has no threshold round, because reports for one would need their own
+budget.
+"""
 
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design import Budget
@@ -8,7 +10,7 @@ from undertone_shared.stream import GAUSSIAN, StreamRule
 
 
 def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
-    """The integers of the planned stream. Raises Invalid."""
+    """Return the integers of the planned stream. Raises Invalid."""
     kind = stream.mechanism if stream.mechanism != "direct" else GAUSSIAN
     return choose(
         kind,
@@ -26,33 +28,33 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
 
 
 class StreamRounds:
-    """What `undertone_aggregator.campaign.rounds.Rounds` is for other campaigns."""
+    """Source of epochs for streams, like `undertone_aggregator.campaign.rounds.Rounds` for other campaigns."""
 
     def __init__(self, plan: CampaignPlan, stream: StreamPlan) -> None:
         self.plan = plan
         self.rule = stream_rule(plan, stream)
 
     def warnings(self) -> list[str]:
-        """Plain sentences about a plan that will work, but not well."""
+        """Return sentences about parts of the plan that will work, but not well."""
         window = self.rule.renewal or self.plan.report_slots
         if self.rule.reports >= window:
             return []
         return [f"a window of {window} slots has a budget of {self.rule.reports} reports: devices stop before its end"]
 
     def first(self, now: int) -> Epoch:
-        """The campaign's epoch, which starts as planned, or as soon as the lead allows."""
+        """Return the campaign's epoch, which starts as planned, or as soon as the lead time allows."""
         plan = self.plan
         first = max(now // plan.slot_seconds + plan.lead_slots, (plan.start or 0) // plan.slot_seconds)
         if self.rule.renewal:
-            # Windows that begin where periods of the policy do are charged once.
+            # Windows that begin where periods of the policy begin are charged only once.
             first = -(-first // self.rule.renewal) * self.rule.renewal
         campaign = plan.epoch(first, first + plan.report_slots - 1, stream=self.rule)
         return Epoch(campaign, now)
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Never: one epoch is the whole stream."""
+        """Return None: one epoch is the whole stream."""
         return None
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """No further epoch."""
+        """Return None: there is no further epoch."""
         return None

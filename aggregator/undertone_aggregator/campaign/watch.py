@@ -1,4 +1,4 @@
-"""What an operator should look at, seen from a campaign's counters: pure, one alarm for each thing that begins."""
+"""Alarms for the operator from a campaign's counters: a pure function of snapshots, one alarm per new problem."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,47 +8,47 @@ from undertone_aggregator.counts.seen import CONFLICT
 from undertone_aggregator.ingest.admission import REASONS
 from undertone_aggregator.store.store import RECEIVED
 
-# Slots without a report, beyond those that may still be under way.
+# Number of slots without a report, besides those that may still be under way, after which an alarm is raised.
 _SILENT_SLOTS = 3
-# Refusals of one look: so many, and so large a share of what came.
+# Refusals between two looks that raise an alarm: this number, and this share of the deliveries.
 _REFUSED = 20
 _REFUSED_SHARE = 0.2
 _LEAST_FREE = 200 << 20
-# Several batches of `undertone spark run`.
+# Seconds that allow several batches of `undertone spark run`.
 _PATIENCE_SECONDS = 600.0
-# A step of the wall clock.
+# A larger jump of the wall clock, in seconds, is an alarm.
 CLOCK_SECONDS = 60.0
 
-# (event, sentence)
+# An alarm: (event, sentence).
 Ringing = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look: ``now`` in Unix seconds, ``ticks`` of a monotonic clock, ``free`` bytes where the store is."""
+    """A snapshot: ``now`` in Unix seconds, ``ticks`` of a monotonic clock, ``free`` bytes on the store's disk."""
 
     now: float
     ticks: float
     outcomes: Mapping[str, int]
     free: int
     state: CampaignState
-    # How long the oldest landed file has waited for the engine that counts; None where the server counts.
+    # Seconds for which the oldest landed file has waited for the engine that counts; None if the server counts.
     waiting: float | None = None
 
 
 @dataclass
 class Watch:
-    """Feed it looks, a minute apart or so; each alarm rings when its trouble begins, and again after it was gone."""
+    """Finds alarms in snapshots about a minute apart; each alarm is raised when its problem begins, or begins again."""
 
     slot_seconds: int
     settle_slots: int
-    # How long a landed file may wait for the engine that counts.
+    # Seconds that a landed file may wait for the engine that counts.
     patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
     _ringing: set[str] = field(default_factory=set)
 
     def look(self, look: Look) -> list[Ringing]:
-        """The alarms that begin with this look."""
+        """Return the alarms that begin with this snapshot."""
         ringing = dict(self._found(look))
         self._last = look
         new = [(event, sentence) for event, sentence in ringing.items() if event not in self._ringing]
@@ -78,14 +78,14 @@ class Watch:
 
     def _silence(self, look: Look) -> Iterator[Ringing]:
         if look.waiting is not None and look.waiting > self.patience:
-            # Reports come; what is silent is the one who counts them.
+            # Reports do arrive; the engine that counts them is silent.
             minutes = look.waiting / 60
             yield (
                 "uncounted",
                 f"the oldest landed file has waited for {minutes:.0f} minutes: does undertone spark run run?",
             )
             return
-        # The first slot has to end before a report of it can come.
+        # The first slot must end before a report of it can arrive.
         slots = self.settle_slots + _SILENT_SLOTS + (look.state.newest is None)
         if look.state.silence(look.now) > slots * self.slot_seconds:
             before = "since the campaign began" if look.state.newest is None else "for several slots"

@@ -1,4 +1,4 @@
-"""Ingest: deliveries become counts. Each batch is one transaction, acknowledged after its commit.
+"""Ingest: turns deliveries into counts. Each batch is one transaction and is acknowledged after its commit.
 
 Owns the protocol of an intake, admission (counted once, or refused with a reason), workers, landed reports.
 May import: base, counts, settings, store.

@@ -1,4 +1,4 @@
-"""Admission: every delivery is counted exactly once, or refused for a reason that is counted. Pure; never raises."""
+"""Admission: counts every delivery exactly once, or refuses it for a reason that is counted. It never raises."""
 
 import hashlib
 import re
@@ -48,17 +48,19 @@ DUPLICATES = {
     DUPLICATE: "the same bytes again",
     UNVERIFIED: "for an interval beyond memory, or too old to compare",
 }
-# Every word that a delivery is judged by.
+# Every possible outcome of a delivery.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)
 
 LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
-# How far a device's clock may be ahead of ours.
+# Largest number of seconds that a device's clock may be ahead of the server's.
 TOLERANCE_SECONDS = 60
 
 
 class Admission(Tally):
-    """The rules for one campaign, with its memory. ``groups``: device -> group; without it everybody is in ``all``."""
+    """The admission rules for one campaign, with its state. ``groups``: device -> group; without it every device is in
+    ``all``.
+    """
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class Admission(Tally):
         **memory: Any,
     ) -> None:
         super().__init__(campaign, seen, **memory)
-        # Keys of devices.
+        # Keys of the revoked devices.
         self.revoked: frozenset[int] = frozenset()
         self.audit = audit
         self.devices = Devices(self._laned, groups)
@@ -81,15 +83,15 @@ class Admission(Tally):
         self._groups = groups
         self._tolerance = tolerance_seconds
         self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
-        # What `report_topic` writes, and nothing else.
+        # The pattern accepts exactly the topics that `report_topic` makes.
         self._topic = re.compile(
             re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
         ).fullmatch
 
     def judge(self, topic: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
-        """The outcome of one delivery at Unix second ``now``, added to ``batch``: a word of `REASONS`, `DUPLICATES`
+        """Judge one delivery at Unix second ``now``, and add it to ``batch``.
 
-        or ``counted``.
+        Returns its outcome: a word of `REASONS`, `DUPLICATES`, or ``counted``.
         """
         outcome, device, key, came, rule = self.examine(topic, payload, retained, now)
         if not outcome and came is not None:
@@ -102,7 +104,7 @@ class Admission(Tally):
         return outcome
 
     def examine(self, topic: str, payload: bytes, retained: bool, now: int) -> "Examined":
-        """What the rules without memory say of one delivery."""
+        """Apply the rules that need no memory to one delivery."""
         device, key = self.devices.known(topic) or self._device_of(topic)
         if not device:
             return Examined(TOPIC)
@@ -127,21 +129,21 @@ class Admission(Tally):
         return Examined(refused or self._untimely(came.slot, now), device, key, came, rule)
 
     def group_of(self, device: str) -> str:
-        """The group in which a device counts."""
+        """Return the group in which a device counts."""
         return EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
 
     def in_time(self, slots: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
-        """Which slots [n] are neither `FUTURE` nor `LATE`."""
+        """Return a mask of the slots [n] that are neither `FUTURE` nor `LATE`."""
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
     def regroup(self, groups: Mapping[str, str]) -> None:
-        """From now on devices count in these groups, device -> group; what was counted stays in its group."""
+        """Change the groups of devices, device -> group; reports that were counted stay in their group."""
         self._groups = groups
         self.devices = Devices(self._laned, groups)
 
     def revoke(self, keys: Iterable[int]) -> None:
-        """From now on reports of the devices with these keys are refused; what was counted of them stays in sums."""
+        """Refuse later reports of the devices with these keys; reports that were counted stay in the sums."""
         self.revoked = frozenset(keys)
         self.devices = Devices(self._laned, self._groups)
 
@@ -152,7 +154,9 @@ class Admission(Tally):
         return LATE if end < now - self._late else ""
 
     def _device_of(self, topic: str) -> tuple[str, int | None]:
-        """(device, key) of a report's topic; no key under another shard than its own, no device for other topics."""
+        """Parse a report's topic to (device, key); key None if the shard is not the device's, no device for other
+        topics.
+        """
         match = self._topic(topic)
         if match is None:
             return "", None
@@ -160,15 +164,15 @@ class Admission(Tally):
         return match[2], key if int(match[1]) == home else None
 
     def _laned(self, topic: str) -> tuple[str, int | None]:
-        """The same; no key for a revoked device, whose reports are refused one by one."""
+        """Parse a topic; key None also for a revoked device, whose reports are refused one by one."""
         device, key = self._device_of(topic)
         return device, None if key in self.revoked else key
 
 
 class Examined(NamedTuple):
-    """What the rules without memory say of a delivery: ``refused`` is their reason, empty for a report to be counted.
+    """Result of the rules without memory: ``refused`` is the reason, empty for a report that is to be counted.
 
-    ``came``, ``rule``: the report, and its epoch's rule, as far as it was read; ``device``: empty where the topic has
+    ``came``, ``rule``: the report, and its epoch's rule, as far as they were read; ``device``: empty if the topic has
     none.
     """
 
@@ -181,18 +185,20 @@ class Examined(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def _phases(seed: bytes, device: str) -> tuple[int, int]:
-    """h and h' of `undertone_shared.schedule`: one hash per device and campaign, as long as they fit."""
+    """Return h and h' of `undertone_shared.schedule`; they are cached, with one hash per device and campaign."""
     head = hashlib.sha256(seed + device.encode()).digest()
     return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:
-    """The subscriptions of one of several workers: every ``workers``-th shard; a lone worker takes whatever comes."""
+    """Return the subscriptions of one of several workers: every ``workers``-th shard; a single worker takes all
+    topics.
+    """
     if workers == 1:
         return [f"{prefix}/{campaign}/+/+/report"]
     return [f"{prefix}/{campaign}/{shard}/+/report" for shard in worker_shards(worker, workers)]
 
 
 def worker_shards(worker: int, workers: int) -> range:
-    """The shards of one of several workers: disjoint, all of them together."""
+    """Return the shards of one of several workers: disjoint, and together all of them."""
     return range(worker, SHARDS, workers)

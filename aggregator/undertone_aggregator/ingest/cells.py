@@ -1,4 +1,4 @@
-"""Cells: what one counted report adds to a batch, by the way in which its campaign collects."""
+"""Cells: the amounts that one counted report adds to a batch, for each way of collecting."""
 
 from functools import lru_cache
 from typing import Any, Protocol
@@ -24,39 +24,39 @@ Integers = NDArray[np.int64]
 
 
 class Cells(Protocol):
-    """Adds reports that the rule admits.
+    """Adds reports that the rule admits to a batch.
 
-    ``admits`` and ``add_all`` are for many reports with one value each, as columns: they say and do what the rule's
-    ``admits`` and ``add`` say and do one by one, in any order of the devices.
+    ``admits`` and ``add_all`` handle many reports with one value each, as columns. They have the same result as the
+    rule's ``admits`` and ``add`` one by one, in any order of the devices.
     """
 
     def length(self, rule: Any, kind: int) -> int:
-        """Number of cells that the reports of a kind are counted in."""
+        """Return the number of cells in which the reports of a kind are counted."""
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Which reports [n] the rule admits; ``member``: which are a turn for the threshold."""
+        """Return a mask [n] of the reports that the rule admits; ``member``: mask of those due for the threshold."""
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
-        """Count the reports ``at`` these places, all of ``key``'s kind, group and slot."""
+        """Count the reports with indices ``at``, all of ``key``'s kind, group and slot."""
 
     def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
-        """Count one report at ``at``. ``device``: its key; ``chains``: what is known of the devices' chains."""
+        """Count one report at key ``at``. ``device``: its key; ``chains``: the state of the devices' chains."""
 
 
 class Histogram:
-    """Scalar reports: one cell of a histogram [symbols]."""
+    """Scalar reports: each adds 1 to a cell of a histogram [symbols]."""
 
     def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
-        """Count its symbol."""
+        """Count the report's symbol."""
         batch.partial.add(at, came.values[0], self.length(rule, came.kind))
 
     def length(self, rule: Any, kind: int) -> int:
-        """The symbols of the mechanism that draws this kind."""
+        """Return the number of symbols of the mechanism that draws this kind."""
         symbols: int = dict(rule.mechanisms)[_PART[kind]].symbols
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """The kind that the turn asks for, with a symbol that its mechanism draws."""
+        """Return a mask of reports of the kind that is due, with a symbol that its mechanism draws."""
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:
@@ -66,7 +66,7 @@ class Histogram:
         return admitted
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
-        """A histogram of their symbols."""
+        """Add a histogram of the reports' symbols."""
         batch.partial.add_counts(key, np.bincount(columns.symbol[at], minlength=self.length(rule, key.kind)))
 
 
@@ -82,10 +82,10 @@ def _table(mechanism: Any) -> Mask:
 
 
 class Moments:
-    """Streams: sums by chain age, and the pairs of slots on one chain, see `undertone_aggregator.counts.moments`."""
+    """Stream reports: sums by chain age, and pairs of slots on one chain, see `undertone_aggregator.counts.moments`."""
 
     def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
-        """Add its values, and the pairs that it makes with what its device sent around it."""
+        """Add the report's values, and its pairs with the device's reports in nearby slots."""
         layout = layout_of(rule)
         origin = came.slot - came.chain * rule.lag
         batch.partial.add_moments(at, layout.report(came.values, came.chain), layout.cells)
@@ -94,11 +94,11 @@ class Moments:
         batch.chains += chain_record(device, came.slot, origin)
 
     def length(self, rule: Any, kind: int) -> int:
-        """The moments of this rule's reports."""
+        """Return the number of moments of this rule's reports."""
         return layout_of(rule).cells
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """One coordinate, a chain index and a release within the rule's bounds."""
+        """Return a mask of reports with one coordinate, a chain index and a release within the rule's bounds."""
         largest = rule.largest_release()
         if rule.dimension != 1:
             return np.zeros(len(member), dtype=bool)
@@ -107,7 +107,7 @@ class Moments:
         return admitted
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
-        """Sums of their values; the pairs are made one by one, as each depends on what came before."""
+        """Add the sums of the values; the pairs are added one by one, because each depends on the reports before."""
         layout = layout_of(rule)
         batch.partial.add_counts(key, layout.reports(columns.released[at], columns.chain[at]))
         for device, chain in zip(columns.device[at].tolist(), columns.chain[at].tolist(), strict=True):

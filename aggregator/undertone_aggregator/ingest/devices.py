@@ -1,4 +1,4 @@
-"""What a topic says of its device, worked out once: key, group, place in a schedule."""
+"""Cache of facts about the devices of topics: key, group, place in a schedule."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -9,29 +9,29 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_shared.schedule import Schedule
 
-# All is forgotten and worked out anew above so many: about 200 bytes each.
+# Above this number of devices the cache is emptied; each takes about 200 bytes.
 MOST = 1 << 20
 UNGROUPED = "other"
 
-# (device, key) of a report's topic; no key where no report belongs.
+# Parses a report's topic to (device, key); key None if no report is accepted there.
 Parse = Callable[[str], tuple[str, int | None]]
 
 
 class Devices:
-    """The devices of topics, by row. Row -1 stands for a topic where no report belongs."""
+    """The devices of topics, by row. Row -1 is for a topic that accepts no report."""
 
     def __init__(self, parse: Parse, groups: Mapping[str, str] | None) -> None:
         self._parse = parse
         self._of_device = groups
         self._group_names = [EVERYBODY] if groups is None else sorted({UNGROUPED, *groups.values()})
         self._group_number = {name: number for number, name in enumerate(self._group_names)}
-        # [rows]: the deduplication's key, and the number of the device's group.
+        # Arrays [rows]: the deduplication key, and the number of the device's group.
         self.keys: NDArray[np.uint64]
         self.groups: NDArray[np.int64]
         self._forget()
 
     def rows(self, topics: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each topic."""
+        """Return the row of each topic."""
         if len(self._known) > MOST:
             self._forget()
         known = self._row.get
@@ -43,7 +43,7 @@ class Devices:
         return np.array(rows, dtype=np.int64)
 
     def known(self, topic: str) -> tuple[str, int | None] | None:
-        """(device, key) of a topic that has a row, or gets one; None where no report belongs."""
+        """Return (device, key) of a topic, adding a row if needed; None if the topic accepts no report."""
         row = self._row.get(topic)
         if row is None:
             if len(self._known) > MOST:
@@ -52,15 +52,17 @@ class Devices:
         return None if row < 0 else self._known[row]
 
     def name(self, row: int) -> str:
-        """The device's name."""
+        """Return the device's name."""
         return self._known[row][0]
 
     def group_name(self, number: int) -> str:
-        """The group with this number, see ``groups``."""
+        """Return the name of the group with this number, see ``groups``."""
         return self._group_names[number]
 
     def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The place [n] of each row's device in a schedule, see `undertone_shared.schedule`; right where ``wanted``."""
+        """Return the place [n] of each row's device in a schedule, see `undertone_shared.schedule`; valid where
+        ``wanted``.
+        """
         phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
         if phases.shape[1] < len(self._known):
             more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
@@ -78,7 +80,7 @@ class Devices:
             return row
         name, key = self._parse(topic)
         if key is None:
-            # Of these there is no end: they are not remembered.
+            # Invalid topics are unlimited in number, so they are not cached.
             return -1
         self._row[topic] = row = len(self._known)
         self._known.append((name, key))
@@ -90,7 +92,7 @@ class Devices:
     def _grow(self) -> None:
         used = len(self._known) - len(self._new_keys)
         if len(self.keys) < len(self._known) + 1:
-            # Twice as large, with one row at the end that -1 points to.
+            # The arrays double in size, with a spare last row for index -1.
             more = len(self._known) + 1
             self.keys = np.concatenate([self.keys, np.zeros(more, dtype=np.uint64)])
             self.groups = np.concatenate([self.groups, np.zeros(more, dtype=np.int64)])

@@ -1,10 +1,10 @@
-"""The fast lane of admission: many plain reports at once, as arrays; everything else goes one by one to the rules.
+"""The fast path of admission: it counts many ordinary reports at once as arrays; all others are judged one by one.
 
-A report is plain when it is a known device's, under its own topic, in time, admitted by its campaign's rule, and for a
-slot after the newest that was counted. `Admission.judge` is the only definition of the rules: what the lane counts,
-`judge` would count alike, and the lane refuses nothing. From the first report of a device in a batch that is not plain
-all of that device's go to `judge`, so that the order within a device is kept. The order among devices matters to
-nothing but the group's gap that a late report closes (`undertone_aggregator.counts.sequences.MissingReports`).
+A report is ordinary if it comes from a known device under its own topic, in time, is admitted by its campaign's rule,
+and is for a slot after the newest that was counted. `Admission.judge` alone defines the rules: it would count exactly
+the same reports, and the fast path refuses none. From the first report of a device in a batch that is not ordinary, all
+of that device's go to `judge`, so that the order within a device is kept. The order among devices affects only which
+gap of a group a late report closes (`undertone_aggregator.counts.sequences.MissingReports`).
 """
 
 import hashlib
@@ -20,19 +20,21 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.ingest.tally import Admitted, Integers, Mask
 from undertone_aggregator.store.store import Batch
 
-# Fewer deliveries are judged sooner one by one.
+# Smaller batches are faster one by one.
 LEAST = 24
 
 
 class Lane:
-    """In front of one admission. ``say``: told when the lane failed and a batch went to `judge` as a whole."""
+    """The fast path in front of one admission. ``say``: called when the fast path failed and a batch went to
+    `judge`.
+    """
 
     def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
         self._admission = admission
         self._say = say
 
     def judge(self, deliveries: Sequence[Delivery], now: int, batch: Batch) -> None:
-        """Add every delivery to ``batch``, as `Admission.judge` adds them in their order."""
+        """Add every delivery to ``batch``, with the same result as `Admission.judge` in their order."""
         rest = deliveries
         if len(deliveries) >= LEAST:
             plain = None
@@ -40,7 +42,7 @@ class Lane:
                 admitted, rows = self.admitted(deliveries, now)
                 plain = self._admission.newer(admitted)
             except Exception as wrong:
-                # A report that breaks the lane must not come back for ever: nothing is changed yet.
+                # A report that makes the fast path fail must not be redelivered for ever; nothing has been changed yet.
                 self._say(f"the fast lane failed, a batch is judged one by one: {wrong!r}")
             if plain is not None:
                 self._admission.count_newer(admitted, plain, batch)
@@ -50,7 +52,9 @@ class Lane:
             self._admission.judge(topic, payload, retained, now, batch)
 
     def admitted(self, deliveries: Sequence[Delivery], now: int) -> tuple[Admitted, Integers]:
-        """(the deliveries as arrays with those that are surely admitted, their rows in the admission's devices)."""
+        """Return (the deliveries as arrays with a mask of those surely admitted, their rows in the admission's
+        devices).
+        """
         admission = self._admission
         topics, payloads, retained, _ = zip(*deliveries, strict=True)
         rows = admission.devices.rows(topics)
@@ -62,7 +66,9 @@ class Lane:
         return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
 
     def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
-        """(epochs, which of them each report is of); in ``good`` those stay that their epoch's rule admits."""
+        """Return (epochs, number of each report's epoch); clear ``good`` for reports that their epoch's rule does not
+        admit.
+        """
         admission = self._admission
         admitted = np.zeros(len(good), dtype=bool)
         number = np.zeros(len(good), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Ingest: deliveries in batches, each batch one transaction, acknowledged to the broker only after its commit."""
+"""Ingest: handles deliveries in batches; each batch is one transaction, acknowledged to the broker after its commit."""
 
 import contextlib
 import threading
@@ -25,9 +25,9 @@ from undertone_shared.topics import SHARDS
 
 IDLE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
-# Records between two snapshots of the deduplication state, at least.
+# Least number of records between two snapshots of the deduplication state.
 COMPACT_RECORDS = 100_000
-# Devices that one alarm names.
+# Largest number of devices that an alarm names.
 _MOST_NAMES = 5
 
 Say = Callable[[str], None]
@@ -36,15 +36,14 @@ Failpoint = Callable[[str], None]
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """What one worker needs to know; it can be sent to another process.
+    """Settings of one worker; they can be sent to another process.
 
-    ``cells``: what a counted report of a rule's kind adds; a function that another process can import.
-    ``slots``: the broker users of all workers, by worker, see `undertone_aggregator.mqtt.link.worker_user`.
-    ``lease_seconds``: 0: this server's own workers. Else ``workers`` is the number of partitions that workers on any
-    machine share out (`undertone_aggregator.ingest.shared_workers`), and one that is silent so long loses its own.
-    ``secret``: random digits in the sessions' names.
-    ``draining``: take what is queued for the session of every shard, and subscribe no more.
-    ``landing``: where deliveries are kept as files, and whether they are counted here.
+    ``cells``: returns the cells for a rule's kind; a function that another process can import. ``slots``: the broker
+    users of all workers, by worker, see `undertone_aggregator.mqtt.link.worker_user`. ``lease_seconds``: 0 for this
+    server's own workers. Otherwise ``workers`` is the number of partitions that workers on any machine share
+    (`undertone_aggregator.ingest.shared_workers`), and a worker that is silent for this time loses its partitions.
+    ``secret``: random digits in the sessions' names. ``draining``: take what is queued for the session of every shard,
+    and then unsubscribe. ``landing``: where deliveries are saved as files, and whether they are counted here.
     """
 
     prefix: str
@@ -70,20 +69,21 @@ class IngestPlan:
 
     @property
     def slot(self) -> int:
-        """Which of the broker's worker users holds its session."""
+        """The number of the broker's worker user to which its session belongs."""
         return self.slots[self.worker] if self.slots else self.worker
 
     @property
     def client_id(self) -> str:
-        """The persistent session's name at the broker: secret, where the broker does not put the user's in its place.
+        """The persistent session's client id at the broker; it is secret unless the broker replaces it by the user's
+        name.
 
-        A device that knew it could take the session, and the reports that wait in it.
+        A device that knew it could take over the session, and the reports that are queued in it.
         """
         return f"undertone-{self.secret or self.campaign}-{self.slot}"
 
 
 def nowhere(_: str) -> None:
-    """The failpoint of production."""
+    """The failpoint of production, which does nothing."""
 
 
 class Ingest:
@@ -91,8 +91,8 @@ class Ingest:
 
     ``failpoint(place)`` is called at after_landing, before_commit, after_commit, during_acknowledgement and
     after_acknowledgement: a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called
-    between batches: it raises when the shards are another worker's. ``turns``: it takes one to
-    judge and keep a batch.
+    between batches and raises if the shards belong to another worker. ``turns``: the worker takes a turn to judge and
+    store a batch.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class Ingest:
         self._intake = intake
         self._landing = None if plan.landing is None else Landing(plan.landing, plan.name)
         self._counts = plan.landing is None or plan.landing.counts == SERVER
-        # Which edition of the groups the admission knows.
+        # The edition of the groups that the admission uses.
         self._grouped: str | None = None
         self._admission = self._resume()
-        # Whether the admission counted what the store does not hold.
+        # True if the admission has counted reports that are not in the store.
         self._stale = False
         self._records = 0
         self._stop = threading.Event()
@@ -128,10 +128,10 @@ class Ingest:
         self._told = False
 
     def run(self, stop: threading.Event, ready: Ready) -> None:
-        """Take in reports until ``stop`` is set; what was read by then is committed and acknowledged.
+        """Take in reports until ``stop`` is set; everything read by then is committed and acknowledged.
 
-        ``ready`` is called with True when the broker keeps reports for this worker's session and the store takes them,
-        and with False when one of both is no longer so.
+        ``ready`` is called with True when the broker stores reports for this worker's session and the store can be
+        written, and with False when one of these is no longer true.
         """
         self._stop, self._ready = stop, ready
         collect_rarely()
@@ -144,8 +144,8 @@ class Ingest:
             self._gather(Landing.gather)
 
     def step(self) -> int:
-        """Wait a moment for deliveries, then commit and acknowledge them; how many there were."""
-        # Before the intake connects again: the session would be taken from its new owner.
+        """Wait briefly for deliveries, then commit and acknowledge them; return their number."""
+        # This is checked before the intake reconnects, which would take the session from its new owner.
         self._still_ours()
         deliveries = self._intake.take(IDLE_SECONDS)
         self._gather(Landing.step)
@@ -162,10 +162,10 @@ class Ingest:
         return len(deliveries)
 
     def commit(self, deliveries: Sequence[Delivery]) -> bool:
-        """Judge and store them; False when the store failed until it was time to stop."""
+        """Judge and store the deliveries; return False if the store failed until ``stop`` was set."""
         landed = self._landing is None
         batch = Batch()
-        # What is landed and what is counted judge a report by the same second.
+        # Landing and counting judge a report by the same second.
         now = int(self._clock())
         while True:
             try:
@@ -182,7 +182,7 @@ class Ingest:
                         batch = self._count(deliveries, now)
                 break
             except StoreError as wrong:
-                # Nothing is acknowledged, so the broker keeps what we cannot store.
+                # Nothing is acknowledged, so the broker keeps the reports that cannot be stored.
                 self._say(f"the store cannot be written, trying again: {wrong}")
                 self._stale = True
                 self._tell(False)
@@ -193,7 +193,7 @@ class Ingest:
             self._say(f"alarm: other reports for intervals that were counted, from {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            # It only saves room: if it fails, the next batch tries again.
+            # Compaction only saves space: if it fails, the next batch tries again.
             with contextlib.suppress(StoreError):
                 self._compact()
         return True
@@ -225,15 +225,15 @@ class Ingest:
             try:
                 how(self._landing)
             except StoreError as wrong:
-                # What waits is durable, and is gathered another time.
+                # The waiting files are durable, and are gathered later.
                 self._say(f"landed reports cannot be gathered, trying again: {wrong}")
 
     def _refresh(self) -> None:
-        """Take note of epochs, revocations and groups that the store has heard of since."""
-        # A new epoch is in the store before it is broadcast, hence before any report that follows it.
+        """Load epochs, revocations and groups that were added to the store."""
+        # A new epoch is in the store before it is broadcast, and so before any report under it.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
-        # Revoked, then refused: a count costs nothing beside a commit.
+        # Counting the revoked devices is cheap compared with a commit.
         if self._store.revoked_count() != len(self._admission.revoked):
             self._admission.revoke(refused_keys(self._store.devices().values()))
         if self._plan.groups is not None:
@@ -243,7 +243,7 @@ class Ingest:
                 self._admission.regroup(self._store.groups())
 
     def _resume(self) -> Admission:
-        """The admission as the store left it."""
+        """Return the admission with the state from the store."""
         plan = self._plan
         self._grouped = None
         seen = Seen()

@@ -1,13 +1,13 @@
-"""Intake: where deliveries come from. Ingest knows nothing of it but this protocol."""
+"""Intake: the source of deliveries. Ingest uses only this protocol."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
 class Delivery(NamedTuple):
-    """One message as it arrived; none of it is checked.
+    """One message as it arrived, without any check.
 
-    ``receipt`` is the intake's own: what it needs to acknowledge this delivery.
+    ``receipt`` belongs to the intake, which needs it to acknowledge this delivery.
     """
 
     topic: str
@@ -17,21 +17,23 @@ class Delivery(NamedTuple):
 
 
 class Intake(Protocol):
-    """A source that keeps what is not acknowledged and delivers it again. Used by one thread."""
+    """A source that stores unacknowledged deliveries and delivers them again. Only one thread uses it."""
 
     @property
     def ready(self) -> bool:
-        """Whether the source keeps reports for us from now on, also while we are away."""
+        """True if the source stores reports for us from now on, also while we are disconnected."""
 
     def take(self, seconds: float) -> Sequence[Delivery]:
-        """The next batch, waiting up to ``seconds`` for its first delivery; empty when none came.
+        """Return the next batch, waiting up to ``seconds`` for its first delivery; empty if none came.
 
-        The intake bounds the batch in number and time. Nothing that a message holds raises in here, and no loss of
-        the connection does: the intake connects again by itself.
+        The intake limits the batch in number and time. It does not raise for the content of a message or a lost
+        connection: it reconnects by itself.
         """
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """These deliveries, a part of what ``take`` gave, are committed. Where it fails they come again."""
+        """Acknowledge these deliveries, a part of a batch of ``take``, after their commit. If it fails, they are
+        redelivered.
+        """
 
     def close(self) -> None:
-        """Let go of the source, which goes on keeping reports for us. What was not acknowledged comes again."""
+        """Disconnect from the source, which goes on storing reports for us. Unacknowledged deliveries come again."""

@@ -1,4 +1,6 @@
-"""How far behind Spark is, for the server that lands what Spark counts: it settles slots, and rings the alarm."""
+"""The delay of Spark's counting: the server that lands reports for Spark needs it to settle slots and to raise
+alarms.
+"""
 
 import math
 import time
@@ -9,13 +11,13 @@ from undertone_aggregator.ingest.ledger import Backlog, backlog
 from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
 from undertone_aggregator.store.store import Store
 
-# Between two looks at the folder.
+# Seconds between two reads of the folder.
 _LOOK_SECONDS = 5.0
 
 
 @dataclass
 class Lag:
-    """``plan``: how a campaign's deliveries are landed, None where they are not."""
+    """Delay of one campaign. ``plan``: how its deliveries are landed, None if they are not."""
 
     plan: LandingPlan | None
     _backlog: Backlog = field(default_factory=lambda: Backlog(0, None))
@@ -23,20 +25,20 @@ class Lag:
 
     @property
     def counts_elsewhere(self) -> bool:
-        """Whether an engine counts, and not the server."""
+        """True if an engine counts the reports, and not the server."""
         return self.plan is not None and self.plan.counts == SPARK
 
     def backlog(self, store: Store) -> Backlog:
-        """The files that wait; none where the server counts."""
+        """Return the files that wait for Spark; none if the server counts."""
         if self.plan is not None and self.counts_elsewhere and time.monotonic() > self._looked + _LOOK_SECONDS:
             self._backlog = backlog(store, Path(self.plan.folder))
             self._looked = time.monotonic()
         return self._backlog
 
     def counted_until(self, store: Store, now: int) -> int:
-        """The Unix second up to which all that came is in the store: ``now`` where the server counts.
+        """Return the Unix second up to which every report is in the store: ``now`` if the server counts.
 
-        A file holds what came in up to ``plan.seconds`` before it was written, and what comes now waits as long.
+        A file contains reports from up to ``plan.seconds`` before it was written, and a new report waits as long.
         """
         if self.plan is None or not self.counts_elsewhere:
             return now

@@ -1,12 +1,13 @@
-"""Landed reports: what a worker took in, with what the rules without memory say of it, as Parquet files.
+"""Landed reports: a worker saves its deliveries, with the outcome of the rules without memory, as Parquet files.
 
-For an engine that counts them on many machines (`undertone spark run`), and to count them again (`undertone recount`).
-Off unless a folder is named: the files hold each device's perturbed reports under its name.
+They serve an engine that counts on many machines (`undertone spark run`), and recounts (`undertone recount`). Landing
+is off unless a folder is configured, because the files contain each device's perturbed reports under its name.
 
-A batch becomes a small file in a hidden folder of its worker, durable before anything is acknowledged; from time to
-time those are gathered into one file in the folder of its day. Every file is written under a name that begins with a
-dot, synced and renamed: there is no half file. A worker that died leaves its hidden folder to the next one of its name.
-What is landed twice, as when a worker died before its acknowledgement, is a duplicate to whoever counts.
+A batch becomes a small file in a hidden folder of its worker, durable before anything is acknowledged. From time to
+time these are gathered into one file in the folder of its day. Every file is written under a name that begins with a
+dot, synced and renamed, so that no file is half-written. When a worker dies, the next one of its name takes over its
+hidden folder. A report that is landed twice, for example because a worker died before its acknowledgement, is a
+duplicate to the engine that counts.
 """
 
 import hashlib
@@ -31,22 +32,24 @@ from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.store.store import StoreError
 from undertone_shared.errors import Invalid
 
-# The outcome of a report that only memory can still refuse.
+# The outcome of a report that only the rules with memory can still refuse.
 RAW = "raw"
 LANDED, COUNTED = "landed", "counted"
 _PENDING = ".pending"
-# Rows of one file at most, about.
+# Approximate largest number of rows in one file.
 _MOST_ROWS = 100_000
-# Gathered files: their worker, the first and the last place of their rows. Others in the folder are not ours.
+# Names of gathered files: their worker, the first and the last place of their rows. Other files in the folder are
+# ignored.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
 _WAITING = re.compile(r"(\d{20})\.parquet")
-# The same as a pattern of Spark's.
+# The same names as a pattern for Spark.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
-# Column -> type; int32s: a list of them. ``place``: the order in which a worker's rows are judged. ``second``: when it
-# came. ``outcome``: `RAW`, or why it was refused; then only device, place, second and code say something. ``key`` and
-# ``fingerprint``: 64 bits, signed. ``value``: the symbol, or the first coordinate; ``further``: the others.
-# ``digest``: with [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`; else 0.
+# Column -> type; int32s is a list of int32. ``place``: the order in which a worker's rows are judged. ``second``:
+# arrival time. ``outcome``: `RAW`, or the reason of refusal; then only device, place, second and code are valid.
+# ``key`` and ``fingerprint``: 64 bits, signed. ``value``: the symbol, or the first coordinate; ``further``: the other
+# coordinates. ``digest``: with [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`;
+# else 0.
 COLUMNS = {
     "place": "int64",
     "second": "int64",
@@ -67,7 +70,7 @@ COLUMNS = {
 
 
 def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> dict[str, Any]:
-    """The columns of deliveries in their order, but ``place``: what each is, and what the rules say of it."""
+    """Return the columns, except ``place``, of deliveries in their order: their fields and the outcome of the rules."""
     columns = {
         name: np.zeros(len(deliveries), dtype=np.int64) for name, kind in COLUMNS.items() if kind in ("int64", "int32")
     }
@@ -87,7 +90,7 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
         for i in np.flatnonzero(plain).tolist():
             device[i], outcome[i] = admission.devices.name(int(rows[i])), RAW
     except Exception:
-        # As in the lane: one by one, each by the rules.
+        # As in the fast path, failing batches are judged one by one.
         plain[:] = False
     for i in np.flatnonzero(~plain).tolist():
         topic, payload, retained, _ = deliveries[i]
@@ -111,7 +114,7 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
 
 
 class Landing:
-    """The files of one worker. Raises StoreError when they cannot be written: then nothing may be acknowledged."""
+    """The files of one worker. Raises StoreError if they cannot be written: then nothing may be acknowledged."""
 
     def __init__(self, plan: LandingPlan, worker: str) -> None:
         try:
@@ -135,9 +138,9 @@ class Landing:
             self._adopt()
 
     def land(self, columns: dict[str, Any]) -> None:
-        """Keep a batch, see `rows_of`; on return it is durable."""
+        """Save a batch, see `rows_of`; it is durable on return."""
         rows = len(columns["second"])
-        # A clock that was set back does not turn the order round.
+        # The order is kept even if the clock was set back.
         first = max(self._place + 1, time.time_ns())
         place = first + np.arange(rows, dtype=np.int64)
         with _stored():
@@ -148,12 +151,12 @@ class Landing:
         self._rows += rows
 
     def step(self) -> None:
-        """Gather what has waited long enough, or is much. Raises StoreError; then it is tried again."""
+        """Gather the waiting files if they are old or large enough. Raises StoreError; a later call tries again."""
         if self._rows and (self._rows >= _MOST_ROWS or time.monotonic() > self._since + self._plan.seconds):
             self.gather()
 
     def gather(self) -> None:
-        """One file of all that waits; files that are too old go."""
+        """Merge the waiting files into one; delete files that are too old."""
         with _stored():
             self._gather(self._own, self._worker)
             self._rows = 0
@@ -171,15 +174,16 @@ class Landing:
             file.unlink()
 
     def _adopt(self) -> None:
-        """Gather what earlier workers of this name left; the first worker also looks after other numbers of them.
+        """Gather the files of earlier workers of this name; the first worker also handles those of other worker
+        numbers.
 
-        One that lives on, as a zombie does, finds its folder gone and makes a new one.
+        A worker that is still alive (a zombie) finds its folder gone and makes a new one.
         """
         number, _, workers = self._worker.partition("of")
         for left in sorted((self._folder / _PENDING).glob("*-*")):
             name = left.name.partition("-")[0]
             if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
-                # Another name, so that a zombie finds its folder gone; with the owner in it, whose rows they are.
+                # The folder is renamed so that a zombie finds it gone; the name of the rows' owner stays in it.
                 mine = left.with_name(f"{name}-{secrets.token_hex(8)}")
                 with suppress(FileNotFoundError):
                     left.rename(mine)
@@ -188,7 +192,7 @@ class Landing:
                     shutil.rmtree(mine)
 
     def _forget_gathered(self, folder: Path, worker: str) -> None:
-        """Remove what the dead worker had gathered already: it died before it could remove it itself."""
+        """Remove files that the dead worker had already gathered: it died before it removed them itself."""
         gathered = [
             (int(match[2]), int(match[3]))
             for part in (LANDED, COUNTED)
@@ -206,7 +210,7 @@ class Landing:
         return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
 
     def _expire(self) -> None:
-        """Remove the days that are over; of those that another engine counts, what it has set aside."""
+        """Remove expired days; if another engine counts, only days that it has finished and moved away."""
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
         kept = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
         for folder in list(kept.rglob("????-??-??")):
@@ -215,7 +219,7 @@ class Landing:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _write(self, table: Any, path: Path) -> None:
-        """A whole file or none, durable on return."""
+        """Write a complete file or none; it is durable on return."""
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (path.parent.parent, path.parent.parent.parent):
@@ -232,21 +236,22 @@ def _gathered(file: Path) -> "re.Match[str] | None":
 
 
 def day_of(file: Path) -> date:
-    """The UTC day of a gathered file's first row."""
+    """Return the UTC day of a gathered file's first row."""
     match = _gathered(file)
     assert match is not None
     return datetime.fromtimestamp(int(match[2]) // 10**9, UTC).date()
 
 
 def gathered_files(folder: Path) -> list[Path]:
-    """The whole gathered files below a folder, sorted; what else lies there is not ours, and is left alone."""
+    """Return the complete gathered files below a folder, sorted; other files are ignored."""
     return sorted(file for file in folder.rglob("*.parquet") if _gathered(file))
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Every whole file below a landing folder, gathered or not, counted or not. Raises Invalid when there is none.
+    """Return every complete file below a landing folder, gathered or not, counted or not. Raises Invalid if there is
+    none.
 
-    In the order in which rows move on: what moves meanwhile is met twice, and not missed.
+    The order is that in which rows move on, so a file that moves meanwhile is seen twice rather than missed.
     """
     waiting = [file for file in (folder / _PENDING).rglob("*.parquet") if _WAITING.fullmatch(file.name)]
     files = [*sorted(waiting), *gathered_files(folder / LANDED), *gathered_files(folder / COUNTED)]

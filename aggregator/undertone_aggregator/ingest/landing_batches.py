@@ -1,8 +1,8 @@
-"""Which landed files an engine has counted: a record for each of its batches, beside the files.
+"""Records of the landed files that an engine has counted, one record for each of its batches, beside the files.
 
-``batches/CHECKPOINT/NUMBER`` in the landing folder holds the names of a batch's files, one a line. A record is durable
-before its batch is in the store. The store's ledger names the newest batch that it holds, so the records of that
-checkpoint up to that batch name every file that the store has counted; all others wait.
+The file ``batches/CHECKPOINT/NUMBER`` in the landing folder contains the names of a batch's files, one a line. A record
+is durable before its batch is in the store. The store's ledger names the newest batch that it contains, so the records
+of that checkpoint up to that batch name every file that the store has counted; all other files are waiting.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ def note_batch(folder: Path, checkpoint: str, number: int, names: Iterable[str])
 
 
 def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0) -> set[str]:
-    """The names of the files in the batches up to ``newest``.
+    """Return the names of the files in the batches up to ``newest``.
 
-    ``since``: only from records that were written at or after this Unix second.
+    ``since``: use only records that were written at or after this Unix second.
     """
     names: set[str] = set()
     for record in _records(folder, checkpoint):
-        # Whoever looks for files that are younger than a record does not read it.
+        # A record that is older than the files in question need not be read.
         with contextlib.suppress(FileNotFoundError):
             if int(record.name) <= newest and record.stat().st_mtime >= since:
                 names.update(record.read_text(encoding="utf-8").splitlines())
@@ -48,20 +48,20 @@ def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0
 
 
 def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Path, float]:
-    """Gathered file -> Unix second at which it was written, of those that no batch up to ``newest`` holds."""
+    """Return gathered file -> Unix second of its writing, for files that are in no batch up to ``newest``."""
     waiting: dict[Path, float] = {}
     for file in gathered_files(folder / LANDED):
         with contextlib.suppress(FileNotFoundError):
             waiting[file] = file.stat().st_mtime
     if checkpoint is None or not waiting:
         return waiting
-    # A file is written before its batch is recorded; by another machine, whose clock may differ.
+    # A file is written before its batch is recorded, possibly by another machine with a different clock.
     counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - _CLOCKS_SECONDS)
     return {file: moment for file, moment in waiting.items() if file.name not in counted}
 
 
 def forget_batches(folder: Path) -> None:
-    """Remove the records of files that are all gone."""
+    """Remove the records of batches whose files are all gone."""
     kept = {file.name for part in (LANDED, COUNTED) for file in gathered_files(folder / part)}
     for place in (folder / _BATCHES).glob("*"):
         for record in _records(folder, place.name):

@@ -1,7 +1,8 @@
-"""Which batches of a query a store holds: written with the cells in one transaction, compared with Spark's checkpoint.
+"""The ledger of Spark's batches in a store: written in one transaction with the counts, compared with the checkpoint.
 
 Spark repeats a batch that it did not finish, with the same number and the same rows. Two commits end a batch: ours,
-which adds the cells and notes the number, and Spark's. Killed between them, the batch is repeated and found noted.
+which adds the counts and records the number, and Spark's. If the process is killed between them, the batch is repeated
+and found in the ledger.
 """
 
 import json
@@ -12,7 +13,7 @@ from undertone_aggregator.ingest.landing_batches import waiting_files
 from undertone_aggregator.store.store import Batch, Store
 from undertone_shared.errors import Invalid
 
-# The worker under which a store keeps what Spark counted.
+# The worker name under which a store contains Spark's counts.
 WORKER = "spark"
 _LEDGER = "spark_ledger"
 _LOCK = "spark_lock"
@@ -24,9 +25,9 @@ _WAY_ON = (
 
 @dataclass(frozen=True)
 class Ledger:
-    """The newest ``batch`` that is in the store; ``checkpoint``: Spark's name of it.
+    """The newest ``batch`` that is in the store; ``checkpoint``: Spark's identifier of the checkpoint.
 
-    ``buckets``: into how many parts the devices are divided, which a checkpoint's state depends on.
+    ``buckets``: number of parts into which the devices are divided; a checkpoint's state depends on it.
     """
 
     query: str
@@ -36,15 +37,17 @@ class Ledger:
 
 
 def read_ledger(store: Store) -> Ledger | None:
-    """The ledger of a campaign; None before its first batch."""
+    """Return the ledger of a campaign; None before its first batch."""
     text = store.meta().get(_LEDGER)
     return Ledger(**json.loads(text)) if text else None
 
 
 def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
-    """Add a batch and note it, in one transaction; False when it was there. Raises Invalid for one out of order."""
+    """Add a batch and record it, in one transaction; return False if it was there. Raises Invalid for one out of
+    order.
+    """
     with store.transaction():
-        # Another driver of this campaign waits here, and then reads what we wrote.
+        # Another driver of this campaign waits here, and then reads our entry.
         store.set_meta({_LOCK: entry.checkpoint})
         before = read_ledger(store)
         if before is not None:
@@ -62,18 +65,20 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
 
 
 def adopt(store: Store, entry: Ledger) -> None:
-    """Make ``entry`` the store's newest batch, whatever checkpoint it was counted with; see `recovery.remember`."""
+    """Record ``entry`` as the store's newest batch, whatever checkpoint it was counted with; see
+    `recovery.remember`.
+    """
     with store.transaction():
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})
 
 
 def forget(store: Store) -> None:
-    """Note that no checkpoint remembers anything of what the store holds."""
+    """Record that no checkpoint has a memory of the store's counts."""
     store.set_meta({_LEDGER: ""})
 
 
 def check(store: Store, query: str, folder: Path, buckets: int) -> None:
-    """Raises Invalid when a checkpoint and a store do not fit each other: reports would be lost, or counted twice."""
+    """Check that a checkpoint and a store match. Raises Invalid if reports would be lost, or counted twice."""
     ledger = read_ledger(store)
     checkpoint, newest = _checkpoint(folder)
     if ledger is None:
@@ -104,7 +109,7 @@ def _check_same(mine: Ledger, kept: Ledger) -> None:
 
 
 def _checkpoint(folder: Path) -> tuple[str | None, int]:
-    """(Spark's name of a checkpoint or None for a new one, its newest committed batch or -1)."""
+    """Return (Spark's identifier of a checkpoint or None for a new one, its newest committed batch or -1)."""
     metadata = folder / "metadata"
     if not metadata.exists():
         return None, -1
@@ -113,19 +118,19 @@ def _checkpoint(folder: Path) -> tuple[str | None, int]:
 
 
 def checkpoint_id(folder: Path) -> str:
-    """Spark's name of a checkpoint that has begun."""
+    """Return Spark's identifier of a checkpoint that is in use."""
     name = _checkpoint(folder)[0]
     assert name is not None
     return name
 
 
 def files_of_batch(folder: Path, number: int) -> list[str]:
-    """The names of the files in a checkpoint's batch, as Spark's file source has logged them."""
+    """Return the names of the files in a checkpoint's batch, from the log of Spark's file source."""
     last, first = _log_offset(folder, number), _log_offset(folder, number - 1) + 1
     names = []
     for offset in range(first, last + 1):
         plain = folder / "sources" / "0" / str(offset)
-        # Every tenth entry holds those before it as well.
+        # Every tenth log file also contains the entries before it.
         log = plain if plain.exists() else plain.with_name(f"{offset}.compact")
         entries = map(json.loads, log.read_text().splitlines()[1:])
         names += [entry["path"].rpartition("/")[2] for entry in entries if entry["batchId"] == offset]
@@ -133,7 +138,7 @@ def files_of_batch(folder: Path, number: int) -> list[str]:
 
 
 def partitions_of(folder: Path) -> int | None:
-    """Into how many tasks a checkpoint divides its batches; None for a new one."""
+    """Return the number of tasks into which a checkpoint divides its batches; None for a new one."""
     newest = max((int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdigit()), default=-1)
     if newest < 0:
         return None
@@ -143,7 +148,7 @@ def partitions_of(folder: Path) -> int | None:
 
 def _log_offset(folder: Path, number: int) -> int:
     file = folder / "offsets" / str(number)
-    # Spark removes the offsets of batches that it will not repeat; the one before the first has none.
+    # Spark removes the offsets of batches that it will not repeat; before the first batch there are none.
     if number < 0 or not file.exists():
         return -1
     line = file.read_text().splitlines()[2]
@@ -152,18 +157,18 @@ def _log_offset(folder: Path, number: int) -> int:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Gathered files that wait for Spark: how many, and the Unix second at which the oldest was written, if any."""
+    """Gathered files that wait for Spark: their number, and the Unix second at which the oldest was written, if any."""
 
     files: int
     oldest: float | None
 
     def age(self, now: float) -> float:
-        """Seconds for which the oldest has waited; 0 when none waits."""
+        """Return the seconds for which the oldest file has waited; 0 if none waits."""
         return 0.0 if self.oldest is None else max(now - self.oldest, 0.0)
 
 
 def backlog(store: Store, folder: Path) -> Backlog:
-    """What is landed in a folder and not in the store yet."""
+    """Return the files that are landed in a folder and not yet in the store."""
     held = read_ledger(store)
     checkpoint, newest = (None, -1) if held is None else (held.checkpoint, held.batch)
     files = waiting_files(folder, checkpoint, newest)

@@ -1,4 +1,4 @@
-"""What workers on other machines need to know of a campaign, in its store; a server writes it, workers follow it."""
+"""Settings of a campaign for workers on other machines, in its store; a server writes them, workers read them."""
 
 import dataclasses
 import json
@@ -12,15 +12,15 @@ from undertone_aggregator.store.store import Store
 
 _PLAN = "worker_plan"
 _BROKERS = "worker_brokers"
-# Known where the plan is read, or kept elsewhere in the store.
+# Fields that the reader already has, or that are elsewhere in the store.
 _NOT_WRITTEN = ("cells", "groups", "worker", "draining", "secret")
 SECRET = "broker_secret"
 
 
 def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> None:
-    """Keep it for `read_plan`. ``brokers``: how they are reached, for `read_brokers`."""
+    """Write the plan for `read_plan`. ``brokers``: how to reach them, for `read_brokers`."""
     fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name not in _NOT_WRITTEN}
-    # Which groups there are is kept apart: they change without another plan.
+    # The groups are stored separately, because they change without a new plan.
     fields["groups"] = plan.groups is not None
     written = {_PLAN: json.dumps(fields), _BROKERS: json.dumps(brokers)}
     kept = store.meta()
@@ -30,12 +30,12 @@ def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> No
 
 
 def plan_text(store: Store) -> str | None:
-    """The plan as it is written: another text is another plan. None before a server has written it."""
+    """Return the plan as text, which changes with the plan; None before a server has written it."""
     return store.meta().get(_PLAN)
 
 
 def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
-    """The plan that is written, of no worker in particular. ``cells``: see `IngestPlan`."""
+    """Return the plan without a worker's number. ``cells``: see `IngestPlan`."""
     meta = store.meta()
     fields = json.loads(meta[_PLAN])
     groups = store.groups() if fields.pop("groups") else None
@@ -46,6 +46,6 @@ def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
 
 
 def read_brokers(store: Store) -> dict[str, Any]:
-    """How the brokers are reached, as a server has written it."""
+    """Return how to reach the brokers, as a server has written it."""
     brokers: dict[str, Any] = json.loads(store.meta()[_BROKERS])
     return brokers

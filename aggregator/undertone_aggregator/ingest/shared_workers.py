@@ -1,7 +1,7 @@
-"""A worker that shares a campaign's partitions with workers on any machine, through the database.
+"""Worker that shares a campaign's partitions with workers on any machine, through the database.
 
-A partition is a part of the shards with a session of its own at the broker, and has one owner at a time
-(`leases`). Each that this process owns is ingested in a thread: the same `Ingest` as that of a lone server.
+A partition is a part of the shards with its own session at the broker, and has one owner at a time (`leases`). Each
+partition that this process owns is ingested in a thread, by the same `Ingest` as in a single server.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from undertone_aggregator.store.store_address import shared_examples
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
 
-# How often it looks who is there and what is free.
+# Seconds between two checks of the other workers and the free partitions.
 LOOK_SECONDS = 1.0
-# A lease is renewed when this part of its time is over.
+# A lease is renewed after this share of its duration.
 RENEW_AFTER = 1 / 4
 _WAITING = "no server has begun the campaign yet: waiting for one"
 
-# Makes the intake of one worker; a worker in a process of its own gets it by pickle.
+# Makes the intake of one worker; a worker in a process of its own receives the function by pickle.
 OpenIntake = Callable[[IngestPlan, Say], Intake]
 
 
@@ -48,15 +48,15 @@ class Means:
     most: int = SHARDS
 
     def ingest(self, plan: IngestPlan, store: Store, **options: Any) -> Ingest:
-        """One worker's ingest, not yet running; ``options``: see `Ingest`."""
+        """Make one worker's ingest without running it; ``options``: see `Ingest`."""
         intake = self.open_intake(plan, self.say)
         return Ingest(plan, store, intake, say=self.say, clock=self.clock, failpoint=self.failpoint, **options)
 
 
 def work_together(campaign: str, means: Means, stop: threading.Event, ready: Ready) -> None:
-    """Take part until ``stop`` is set; then everything read is committed and acknowledged, and the leases let go.
+    """Work until ``stop`` is set; then commit and acknowledge everything that was read, and release the leases.
 
-    Begins when a server has written the campaign's plan, and again when that changes. Raises Invalid.
+    The work begins when a server has written the campaign's plan, and again when the plan changes. Raises Invalid.
     """
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     while not stop.is_set():
@@ -67,7 +67,7 @@ def work_together(campaign: str, means: Means, stop: threading.Event, ready: Rea
                 else:
                     _take_part(name, means, store, stop, ready)
         except NoStore:
-            # A name that is not there is a slip of the pen, unless no server has ever used the database.
+            # An unknown name is a typing error, unless no server has ever used the database.
             names = campaigns_in(means.url)
             if campaign and names and campaign not in names:
                 raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None
@@ -78,7 +78,7 @@ def work_together(campaign: str, means: Means, stop: threading.Event, ready: Rea
 
 
 def _take_part(name: str, means: Means, store: Store, stop: threading.Event, ready: Ready) -> None:
-    """Until ``stop`` is set or the plan has changed."""
+    """Work until ``stop`` is set or the plan has changed."""
     leases = store.leases
     if leases is None:
         raise Invalid(f"the store {store.name} is one machine's, expected {shared_examples()}")
@@ -100,7 +100,7 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
                 begun = begun or leases.begun()
                 works = begun
             except StoreError as wrong:
-                # What we own stays ours until its time is over, and goes on when the database is back.
+                # Our partitions stay ours until their leases expire, and work continues when the database is back.
                 means.say(f"the store cannot be reached, trying again: {wrong}")
                 works = False
             if works != told:
@@ -110,7 +110,7 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
 
 
 class Crew:
-    """The partitions of one worker. ``look`` about every second, from one thread."""
+    """The partitions of one worker. Call ``look`` about every second, from one thread."""
 
     def __init__(self, name: str, plan: IngestPlan, means: Means, leases: Leases) -> None:
         self._name = name
@@ -122,7 +122,9 @@ class Crew:
         self._told = -1
 
     def look(self) -> None:
-        """Say that we are here; let go what is too much, take what is free and ours by right. Raises StoreError."""
+        """Register this worker; release partitions above its share, take free ones up to its share. Raises
+        StoreError.
+        """
         plan, leases = self._plan, self._leases
         leases.join(self._name, self._means.most, plan.lease_seconds)
         self._sweep()
@@ -133,14 +135,14 @@ class Crew:
             if len(self._threads) < mine and role != COORDINATOR and role in self._partitions:
                 lease = leases.take(role, self._name, plan.lease_seconds)
                 if lease is not None:
-                    # A thread of ours that hangs has lost it to this one.
+                    # If a thread of ours hangs, it has lost the lease to this new one.
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
         if len(self._threads) != self._told:
             self._told = len(self._threads)
             self._means.say(f"{self._name} has {self._told} of {plan.workers} partitions, {len(shares)} workers")
 
     def close(self) -> None:
-        """Everything read is committed and acknowledged, the leases let go."""
+        """Commit and acknowledge everything that was read, and release the leases."""
         self._stop(list(self._threads))
         with contextlib.suppress(StoreError):
             self._leases.leave(self._name)
@@ -152,7 +154,9 @@ class Crew:
             self._threads.pop(role).stop()
 
     def _sweep(self) -> None:
-        """Forget threads that have ended: another worker has their partition, or the database was away."""
+        """Remove threads that have ended because another worker has their partition, or the database was
+        unavailable.
+        """
         for role in [role for role, thread in self._threads.items() if thread.ended]:
             try:
                 self._threads.pop(role).check()
@@ -180,7 +184,7 @@ class Crew:
 
 
 class Tenure:
-    """Renews a lease in time. Called often; raises Fenced when it is lost."""
+    """Renews a lease in time. It is called often, and raises Fenced if the lease is lost."""
 
     def __init__(self, leases: Leases, lease: Lease) -> None:
         self._leases = leases
@@ -192,6 +196,6 @@ class Tenure:
         if now < self._due:
             return
         with contextlib.suppress(StoreError):
-            # Without the database nothing is committed either: the next call tries again.
+            # Without the database nothing is committed either; the next call tries again.
             self._leases.renew(self._lease)
             self._due = now + self._lease.seconds * RENEW_AFTER

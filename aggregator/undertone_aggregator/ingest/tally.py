@@ -1,7 +1,7 @@
-"""The half of admission that remembers: which of the reports that no other rule refuses are counted, and what they add.
+"""The part of admission with memory: decides which of the otherwise admitted reports are counted, and adds them.
 
-One after the other (`Tally.count`, the definition), or many at once as arrays: those that are plainly newer than what
-their device sent before, which are nearly all.
+Reports are handled one by one (`Tally.count`, the definition), or many at once as arrays if they are newer than the
+device's earlier ones, as nearly all are.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.store.store import Batch
 from undertone_shared.off_board.intake import Report
 
-# Reports of one device in a batch that are looked at together; later ones are counted one by one.
+# Largest number of one device's reports in a batch that are handled together; later ones are counted one by one.
 _ROUNDS = 16
 
 Mask = NDArray[np.bool_]
@@ -31,10 +31,11 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Admitted:
-    """Reports [n] with one value each; ``good`` [n]: which of them every rule without memory admits.
+    """Reports [n] with one value each; ``good`` [n]: mask of those that every rule without memory admits.
 
     ``columns``: their fields, with the devices' keys. ``codes`` [n]: see `undertone_aggregator.counts.seen.digest`.
-    ``epoch`` [n]: which of ``epochs`` each is of; ``groups`` [n]: the number of its group, which ``group_name`` names.
+    ``epoch`` [n]: index of each report's epoch in ``epochs``; ``groups`` [n]: number of its group, which ``group_name``
+    names.
     """
 
     good: Mask
@@ -48,7 +49,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Newer:
-    """Which reports [n] are for a slot after their device's newest; the columns and words of `Seen` that change."""
+    """Mask [n] of reports for a slot after their device's newest; the columns and words of `Seen` that they change."""
 
     fast: Mask
     column: Integers
@@ -56,10 +57,10 @@ class Newer:
 
 
 class Tally:
-    """One campaign's memory, of some of its shards or all.
+    """The memory of one campaign, for some of its shards or all.
 
-    ``cells``: what a counted report of a rule's kind adds. ``seen``, ``chains``, ``sequences``: the state of
-    deduplication, of streams' chains, of what is missing; ``losses``: of all shards.
+    ``cells``: returns the cells for a rule's kind. ``seen``, ``chains``, ``sequences``: the state of deduplication, of
+    streams' chains, and of missing reports; ``losses``: missing reports of all shards.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Tally:
         self.losses = MissingReports() if losses is None else losses
 
     def count(self, rule: Any, came: Report, key: int, group: str, code: int, batch: Batch) -> str:
-        """``counted`` for the first report of its device and slot, which is added to ``batch``; else why it is not."""
+        """Return ``counted`` for the first report of its device and slot, and add it to ``batch``; else the reason
+        against it.
+        """
         outcome = self.seen.judge(key, came.slot, code)
         if outcome == COUNTED:
             batch.seen += record(key, came.slot, code)
@@ -93,13 +96,13 @@ class Tally:
         return outcome
 
     def newer(self, admitted: Admitted) -> Newer:
-        """Those that `count_newer` may take; nothing is changed."""
+        """Return the reports that `count_newer` may take; nothing is changed."""
         self.seen.settle()
         columns = admitted.columns
         return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)
 
     def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
-        """Do for the ``fast`` ones what `count` does; the device's others come after them."""
+        """Count the ``fast`` reports as `count` would; the devices' other reports must follow later."""
         at = np.flatnonzero(chosen.fast)
         if not len(at):
             return
@@ -107,7 +110,7 @@ class Tally:
         self.seen.write(chosen.column, chosen.words)
         batch.seen += records(columns.device[at], columns.slot[at], admitted.codes[at])
         batch.outcomes[COUNTED] += len(at)
-        # In the order of arrival within each of them: stable.
+        # The sort is stable, so reports of one kind keep their order of arrival.
         order = at[np.lexsort((groups[at], columns.kind[at], columns.slot[at], admitted.epoch[at]))]
         fields = np.stack([admitted.epoch, columns.slot, columns.kind, groups])[:, order]
         starts = np.flatnonzero(np.any(fields[:, 1:] != fields[:, :-1], axis=0)) + 1
@@ -123,14 +126,14 @@ class Tally:
     def _note_sequences(
         self, keys: Words, slots: Integers, numbers: Integers, groups: Sequence[str], batch: Batch
     ) -> None:
-        """`_note_sequence` of many reports [n], in the order of each device."""
+        """Do `_note_sequence` for many reports [n], in the order of each device."""
         plain = self.sequences.expected(keys, slots, numbers)
         batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
         for i in np.flatnonzero(~plain).tolist():
             self._note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
 
     def _note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
-        """What the number in a counted report says of those that never came."""
+        """Update the missing reports with the sequence number of a counted report."""
         first_slot = self.timeline.epochs[0].campaign.first_slot
         missing = self.sequences.observe(key, first_slot, slot, sequence)
         batch.sequences += self.sequences.record(key)
@@ -139,9 +142,9 @@ class Tally:
 
 
 def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Words) -> Newer:
-    """Which reports are newer, and what that changes in ``seen``: a device's reports in their order.
+    """Return which reports are newer, and what that changes in ``seen``; each device's reports are in their order.
 
-    From a device's first report that is not newer, or not good, none of it is.
+    From a device's first report that is not newer, or not good, on, none of its reports is taken.
     """
     order = np.argsort(devices, kind="stable")
     first = np.ones(len(devices), dtype=bool)

@@ -1,4 +1,4 @@
-"""A server's ingest workers: one is a thread, several are processes on disjoint shards of one store."""
+"""The ingest workers of a server: a single one is a thread, several are processes on disjoint shards of one store."""
 
 import contextlib
 import multiprocessing
@@ -23,13 +23,13 @@ class Worker(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the broker keeps reports for it now, and the store takes them."""
+        """True if the broker stores reports for the worker, and the store can be written."""
 
     def check(self) -> None:
-        """Raises what ended a thread; starts a process again that has died, unless it was stopped."""
+        """Raise the error that ended a thread; restart a process that has died, unless it was stopped."""
 
     def stop(self) -> None:
-        """Let it commit and acknowledge what it has read, then end it."""
+        """Stop the worker after it has committed and acknowledged what it has read."""
 
 
 def thread_worker(
@@ -40,12 +40,12 @@ def thread_worker(
     clock: Callable[[], float],
     failpoint: Failpoint,
 ) -> Background:
-    """The lone worker, in a thread with its own connection to the store."""
+    """Start the single worker, in a thread with its own connection to the store."""
     return Background("ingest", lambda stop, ready: work(plan, store, open_intake, say, clock, failpoint, stop, ready))
 
 
 class ProcessWorker:
-    """One of several workers, in its own process, which ends with ours however that ends.
+    """One of several workers, in its own process, which ends when ours ends, even if killed.
 
     ``failpoint`` must be a function that another process can import.
     """
@@ -67,16 +67,16 @@ class ProcessWorker:
 
     @property
     def ready(self) -> bool:
-        """Whether the broker keeps reports for it now, and the store takes them."""
+        """True if the broker stores reports for the worker, and the store can be written."""
         return self._ready and self._process.is_alive()
 
     @property
     def pid(self) -> int | None:
-        """Its process id."""
+        """The worker's process id."""
         return self._process.pid
 
     def check(self) -> None:
-        """Take its messages; start it again if it has died."""
+        """Read the worker's messages; restart it if it has died."""
         with contextlib.suppress(EOFError, OSError):
             while self._pipe.poll():
                 message = self._pipe.recv()
@@ -91,7 +91,7 @@ class ProcessWorker:
             self._start()
 
     def stop(self) -> None:
-        """Let it commit and acknowledge what it has read, then end it."""
+        """Stop the worker after it has committed and acknowledged what it has read."""
         self._stopped = True
         self._pipe.close()
         self._process.join(_STOP_SECONDS)
@@ -117,10 +117,10 @@ def _work(
     clock: Callable[[], float],
     failpoint: Failpoint,
 ) -> None:
-    """The process of a worker: its parent closes the pipe, or dies, and it stops."""
+    """Run a worker in this process; it stops when its parent closes the pipe, or dies."""
     import signal
 
-    # Ctrl-C reaches the whole group; the parent decides.
+    # Ctrl-C reaches the whole process group; the parent decides when workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
 
@@ -147,7 +147,7 @@ def work(
     stop: threading.Event,
     ready: Ready,
 ) -> None:
-    """One worker until ``stop`` is set: on the shards of its number, or on what it gets of those that are shared."""
+    """Run one worker until ``stop`` is set: on the shards of its number, or on its share of the shared partitions."""
     own = Means(url, plan.cells, open_intake, say, clock, failpoint)
     if plan.lease_seconds:
         work_together(plan.campaign, own, stop, ready)

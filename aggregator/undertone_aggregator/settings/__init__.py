@@ -1,4 +1,4 @@
-"""Settings: the configuration files, parsed and checked, each option defined once.
+"""Settings: the configuration files, parsed and checked, with one definition of each option.
 
 Owns every option of ``server.toml`` and of a campaign's plan, the printed sample, the groups file.
 May import: base, counts, design, estimate, store.

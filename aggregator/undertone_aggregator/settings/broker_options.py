@@ -1,4 +1,4 @@
-"""[broker]: which of the three ways reports come, and what each of them needs."""
+"""[broker]: the three ways in which reports reach the server, and the options of each."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ DIRECT = "direct"
 
 
 def topic_prefix(name: str, value: object) -> str:
-    """Levels that topics start with. Raises Invalid."""
+    """Check the levels that topics start with. Raises Invalid."""
     return check_prefix(text(name, value))
 
 
 def check_user(name: str, value: object) -> str:
-    """A user's name at a broker. Raises Invalid."""
+    """Check a user's name at a broker. Raises Invalid."""
     return check_name(name, text(name, value))
 
 
 def hosts(name: str, value: object) -> tuple[str, ...]:
-    """Places of brokers, HOST or HOST:PORT. Raises Invalid."""
+    """Check addresses of brokers, HOST or HOST:PORT. Raises Invalid."""
     if not isinstance(value, list | tuple) or not all(isinstance(place, str) and place for place in value):
         raise Invalid(f"{name} is {value!r}, expected a list of HOST or HOST:PORT")
     for place in value:
@@ -43,7 +43,7 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
 
 
 def _place(text: str) -> tuple[str, int]:
-    """A bare IPv6 address has several colons and no port; with one it stands in brackets."""
+    """Parse HOST or HOST:PORT; a bare IPv6 address has several colons and no port, with a port it is in brackets."""
     try:
         return split_address("hosts", text)
     except Invalid:
@@ -52,7 +52,7 @@ def _place(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions(Checked):
-    """[broker]: a managed mosquitto on loopback, somebody's broker, or no broker at all."""
+    """[broker]: a managed mosquitto on loopback, an external broker, or no broker at all."""
 
     TABLE = "broker"
 
@@ -92,11 +92,11 @@ class BrokerOptions(Checked):
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """(host, port) of each broker; port 0: the usual one."""
+        """(host, port) of each broker; port 0 means the default one."""
         return [_place(text) for text in self.hosts] or [(self.host, self.port)]
 
 
-# Options that only some modes have a use for, and whose default says that they are not given.
+# Options that only some modes use; their default means that they are not given.
 _MODES = {
     "passwords": (MANAGED, DIRECT),
     "mosquitto_acl": (MANAGED,),
@@ -113,7 +113,7 @@ _MODES = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent to this host stays on the machine."""
+    """Return True if traffic to this host stays on the machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -121,7 +121,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_broker(broker: BrokerOptions, workers: int) -> None:
-    """Raises Invalid for options that do not go together, with the way out."""
+    """Check that the options go together. Raises Invalid with the way out."""
     for name, modes in _MODES.items():
         if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode not in modes:
             raise Invalid(f"broker.{name} is for mode = {' or '.join(map(repr, modes))}, but mode is {broker.mode!r}")
@@ -155,7 +155,9 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
 
 
 def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
-    """Raises Invalid for sessions that workers or brokers cannot share out. ``sessions``: of all workers together."""
+    """Check that workers and brokers can share the sessions evenly. Raises Invalid. ``sessions``: number for all
+    workers.
+    """
     name = "workers" if sessions == workers else "partitions"
     if workers > sessions:
         raise Invalid(f"server.workers is {workers}, expected at most server.partitions = {sessions}")

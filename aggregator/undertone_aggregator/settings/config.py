@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 1 << 20
 _READING = SMALL - 1
-# How a campaign collects: the same words in configurations and commands.
+# Ways of collecting: the same words in configurations and commands.
 COLLECT = ("reports", "stream")
 
 
@@ -100,11 +100,11 @@ class CampaignPlan(Checked):
 
     @property
     def budget(self) -> Budget:
-        """Of one reading."""
+        """The budget of one reading."""
         return Budget(self.epsilon)
 
     def check_together(self) -> None:
-        """Raises Invalid for options that do not go together."""
+        """Check that the options go together. Raises Invalid."""
         most = self.offset + self.bound
         if not self.offset <= self.default <= most:
             raise Invalid(
@@ -120,7 +120,9 @@ class CampaignPlan(Checked):
 
     @property
     def stride(self) -> int:
-        """Every how many slots a device reports: w + 1 with a window of w slots, or a little more; 1 without."""
+        """A device reports in every how many-th slot: w + 1 for a window of w slots, or a little more; 1 without a
+        window.
+        """
         if self.window is None:
             return 1
         # A counter's value begins at a reading of the slot before.
@@ -129,7 +131,7 @@ class CampaignPlan(Checked):
 
     @property
     def cohort_stride(self) -> int:
-        """Every how many of its turns a device reports for the threshold in the report phase; 0: never."""
+        """A device reports for the threshold in every how many-th of its turns in the report phase; 0: never."""
         return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
 
     @property
@@ -138,7 +140,7 @@ class CampaignPlan(Checked):
         return 1 - 1 / self.cohort_stride if self.cohort_stride else 1.0
 
     def schedule(self, seed: bytes, cohort_stride: int) -> Schedule:
-        """Who reports when in an epoch."""
+        """Return the schedule of devices in an epoch."""
         return Schedule(seed, self.stride, cohort_stride)
 
     def epoch(
@@ -151,7 +153,7 @@ class CampaignPlan(Checked):
         stream: StreamRule | None = None,
         schedule: Schedule | None = None,
     ) -> Campaign:
-        """The campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
+        """Make the campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
         return build(
             name=self.name,
             sensor=self.sensor,
@@ -173,7 +175,7 @@ class CampaignPlan(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(Checked):
-    """[stream], where collect is stream: the campaign's epsilon is of a whole stream (user level), with this delta."""
+    """[stream], if collect is stream: the campaign's epsilon is for a whole stream (user level), with this delta."""
 
     TABLE = "stream"
 
@@ -194,9 +196,9 @@ class StreamPlan(Checked):
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; ``folder`` is what its relative paths start from. ``stream`` is None where reports are collected.
+    """The whole configuration; relative paths start from ``folder``. ``stream`` is None if reports are collected.
 
-    ``fleet``: where the devices' policies are, if not in ``folder``.
+    ``fleet``: folder of the devices' policies, if that is not ``folder``.
     """
 
     broker: BrokerOptions
@@ -211,46 +213,48 @@ class Config:
 
     @property
     def store_url(self) -> str:
-        """What `open_store` opens: the store's path as a file, or the address of a database as it stands."""
+        """The address for `open_store`: the store's path as a file, or the address of a database unchanged."""
         return str(self.store_address)
 
     @property
     def store_address(self) -> StoreAddress:
-        """Where the store is. Raises Invalid for a scheme that no store has."""
+        """The store's address. Raises Invalid for an unknown scheme."""
         return store_address(self.store.path).within(self.folder)
 
     @property
     def disk(self) -> Path:
-        """A folder on the disk that the store is on; of a database, which sees to its own, the file's folder."""
+        """A folder on the store's disk; for a database, which manages its own disk, the configuration's folder."""
         file = self.store_address.file
         return self.folder if file is None else file.parent
 
     @property
     def shares(self) -> bool:
-        """Whether workers on any machine share the campaign out: its store is a database, its reports come by MQTT."""
+        """True if workers on any machine share the campaign: its store is a database, its reports come by MQTT."""
         return self.store_address.shared and self.broker.mode != DIRECT
 
     @property
     def sessions(self) -> int:
-        """How many sessions at the brokers its workers have, all machines together."""
+        """Number of sessions that its workers have at the brokers, on all machines together."""
         return self.server.partitions if self.shares else self.server.workers
 
     @property
     def kind(self) -> str:
-        """How the campaign collects: the kind of its rules, see `undertone_aggregator.campaign.collection`."""
+        """The way of collecting: the kind of its rules, see `undertone_aggregator.campaign.collection`."""
         return "scalar" if self.stream is None else "stream"
 
     @property
     def budget(self) -> Budget:
-        """Of one reading (event level), or of a whole stream."""
+        """The budget of one reading (event level), or of a whole stream."""
         return self.campaign.budget if self.stream is None else Budget.parse(self.campaign.epsilon, self.stream.delta)
 
     def path(self, name: str) -> Path:
-        """A path of the file, relative to the file's folder."""
+        """Return a path of the configuration, relative to its folder."""
         return self.folder / name
 
     def secret(self, name: str) -> Path:
-        """The path of a secret: what systemd loaded for this process (LoadCredential), or the file itself."""
+        """Return the path of a secret: the copy that systemd loaded for this process (LoadCredential), or the file
+        itself.
+        """
         loaded = Path(os.environ.get("CREDENTIALS_DIRECTORY", "")) / Path(name).name
         return loaded if "CREDENTIALS_DIRECTORY" in os.environ and loaded.is_file() else self.path(name)
 
@@ -260,12 +264,12 @@ SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TAB
 
 
 def parse_config(data: str, folder: Path) -> Config:
-    """The configuration in TOML text. Raises Invalid naming the option, its value and what was expected."""
+    """Parse the configuration in TOML text. Raises Invalid naming the option, its value and what was expected."""
     return config_of(tables_in(data, "the configuration"), folder)
 
 
 def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
-    """The configuration in these tables. Raises Invalid."""
+    """Make the configuration from these tables. Raises Invalid."""
     for name in tables:
         if name not in SECTIONS:
             raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(SECTIONS)}")
@@ -299,7 +303,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
 
 
 def read_config(path: Path) -> Config:
-    """The configuration in a file. Raises Invalid, or OSError when it cannot be read."""
+    """Read the configuration in a file. Raises Invalid, or OSError if it cannot be read."""
     data = path.read_bytes()
     if len(data) > LARGEST_FILE:
         raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")

@@ -1,4 +1,4 @@
-"""Groups of devices: they live at the server, never on the wire."""
+"""Groups of devices: only the server knows them; they are never sent over the network."""
 
 import csv
 import hashlib
@@ -14,12 +14,12 @@ from undertone_shared.topics import check_name
 
 _LARGEST_GROUPS = 1 << 28
 _HEADER = ["device", "group"]
-# Words that stand for something else where groups are named.
+# Words with another meaning where groups are named.
 _RESERVED = (EVERYBODY, "status")
 
 
 def read_groups(path: Path) -> dict[str, str]:
-    """device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
+    """Read device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
     if not path.exists():
         raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
     if path.stat().st_size > _LARGEST_GROUPS:
@@ -40,8 +40,9 @@ def read_groups(path: Path) -> dict[str, str]:
 
 
 def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
-    """Add devices of one group to a CSV file as `read_groups` reads it, made if need be. Devices of ``all`` need no
-    line.
+    """Add devices of one group to a CSV file for `read_groups`, created if needed.
+
+    Devices of ``all`` need no line.
 
     Raises Invalid, and changes nothing, for a file that the server would refuse.
     """
@@ -53,13 +54,13 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     if path.exists():
         read_groups(path)
     text = path.read_text(encoding="utf-8") if path.exists() else ",".join(_HEADER) + "\n"
-    # An editor may have left the last line without its end.
+    # An editor may have left the last line without its newline.
     end = "" if text.endswith("\n") else "\n"
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
 
 
 def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:
-    """Keep device -> group in a store, where its workers find it; whether anything is new."""
+    """Write device -> group to a store, where its workers read it; return True if anything changed."""
     edition = hashlib.sha256(json.dumps(sorted(groups.items())).encode()).hexdigest()
     if store.meta(GROUPED).get(GROUPED) == edition:
         return False

@@ -1,4 +1,4 @@
-"""[landing]: whether deliveries are kept as files, where, for how long, and who counts them."""
+"""[landing]: whether deliveries are saved as files, where, for how long, and which engine counts them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True, kw_only=True)
 class LandingOptions(Checked):
-    """[landing]: every delivery is kept in files, for an engine that counts on many machines and for audits."""
+    """[landing]: every delivery is saved in files, for an engine that counts on many machines and for audits."""
 
     TABLE = "landing"
 
@@ -24,24 +24,24 @@ class LandingOptions(Checked):
                          "run, with the extra spark)", choice(SERVER, SPARK))  # fmt: skip
 
     def check_together(self) -> None:
-        """Raises Invalid for options that do not go together."""
+        """Check that the options go together. Raises Invalid."""
         if self.folder is None and self.counts == SPARK:
             raise Invalid("landing.counts is 'spark', but [landing] has no folder: nothing would be counted")
 
     @property
     def kept_days(self) -> int | None:
-        """For how many days reports are kept in files, None without files."""
+        """Number of days for which reports are kept in files, None without files."""
         return None if self.folder is None else self.days
 
     def warning(self) -> str:
-        """What it means for privacy that deliveries are kept."""
+        """Return a warning about the privacy of saved deliveries."""
         return (
             f"warning: every report is kept under its device's name in {self.folder}, for {self.days} days: who reads"
             " those files sees each device's perturbed reports one by one, with nothing but each report's own guarantee"
         )
 
     def plan(self, base: Path) -> LandingPlan | None:
-        """What workers do, the folder relative to ``base``; None when nothing is landed."""
+        """Return the workers' settings, with the folder relative to ``base``; None if landing is off."""
         if self.folder is None:
             return None
         return LandingPlan(str((base / self.folder).resolve()), self.seconds, self.days, self.counts)

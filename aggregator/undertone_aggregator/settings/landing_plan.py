@@ -1,15 +1,16 @@
-"""How deliveries are landed: what a worker is told of it."""
+"""How workers land deliveries: the settings that are sent to them."""
 
 from typing import NamedTuple
 
-# Who counts.
+# The engine that counts reports.
 SERVER, SPARK = "server", "spark"
 
 
 class LandingPlan(NamedTuple):
-    """``folder``: the same path on every machine of a campaign. ``seconds``: how long files are gathered.
+    """Settings of landing. ``folder``: the same path on every machine of a campaign. ``seconds``: time between
+    gatherings.
 
-    ``days``: how long they are kept; ``counts``: `SERVER` or `SPARK`.
+    ``days``: how long files are kept; ``counts``: `SERVER` or `SPARK`.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Configuration tables as dataclasses: each field carries its help and its check; the sample is printed from them."""
+"""Configuration tables as dataclasses: each field has its help and its check; the printed sample is made from them."""
 
 import dataclasses
 import ipaddress
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from undertone_shared.errors import Invalid
 
-# Labels between dots, also at the end; an IPv4 address looks like one.
+# A host name: labels between dots, also with a final dot; an IPv4 address has the same form.
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -19,7 +19,7 @@ Section = TypeVar("Section")
 
 
 def option(default: Any, explain: str, check: Check) -> Any:
-    """A dataclass field with its default, one line of help, and ``check(name, value)``, which returns the value.
+    """Define a field with its default, one line of help, and ``check(name, value)``, which returns the value.
 
     A default of ``...`` makes the option required; None means that it may be absent.
     """
@@ -28,7 +28,7 @@ def option(default: Any, explain: str, check: Check) -> Any:
 
 
 class Checked:
-    """A table of options. Its values are checked wherever it is made: one that is wrong cannot exist.
+    """A table of options. Its values are checked when it is made, so that an invalid table cannot exist.
 
     ``TABLE``: its name in the file. Raises Invalid naming the option, its value and what was expected.
     """
@@ -40,25 +40,25 @@ class Checked:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 checked = field.metadata["check"](f"{self.TABLE}.{field.name}", value)
-                # The dataclasses are frozen.
+                # The dataclasses are frozen, so plain assignment is not possible.
                 object.__setattr__(self, field.name, checked)
         self.check_together()
 
     def check_together(self) -> None:
-        """Raises Invalid for options that do not go together."""
+        """Check that the options go together. Raises Invalid."""
 
 
 def tables_in(text: str, where: str) -> dict[str, Any]:
-    """The tables of a TOML text. Raises Invalid."""
+    """Parse the tables of a TOML text. Raises Invalid."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as wrong:
-        # A number of thousands of digits, or a list in a list in a list, is TOML, and not for Python.
+        # A number of thousands of digits, or deeply nested lists, are valid TOML that Python cannot read.
         raise Invalid(f"{where} is not TOML: {wrong}") from None
 
 
 def parse(section: type[Section], name: str, table: object) -> Section:
-    """The section from a TOML table. Raises Invalid naming the option, its value and what was expected."""
+    """Make the section from a TOML table. Raises Invalid naming the option, its value and what was expected."""
     if not isinstance(table, dict):
         raise Invalid(f"{name} is {table!r}, expected a table [{name}]")
     fields = {field.name: field for field in dataclasses.fields(section)}  # type: ignore[arg-type]
@@ -75,7 +75,9 @@ def parse(section: type[Section], name: str, table: object) -> Section:
 
 
 def sample(section: type[Any], name: str, examples: dict[str, str]) -> str:
-    """The table as TOML: every option with its help and default; ``examples`` (TOML) for those without a default."""
+    """Return the table as TOML: every option with its help and default; ``examples`` (TOML) for those without a
+    default.
+    """
     lines = [f"[{name}]"]
     for field in dataclasses.fields(section):
         lines.append(f"# {field.metadata['help']}")
@@ -96,21 +98,21 @@ def _toml(value: Any) -> str:
 
 
 def boolean(name: str, value: object) -> bool:
-    """True or false. Raises Invalid."""
+    """Check for true or false. Raises Invalid."""
     if not isinstance(value, bool):
         raise Invalid(f"{name} is {value!r}, expected true or false")
     return value
 
 
 def text(name: str, value: object) -> str:
-    """Text that is not empty. Raises Invalid."""
+    """Check for text that is not empty. Raises Invalid."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise Invalid(f"{name} is {value!r}, expected text")
     return value
 
 
 def is_host(text: str) -> bool:
-    """Whether it is a DNS name or an IP address, so that a resolver can be asked for it."""
+    """Return True for a DNS name or an IP address, which a resolver accepts."""
     if ":" not in text:
         return _NAME.fullmatch(text) is not None
     try:
@@ -120,21 +122,21 @@ def is_host(text: str) -> bool:
 
 
 def host_name(name: str, value: object) -> str:
-    """A DNS name or an IP address. Raises Invalid."""
+    """Check for a DNS name or an IP address. Raises Invalid."""
     if not isinstance(value, str) or not is_host(value):
         raise Invalid(f"{name} is {value!r}, expected a host's name or address")
     return value
 
 
 def host_names(name: str, value: object) -> tuple[str, ...]:
-    """A list of DNS names or IP addresses. Raises Invalid."""
+    """Check for a list of DNS names or IP addresses. Raises Invalid."""
     if not isinstance(value, list | tuple):
         raise Invalid(f"{name} is {value!r}, expected a list of host names")
     return tuple(host_name(f"a name in {name}", item) for item in value)
 
 
 def split_address(name: str, value: object) -> tuple[str, int]:
-    """ADDRESS:PORT, an IPv6 address in brackets: both. Raises Invalid."""
+    """Parse ADDRESS:PORT, an IPv6 address in brackets, to both parts. Raises Invalid."""
     place, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = place[1:-1] if place.startswith("[") and place.endswith("]") else place
     known = is_host(bare) and (":" in bare) == (bare != place)
@@ -144,18 +146,18 @@ def split_address(name: str, value: object) -> tuple[str, int]:
 
 
 def family_of(place: tuple[str, int]) -> socket.AddressFamily:
-    """What a socket that listens there is of: an IPv6 address has colons."""
+    """Return the address family for a socket at this place: an IPv6 address contains colons."""
     return socket.AF_INET6 if ":" in place[0] else socket.AF_INET
 
 
 def listen_at(name: str, value: object) -> str:
-    """The check for ADDRESS:PORT. Raises Invalid."""
+    """Check for ADDRESS:PORT. Raises Invalid."""
     place, port = split_address(name, value)
     return f"[{place}]:{port}" if ":" in place else f"{place}:{port}"
 
 
 def integer(low: int, high: int) -> Check:
-    """The check for an integer in [low, high]."""
+    """Return the check for an integer in [low, high]."""
 
     def check(name: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -166,7 +168,7 @@ def integer(low: int, high: int) -> Check:
 
 
 def choice(*words: str) -> Check:
-    """The check for one of ``words``."""
+    """Return the check for one of ``words``."""
 
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in words:

@@ -1,4 +1,4 @@
-"""[outlet]: in mode direct, the broker that aggregate topics are published to, if any."""
+"""[outlet]: in mode direct, an optional broker to which aggregate topics are published."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True, kw_only=True)
 class OutletOptions(Checked):
-    """[outlet]: with mode = "direct", somebody's broker for estimates and status; devices never see it."""
+    """[outlet]: with mode = "direct", an external broker for estimates and status; devices do not use it."""
 
     TABLE = "outlet"
 
@@ -25,7 +25,7 @@ class OutletOptions(Checked):
     keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
 
     def check_together(self) -> None:
-        """Raises Invalid for options that do not go together."""
+        """Check that the options go together. Raises Invalid."""
         given = [name for name in ("host", "user", "password_file") if getattr(self, name) is not None]
         missing = [name for name in ("host", "user", "password_file") if name not in given]
         if missing and (given or self.ca_file is not None):
@@ -34,6 +34,6 @@ class OutletOptions(Checked):
             raise Invalid("outlet.insecure is true, but outlet.ca_file turns TLS on: remove one of them")
 
     def check_mode(self, mode: str) -> None:
-        """Raises Invalid for a mode of [broker] that has a broker for estimates already."""
+        """Check the mode of [broker]. Raises Invalid for one that already has a broker for estimates."""
         if self.host is not None and mode != DIRECT:
             raise Invalid(f"[outlet] is for broker.mode = 'direct', but it is {mode!r}, whose broker has the estimates")

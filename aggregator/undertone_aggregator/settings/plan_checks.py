@@ -1,5 +1,4 @@
-"""What each option of a campaign may be: a check for each, as `undertone_aggregator.settings.options.option` takes
-it."""
+"""Checks of the options of a campaign, one for each, as `undertone_aggregator.settings.options.option` takes them."""
 
 import string
 from fractions import Fraction
@@ -98,7 +97,7 @@ def seconds_of(name: str, value: object) -> int:
 
 
 def coprime_near(target: float, least: int, *numbers: int) -> int:
-    """The integer from ``least`` up nearest to ``target`` that has no divisor in common with any of ``numbers``."""
+    """Return the integer from ``least`` on, nearest to ``target``, that is coprime to all of ``numbers``."""
     fits = (n for n in count(least) if n >= target and all(gcd(n, number) == 1 for number in numbers))
     above = next(fits)
     below = next((n for n in range(above - 1, least - 1, -1) if all(gcd(n, k) == 1 for k in numbers)), above)

@@ -1,4 +1,4 @@
-"""The configuration as a sample: every option with its help and its default, from the one definition."""
+"""The sample configuration: every option with its help and its default, made from the definitions."""
 
 from undertone_aggregator.settings.config import SECTIONS, StreamPlan
 from undertone_aggregator.settings.options import sample
@@ -46,13 +46,13 @@ _EXAMPLES: dict[str, dict[str, str]] = {
 
 
 def sample_tables(*names: str) -> str:
-    """These tables of the sample."""
+    """Return these tables of the sample."""
     return "\n".join(sample(SECTIONS[name], name, _EXAMPLES[name]) for name in names)
 
 
 def sample_config() -> str:
-    """A complete configuration with every option, its help and its default."""
+    """Return a complete configuration with every option, its help and its default."""
     tables = [sample(section, name, _EXAMPLES[name]) for name, section in SECTIONS.items() if name != "stream"]
     stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
-    # It is refused where reports are collected: in the sample it is left out.
+    # [stream] is refused if reports are collected, so it is commented out in the sample.
     return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])

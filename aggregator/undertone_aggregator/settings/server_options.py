@@ -1,4 +1,4 @@
-"""[store] and [server]: where counts are kept, and by how many workers."""
+"""[store] and [server]: where counts are stored, and the settings of the server process."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from undertone_shared.topics import SHARDS
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions(Checked):
-    """[store]: where counts are kept."""
+    """[store]: where counts are stored."""
 
     TABLE = "store"
 
@@ -21,7 +21,7 @@ class StoreOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(Checked):
-    """[server]: this process."""
+    """[server]: settings of this server process."""
 
     TABLE = "server"
 

@@ -1,4 +1,4 @@
-"""What runs on Spark's executors: a bucket of devices, its memory, and the rows of one batch that are theirs."""
+"""Code that runs on Spark's executors: it counts one bucket of devices in a batch and updates the bucket's memory."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +22,12 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import Report
 
-# What an executor remembers of a bucket, and the rows that it gives: a packed histogram, n deliveries with an outcome
-# (grp), n reports that are missing, n that contradict others.
+# Schemas of a bucket's memory, and of the rows that it returns: a packed histogram, n deliveries with an outcome (grp),
+# n reports that are missing, n that contradict others.
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
 CELLS, OUTCOME, MISSING, CONFLICTS = "cells", "outcome", "missing", "conflicts"
-# An epoch that began after the query: the driver starts it again with all of them.
+# Outcome for an epoch that is not in the store.
 OTHER_CAMPAIGN = "other_campaign"
 UNKNOWN = "a landed report is of the unknown epoch"
 _NAMES = [column.split()[0] for column in ROWS.split(", ")]
@@ -36,7 +36,7 @@ _NAMES = [column.split()[0] for column in ROWS.split(", ")]
 class Counting:
     """Counts with the epochs in ``bodies``; it is sent to the executors.
 
-    ``refused``: fingerprints of epochs that the store will not know; their reports are refused as `OTHER_CAMPAIGN`.
+    ``refused``: fingerprints of epochs that the store will never know; their reports are refused as `OTHER_CAMPAIGN`.
     """
 
     def __init__(self, campaign: str, bodies: Sequence[bytes], refused: frozenset[bytes] = frozenset()) -> None:
@@ -45,7 +45,7 @@ class Counting:
         self._refused = [int.from_bytes(fingerprint, "big", signed=True) for fingerprint in refused]
 
     def __call__(self, bucket: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        """The rows of a bucket's share of a batch; its memory is brought up to date."""
+        """Return the rows of a bucket's part of a batch, and update its memory."""
         tally = self._recall(state)
         batch = Batch()
         frame = pd.concat(frames).sort_values("place", kind="stable")
@@ -117,7 +117,7 @@ def _epoch(timeline: Timeline, fingerprint: bytes) -> Epoch:
 
 
 def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
-    """A batch as rows."""
+    """Convert a batch to rows."""
     rows: list[tuple[Any, ...]] = [
         (
             CELLS,
@@ -136,7 +136,7 @@ def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
 
 
 def batch_of(campaign: str, rows: Iterable[Sequence[Any]]) -> Batch:
-    """The batch that the rows of all buckets make."""
+    """Combine the rows of all buckets to a batch."""
     batch = Batch()
     for what, group, number, kind, slot, n, counts in rows:
         if what == OUTCOME:

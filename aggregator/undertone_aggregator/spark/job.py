@@ -1,4 +1,4 @@
-"""The driver: landed files in, batches into the store, until it is stopped."""
+"""Spark's driver: it reads landed files and writes batches to the store, until it is stopped."""
 
 import contextlib
 import os
@@ -30,26 +30,26 @@ _RETRY_SECONDS = 1.0
 _MENDED_SECONDS = 30.0
 _STOPPING_SECONDS = 3.0
 _PARTITIONS = 8
-# Of one batch's files: some 50 million reports.
+# Largest size of one batch's files: about 50 million reports.
 _MOST_BYTES = 1 << 30
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# Spark quotes plans in its errors, and hides secrets in them by a regular expression that recurses.
+# Spark quotes plans in its errors, and removes secrets from them by a recursive regular expression, which needs stack.
 _JAVA_OPTIONS = "-Xss8m"
 
 
-# Adds a batch to a store; False where it was there already.
+# Adds a batch to a store; returns False if it was there already.
 Apply = Callable[[Store, ledger.Ledger, Batch], bool]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is counted, where, and how finely.
+    """Settings of a counting job.
 
-    ``folder``: of landed files; ``checkpoint``: a folder that all machines share, as the first one. ``seconds``:
-    between batches; each takes all that waits, up to ``files`` or, without them, to 1 GiB of files. ``partitions``:
-    tasks of a batch, fixed by the checkpoint; None: 8, or what the checkpoint has.
-    ``buckets``: parts that the devices are divided into, each with a memory of its own of 48 bytes a device, which is
-    written anew in each batch that has a report of it; fixed as well. ``once``: end when all there is was counted.
+    ``folder``: folder of landed files; ``checkpoint``: a folder that all machines share, like the first one.
+    ``seconds``: time between batches; each batch takes all waiting files, up to ``files`` or, without that limit, 1
+    GiB. ``partitions``: tasks of a batch, fixed by the checkpoint; None: 8, or the checkpoint's number. ``buckets``:
+    parts into which the devices are divided, also fixed; each has a memory of 48 bytes a device, which is rewritten in
+    each batch with a report of the bucket. ``once``: end when everything present is counted.
     """
 
     store: str
@@ -70,7 +70,7 @@ class Job:
         say: Say,
         failpoint: Failpoint = nowhere,
     ) -> None:
-        """Until ``stop`` is set. Raises Invalid for a store and a checkpoint that do not fit each other."""
+        """Run until ``stop`` is set. Raises Invalid for a store and a checkpoint that do not match."""
         with open_store(self.store, campaign=self.campaign) as store:
             bind_counting(store, SPARK)
             ledger.check(store, self.query, self.checkpoint, self.buckets)
@@ -79,11 +79,11 @@ class Job:
     def count(
         self, store: Store, apply: Apply, stop: threading.Event, say: Say, failpoint: Failpoint = nowhere
     ) -> None:
-        """Count until ``stop`` is set, or if ``once`` until there is no more; ``apply``: what is done with a batch."""
+        """Count until ``stop`` is set, or if ``once`` until nothing is left; ``apply``: handles each batch."""
         partitions = self._partitions()
         for folder in (self.folder / LANDED, self.checkpoint):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # An earlier version made it readable by others.
+        # An earlier version made the folder readable for others.
         self.checkpoint.chmod(0o700)
         forget_batches(self.folder)
         try:
@@ -94,7 +94,7 @@ class Job:
                     if self._count(session, store, state, stop) and self.once:
                         return
         except _spark_gone() as wrong:
-            # SIGTERM to a whole process group ends Spark's JVM as well: that is no error then.
+            # SIGTERM to a whole process group ends Spark's JVM as well, which is no error then.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
                     "Spark's JVM has ended, killed or for want of memory: start undertone spark run again, and it"
@@ -102,7 +102,7 @@ class Job:
                 ) from wrong
 
     def _partitions(self) -> int:
-        """Raises Invalid for another number than the checkpoint's."""
+        """Return the number of partitions. Raises Invalid if it differs from the checkpoint's."""
         kept = ledger.partitions_of(self.checkpoint)
         if kept is not None and self.partitions not in (None, kept):
             raise Invalid(
@@ -111,7 +111,7 @@ class Job:
         return kept or self.partitions or _PARTITIONS
 
     def _count(self, session: Any, store: Store, state: "_State", stop: threading.Event) -> bool:
-        """Count until ``stop``, or, if ``once``, until there is no more; False: a new query has to go on."""
+        """Count until ``stop``, or, if ``once``, until nothing is left; return False if a new query must continue."""
         for sentence in take_back(self.folder):
             state.say(sentence)
         epochs = store.epochs()
@@ -126,7 +126,7 @@ class Job:
                     for sentence in take_back(self.folder):
                         state.say(sentence)
         finally:
-            # A batch under way is given up and repeated.
+            # A batch under way is abandoned and repeated later.
             query.stop()
         wrong = query.exception()
         if wrong is None:
@@ -136,10 +136,12 @@ class Job:
         return self._mend(store, str(wrong), state)
 
     def _mend(self, store: Store, wrong: str, state: "_State") -> bool:
-        """Take away what ended a query; False: the next one goes on. Raises Invalid for a cause that we do not know."""
+        """Remove the cause that ended a query; return False so that the next one continues. Raises Invalid for other
+        causes.
+        """
         unknown = re.search(f"{UNKNOWN} ([0-9a-f]{{16}})", wrong)
         if unknown and bytes.fromhex(unknown[1]) not in state.refused:
-            # An epoch is in the store before a device hears of it: this store is older than the reports.
+            # An epoch is in the store before a device receives it, so this store is older than the reports.
             state.refused.add(bytes.fromhex(unknown[1]))
             state.say(
                 f"alarm: the store does not know the epoch {unknown[1]} of landed reports, as after a restore: they are"
@@ -159,14 +161,14 @@ class Job:
                     f" to {os.environ.get('SPARK_LOCAL_DIRS') or tempfile.gettempdir()}"
                 )
             raise Invalid(f"the query ended: {cause}")
-        # The batch that named them is repeated without them.
+        # The batch that named the missing files is repeated without them.
         state.without_missing = True
         return False
 
     def _start(self, session: Any, epochs: list[Epoch], state: "_State") -> Any:
         from pyspark.sql import functions as F
 
-        # Everything that waits, within bounds: a job that was down catches up in few batches.
+        # A batch takes everything that waits, within bounds, so that a job that was down catches up in few batches.
         most = {"maxBytesPerTrigger": _MOST_BYTES} if self.files is None else {"maxFilesPerTrigger": self.files}
         fields = ", ".join(f"{name} {_TYPES.get(kind, kind)}" for name, kind in COLUMNS.items())
         landed = (
@@ -179,7 +181,7 @@ class Job:
             .option("sourceArchiveDir", str(self.folder / COUNTED))
             .parquet(str(self.folder / LANDED))
         )
-        # Names stay in the files.
+        # Device names stay in the files.
         rows = landed.drop("device", "second", "digest").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
         bodies = [bytes(epoch.campaign.body) for epoch in epochs]
         counting = Counting(self.campaign, bodies, frozenset(state.refused))
@@ -192,7 +194,10 @@ class Job:
 
 @dataclass
 class _State:
-    """What outlives a query: ``refused``: epochs that the store will not know; ``without_missing``: files were taken
+    """State that survives a query.
+
+    ``refused``: epochs that the store will never know; ``without_missing``: True if files were removed after their
+    batch was planned. ``apply``: handles each batch.
 
     away since their batch was planned. ``apply``: what is done with a batch.
     """
@@ -205,7 +210,7 @@ class _State:
 
 
 def _spark_gone() -> tuple[type[Exception], ...]:
-    """What is raised when Spark's JVM does not answer."""
+    """Return the exceptions that mean that Spark's JVM does not answer."""
     try:
         from py4j.protocol import Py4JError
     except ModuleNotFoundError:
@@ -214,13 +219,13 @@ def _spark_gone() -> tuple[type[Exception], ...]:
 
 
 def _cause(text: str) -> str:
-    """The sentence in what Spark quotes of tracebacks, Python's and Java's."""
+    """Return the error sentence in Spark's quoted tracebacks of Python and Java."""
     raised = re.findall(r"^(?:[A-Za-z_]+\.)*[A-Za-z_]*(?:Invalid|Error|Exception): (.+)", text, re.MULTILINE)
     return str(raised[-1] if raised else text.strip().partition("\n")[0])
 
 
 class _Sink:
-    """Takes each batch into the store; called in the driver."""
+    """Writes each batch to the store; called in the driver."""
 
     def __init__(self, job: Job, state: _State) -> None:
         self._job, self._state = job, state
@@ -245,7 +250,7 @@ class _Sink:
             f" {self._rows} rows in {now - self._began:.2f} s"
         )
         self._before = now
-        # The batch that lacked them is done.
+        # The batch with missing files is done.
         self._state.without_missing = False
 
     def _apply(self, entry: ledger.Ledger, batch: Batch) -> bool:
@@ -261,7 +266,7 @@ class _Sink:
 
 @contextlib.contextmanager
 def _session(master: str | None, partitions: int) -> Iterator[Any]:
-    """A Spark session; without a master the one that spark-submit was given, or this machine. Raises Invalid."""
+    """Return a Spark session; without a master, spark-submit's or one on this machine. Raises Invalid."""
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -276,7 +281,7 @@ def _session(master: str | None, partitions: int) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
     }
     if master is not None and master.startswith("local"):
-        # One machine: nobody else hears of it, and its executors find the jars of the wheel.
+        # On a single machine the session listens on loopback only, and its executors use the wheel's jars.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))

@@ -1,4 +1,4 @@
-"""Landed files that cannot be read: set aside with a sentence, and counted once they are mended."""
+"""Quarantine for landed files that cannot be read: they are set aside with a message, and counted once repaired."""
 
 import secrets
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ CORRUPT = "corrupt"
 
 
 def damage_of(file: Path) -> str:
-    """What is wrong with a landed file, in a line; empty when every row of it can be read."""
+    """Return the damage of a landed file in a line; empty if every row can be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -20,7 +20,7 @@ def damage_of(file: Path) -> str:
         return ""
     except (pa.ArrowException, OSError) as wrong:
         if isinstance(wrong, OSError) and wrong.errno is not None:
-            # The disk's trouble, or the network's, and not the file's.
+            # This is an error of the disk or the network, not of the file.
             raise
         return str(wrong).strip().partition("\n")[0]
     absent = [name for name in COLUMNS if name not in table.column_names]
@@ -28,7 +28,7 @@ def damage_of(file: Path) -> str:
 
 
 def quarantine(folder: Path, files: Iterable[Path]) -> list[str]:
-    """Move those that are damaged to the folder ``corrupt``; a sentence for each. Raises OSError."""
+    """Move damaged files to the folder ``corrupt``; return a sentence for each. Raises OSError."""
     said = []
     for file in files:
         wrong = damage_of(file)
@@ -44,9 +44,9 @@ def quarantine(folder: Path, files: Iterable[Path]) -> list[str]:
 
 
 def take_back(folder: Path) -> list[str]:
-    """Land again, under new names, the files in ``corrupt`` that are whole by now; a sentence for each.
+    """Land repaired files of ``corrupt`` again, under new names; return a sentence for each.
 
-    A good copy that was put back where the file had landed is given a new name as well: Spark takes no name twice.
+    A good copy that was put back in the file's old place also gets a new name, because Spark reads no name twice.
     """
     said = []
     for file in sorted((folder / CORRUPT).glob("*.parquet")):

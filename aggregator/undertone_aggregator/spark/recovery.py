@@ -1,7 +1,7 @@
-"""A way on after a restored store or a lost checkpoint: what the store lacks of the landed files is counted.
+"""Recovery after a restored store or a lost checkpoint: counts the landed files that are not in the store.
 
-A new checkpoint remembers nothing of the devices. So Spark first counts the files that the store holds once more, and
-only what it remembers of them is kept; then everything else is landed again, and is counted as if it had just come.
+A new checkpoint has no memory of the devices. So Spark first counts the files that are already in the store, and only
+the resulting memory is used; then all other files are landed again and counted as if they were new.
 """
 
 import threading
@@ -22,10 +22,10 @@ _BEHIND = ".recount"
 
 
 def recover(job: Job, stop: threading.Event, say: Say) -> None:
-    """Count what the store lacks of the landed files, with a new checkpoint; afterwards ``job`` goes on with it.
+    """Count the landed files that the store lacks, with a new checkpoint; afterwards ``job`` continues with it.
 
     It may be stopped or killed at any moment and started again with another new checkpoint. Raises Invalid for a
-    checkpoint that is not new, and for a store whose files are not recorded.
+    checkpoint that is not new, and for a store without records of its files.
     """
     if job.checkpoint.exists() and any(job.checkpoint.iterdir()):
         raise Invalid(f"the checkpoint {job.checkpoint} is there already, expected a new folder")
@@ -56,7 +56,9 @@ def recover(job: Job, stop: threading.Event, say: Say) -> None:
 
 
 def _remember(job: Job, store: Store, stop: threading.Event, say: Say) -> None:
-    """Count what lies in the folder into Spark's memory alone, and give the store the new checkpoint's last batch."""
+    """Count the files in the folder into Spark's memory only, and record the new checkpoint's last batch in the
+    store.
+    """
     last: list[ledger.Ledger] = []
 
     def keep_the_memory(_: Store, entry: ledger.Ledger, batch: Batch) -> bool:
@@ -70,7 +72,7 @@ def _remember(job: Job, store: Store, stop: threading.Event, say: Say) -> None:
 
 
 def _bring_back(folder: Path) -> list[Path]:
-    """Move every gathered file to where files land; all of them."""
+    """Move every gathered file back to the landing folder; return all of them."""
     for part in (COUNTED, _BEHIND):
         for file in gathered_files(folder / part):
             _move(file, folder / LANDED / str(day_of(file)))
