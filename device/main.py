@@ -81,14 +81,15 @@ STARTED = clock.ticks()
 
 def read_settings():
     """device.json; the code that reads it is dropped again: with it, a heap of 64 KB would be too small."""
-    from undertone_device.setup.config import read_config
+    from undertone_device.setup.config import check_board, read_config
 
     try:
         os.stat("device.json")
     except OSError:
         receive_settings()
     settings = read_config("device.json")
-    del read_config
+    check_board(settings)
+    del check_board, read_config
     unload("undertone_device.setup.config")
     gc.collect()
     return settings

@@ -13,8 +13,8 @@ from typing import Any
 from undertone_device.core.units import UNIT
 from undertone_device.host.household import at_delta, rho_a_day
 from undertone_device.host.paho_transport import PahoTransport
-from undertone_device.host.sources.network import open_transport
-from undertone_device.host.sources.source import parse_object
+from undertone_device.host.sources import fields as check
+from undertone_device.host.sources.network import BROKER, BROKER_MAY, open_transport
 from undertone_device.mqtt.packets import CONNECTED, LOST
 from undertone_device.setup.settings import DeviceConfig
 from undertone_device.setup.storage import read_bounded
@@ -160,6 +160,5 @@ def open_card(config: DeviceConfig) -> HomeAssistantCard | None:
         fields = json.loads(data)
     except ValueError:
         raise Invalid(f"{path} is not JSON") from None
-    optional = ("tcp_port", "user", "password_file", "ca", "prefix")
-    checked = parse_object(FILE, fields, config.folder, ("host",), optional)
+    checked = check.parse_object(FILE, fields, config.folder, BROKER, BROKER_MAY | {"prefix": check.text()})
     return HomeAssistantCard(config.name, open_transport(checked), checked.get("prefix", discovery.DEFAULT_PREFIX))

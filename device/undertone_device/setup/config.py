@@ -109,6 +109,13 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
     return config
 
 
+def check_board(config: DeviceConfig) -> None:
+    """Raise Invalid for a source that a board does not have: its samples come from its sensor.py alone."""
+    kind = config.source.get("kind", "board")
+    if kind != "board":
+        raise Invalid("source.kind is %r, expected 'board' on a board, whose samples come from sensor.py" % (kind,))
+
+
 def in_folder(folder: str, path: str) -> str:
     """The path of a configuration in ``folder``."""
     return path if path[:1] == "/" or not folder else folder + "/" + path

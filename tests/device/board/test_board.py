@@ -152,6 +152,14 @@ def test_a_board_on_mains_power(site):
     assert slots == sorted(set(slots))
 
 
+def test_a_board_refuses_a_source_that_it_does_not_have(site):
+    running = site(1)
+    settings = json.loads((running.folder / "device.json").read_text())
+    settings["source"] = {"kind": "p1", "port": "/dev/ttyUSB0"}
+    (running.folder / "device.json").write_text(json.dumps(settings))
+    assert "source.kind is 'p1'" in running.run("1")[-1]
+
+
 def test_a_board_whose_code_is_in_flash(site, rom):
     lines = site(1).run("3", image=rom)
     assert lines[-1].endswith("True True")

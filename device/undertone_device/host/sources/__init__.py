@@ -1,29 +1,57 @@
 """Where a phone's or gateway's samples come from: integers in the campaign's unit. CPython only.
 
-`open_source` reads the configuration's ``source``, whose ``kind`` names one entry of one table; each module lists its
-kinds there.
+``source.kind`` of device.json names a kind of source. A module describes its kinds in its table ``KINDS``: the function
+that opens each of them, and a check for each of its fields. ``docs/adding-a-sensor.md`` has a whole one.
 """
 
-from undertone_device.host.sources import buses, files, network
-from undertone_device.host.sources.source import Kind, Plausible, SensorSource, parse_fields
+from importlib import import_module
+
+from undertone_device.host.sources import fields
+from undertone_device.host.sources.fields import Fields
+from undertone_device.host.sources.source import Kind, Plausible, SensorSource
 from undertone_device.setup.settings import DeviceConfig
 from undertone_shared.errors import Invalid
 
-_KINDS: dict[str, Kind] = dict(files.KINDS, **buses.KINDS, **network.KINDS)
+# The modules of this folder that describe kinds of sources.
+MODULES = [
+    "buses",
+    "files",
+    "network",
+]
+
+
+def kinds() -> dict[str, Kind]:
+    """Return every kind of source by its name."""
+    table: dict[str, Kind] = {}
+    for module in MODULES:
+        described: dict[str, Kind] = import_module(f"{__name__}.{module}").KINDS
+        if twice := table.keys() & described.keys():
+            raise ValueError(f"two modules describe the source {', '.join(sorted(twice))}")
+        table.update(described)
+    return table
+
+
+def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
+    """Return the kind of the configuration's source and its checked fields. Raises Invalid, the field named."""
+    if not config.source:
+        raise Invalid("the configuration has no field 'source', expected where samples come from")
+    name = config.source.get("kind")
+    if name == "board":
+        raise Invalid("source.kind is 'board', which only main.py on a board offers")
+    table = kinds()
+    if not isinstance(name, str) or name not in table:
+        raise Invalid(f"source.kind is {name!r}, expected one of {', '.join(sorted(table))}")
+    kind = table[name]
+    # ``seconds`` is the client's, and any source may have ``range``.
+    own = {field: value for field, value in config.source.items() if field not in ("kind", "seconds")}
+    optional = kind.optional | {"range": fields.interval}
+    return kind, fields.parse_object("source", own, config.folder, kind.needed, optional)
 
 
 def open_source(config: DeviceConfig) -> SensorSource:
-    """The configuration's source, opened. Raises Invalid, the field named, also for what cannot be opened at all.
+    """Open the configuration's source. Raises Invalid, the field named, also for what cannot be opened at all.
 
-    What may be unplugged (a port, a socket) is opened when it is read, and again after it was gone.
+    A port or a socket that may be unplugged is opened when it is read, and again after it was gone.
     """
-    if not config.source:
-        raise Invalid("the configuration has no field 'source', expected where samples come from")
-    kind = config.source.get("kind")
-    if kind == "board":
-        raise Invalid("source.kind is 'board', which only main.py on a board offers")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise Invalid(f"source.kind is {kind!r}, expected one of {', '.join(sorted(_KINDS))}")
-    fields = parse_fields(config, _KINDS[kind])
-    source = _KINDS[kind].open(fields)
-    return Plausible(source, fields.get("range"), fields.get("twice", False))
+    kind, checked = parse_fields(config)
+    return Plausible(kind.open(checked), checked.get("range"), checked.get("twice", False))

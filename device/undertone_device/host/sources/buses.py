@@ -6,7 +6,9 @@ import time
 from typing import Any, Protocol
 
 from undertone_device.core.slot_value import TICKS_MASK
-from undertone_device.host.sources.source import Fields, Kind, SensorSource
+from undertone_device.host.sources import fields as check
+from undertone_device.host.sources.fields import Checks, Fields
+from undertone_device.host.sources.source import Kind, SensorSource
 from undertone_device.sensors import modbus
 from undertone_device.sensors.iec62056 import BAUD, SIGN_ON, Readout, Telegram, answer_to
 from undertone_device.sensors.p1 import P1
@@ -253,15 +255,23 @@ def _obis_bytes(codes: tuple[str, ...]) -> bytes:
         raise Invalid(f"source.obis is {', '.join(codes)!r}, expected one register such as 1-0:1.8.0") from None
 
 
-_SERIAL = ("baud",)
-_METER = ("unit", "scale")
-_REGISTER = ("function", "registers", "form", "swap", "scale")
+_BAUD: Checks = {"baud": check.integer(50, 4000000)}
+_METER: Checks = {"port": check.text(), "obis": check.registers}
+_METER_MAY: Checks = _BAUD | {"unit": check.text(8), "scale": check.scale}
+_REGISTER: Checks = {"slave": check.integer(0, 255), "address": check.integer(0, 65535)}
+_REGISTER_MAY: Checks = {
+    "function": check.integer(3, 4),
+    "registers": check.integer(1, 4),
+    "form": check.choice(*modbus.FORMS),
+    "swap": check.flag,
+    "scale": check.scale,
+}
 
 KINDS = {
-    "p1": Kind(("port", "obis"), _SERIAL + _METER, _p1),
-    "sml": Kind(("port", "obis"), _SERIAL + _METER, _sml),
-    "iec62056": Kind(("port", "obis"), _SERIAL + _METER, Optical),
-    "iec62056-d": Kind(("port", "obis"), _SERIAL + _METER, _mode_d),
-    "modbus-rtu": Kind(("port", "slave", "address"), _SERIAL + _REGISTER, ModbusRtu),
-    "modbus-tcp": Kind(("host", "slave", "address"), ("tcp_port",) + _REGISTER, ModbusTcp),
+    "p1": Kind(_p1, _METER, _METER_MAY),
+    "sml": Kind(_sml, _METER, _METER_MAY),
+    "iec62056": Kind(Optical, _METER, _METER_MAY),
+    "iec62056-d": Kind(_mode_d, _METER, _METER_MAY),
+    "modbus-rtu": Kind(ModbusRtu, _REGISTER | {"port": check.text()}, _REGISTER_MAY | _BAUD),
+    "modbus-tcp": Kind(ModbusTcp, _REGISTER | {"host": check.text()}, _REGISTER_MAY | {"tcp_port": check.port}),
 }

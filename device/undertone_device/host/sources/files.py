@@ -3,7 +3,9 @@
 import os
 import subprocess
 
-from undertone_device.host.sources.source import LONGEST_LINE, Fields, Kind, SensorSource, parse_sample
+from undertone_device.host.sources import fields as check
+from undertone_device.host.sources.fields import Checks, Fields
+from undertone_device.host.sources.source import LARGEST, LONGEST_LINE, Kind, SensorSource, parse_sample
 from undertone_shared.errors import Invalid
 
 _TIMEOUT_SECONDS = 10
@@ -123,11 +125,15 @@ def _open_fifo(fields: Fields) -> Lines:
         raise Invalid(f"source.path: {error}") from None
 
 
+_PATH: Checks = {"path": check.path}
+
 KINDS = {
-    "constant": Kind(("value",), (), Constant),
-    "file": Kind(("path",), ("twice",), File),
-    "command": Kind(("command",), ("timeout_seconds", "twice"), Command),
-    "list": Kind(("path",), (), Recording),
-    "stdin": Kind((), (), lambda fields: Lines(_STDIN)),
-    "fifo": Kind(("path",), (), _open_fifo),
+    "constant": Kind(Constant, {"value": check.integer(-LARGEST, LARGEST)}),
+    "file": Kind(File, _PATH, {"twice": check.flag}),
+    "command": Kind(
+        Command, {"command": check.command}, {"timeout_seconds": check.integer(1, 3600), "twice": check.flag}
+    ),
+    "list": Kind(Recording, _PATH),
+    "stdin": Kind(lambda fields: Lines(_STDIN)),
+    "fifo": Kind(_open_fifo, _PATH),
 }

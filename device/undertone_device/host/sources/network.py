@@ -10,7 +10,9 @@ import urllib.parse
 from typing import Any
 
 from undertone_device.host.paho_transport import PahoTransport
-from undertone_device.host.sources.source import Fields, Kind, SensorSource
+from undertone_device.host.sources import fields as check
+from undertone_device.host.sources.fields import Checks, Fields
+from undertone_device.host.sources.source import Kind, SensorSource
 from undertone_device.mqtt.packets import CONNECTED, DENIED, LOST, MESSAGE
 from undertone_device.sensors.decimals import units
 from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
@@ -181,7 +183,15 @@ def _secret(fields: Fields, name: str) -> str | None:
     return text
 
 
+# How the household's own broker is reached: `open_transport`.
+BROKER: Checks = {"host": check.text()}
+BROKER_MAY: Checks = {"tcp_port": check.port, "user": check.text(), "password_file": check.path, "ca": check.path}
+
 KINDS = {
-    "mqtt": Kind(("host", "topic"), ("tcp_port", "user", "password_file", "ca", "field", "scale"), Topic),
-    "home-assistant": Kind(("url", "entity", "token_file"), ("scale", "twice"), Entity),
+    "mqtt": Kind(Topic, BROKER | {"topic": check.text()}, BROKER_MAY | {"field": check.text(), "scale": check.scale}),
+    "home-assistant": Kind(
+        Entity,
+        {"url": check.text(), "entity": check.text(), "token_file": check.path},
+        {"scale": check.scale, "twice": check.flag},
+    ),
 }

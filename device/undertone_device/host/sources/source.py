@@ -1,19 +1,13 @@
-"""What every source is, and how its fields are checked."""
+"""The base of every source, and the description of a kind of source."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from undertone_device.sensors.modbus import FORMS
-from undertone_device.setup.config import check_text, in_folder, known_fields
-from undertone_device.setup.settings import DeviceConfig
-from undertone_shared.checks import check_integer, integers
+from undertone_device.host.sources.fields import Checks, Fields
 from undertone_shared.errors import Invalid
 
 LONGEST_LINE = 64
-_LARGEST = (1 << 30) - 1
-
-Fields = dict[str, Any]
+LARGEST = (1 << 30) - 1
 
 
 class SensorSource:
@@ -61,7 +55,7 @@ class Plausible(SensorSource):
         self.polled = source.polled
         self.slow = source.slow
         self._source = source
-        self._bounds = bounds or (-_LARGEST, _LARGEST)
+        self._bounds = bounds or (-LARGEST, LARGEST)
         self._twice = twice
         self._refused = ""
 
@@ -122,32 +116,14 @@ def _words(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of source: the fields it needs, those it may have, and what opens it from checked ``Fields``.
+    """One kind of source: what opens it from its checked fields, the fields that it needs, and those that it may have.
 
-    ``range`` any may have.
+    Any kind may have ``range``.
     """
 
-    needed: tuple[str, ...]
-    optional: tuple[str, ...]
     open: Callable[[Fields], SensorSource]
-
-
-def parse_fields(config: DeviceConfig, kind: Kind) -> Fields:
-    """The fields of ``config.source``, each in its form, paths in the configuration's folder. Raises Invalid."""
-    others = {name: value for name, value in config.source.items() if name not in ("kind", "seconds")}
-    return parse_object("source", others, config.folder, kind.needed, kind.optional + ("range",))
-
-
-def parse_object(name: str, value: Any, folder: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> Fields:
-    """An object's fields, each in its form, paths in ``folder``. Raises Invalid, the field named."""
-    fields = known_fields(name, value, needed + optional, needed)
-    checked: Fields = {}
-    for field in fields:
-        check = check_text if field in _TEXTS else _CHECKS[field]
-        checked[field] = check(f"{name}.{field}", fields[field])
-        if field in _PATHS:
-            checked[field] = in_folder(folder, checked[field])
-    return checked
+    needed: Checks = field(default_factory=dict)
+    optional: Checks = field(default_factory=dict)
 
 
 def parse_sample(text: str | bytes) -> int:
@@ -158,71 +134,3 @@ def parse_sample(text: str | bytes) -> int:
         return int(text)
     except ValueError:
         raise ValueError("a sample is no integer") from None
-
-
-def _integer(low: int, high: int) -> Callable[[str, Any], int]:
-    return lambda name, value: check_integer(name, value, low, high)
-
-
-def _choice(*words: str) -> Callable[[str, Any], str]:
-    def check(name: str, value: Any) -> str:
-        if value not in words:
-            raise Invalid(f"{name} is {value!r}, expected one of {', '.join(words)}")
-        return str(value)
-
-    return check
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid(f"{name} is {value!r}, expected true or false")
-    return value
-
-
-def _command(name: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not 1 <= len(value) <= 64:
-        raise Invalid(f"{name} is {value!r}, expected a list of 1 to 64 words")
-    return [check_text(f"{name}[{i}]", word, 1024) for i, word in enumerate(value)]
-
-
-def _codes(name: str, value: Any) -> tuple[str, ...]:
-    """One register's name, or a list of those that are added."""
-    codes = [value] if isinstance(value, str) else value
-    if not isinstance(codes, list) or not 1 <= len(codes) <= 8:
-        raise Invalid(f"{name} is {value!r}, expected a register such as 1-0:1.8.0, or a list of 1 to 8")
-    return tuple(check_text(f"{name}[{i}]", code, 32) for i, code in enumerate(codes))
-
-
-def _scale(name: str, value: Any) -> tuple[int, int]:
-    """Campaign units per unit of the meter, as a fraction: [1000, 1] for kWh in Wh."""
-    top, bottom = integers(name, value, 2, 2)
-    return check_integer(f"{name}[0]", top, 1, _LARGEST), check_integer(f"{name}[1]", bottom, 1, _LARGEST)
-
-
-def _range(name: str, value: Any) -> tuple[int, int]:
-    low, high = integers(name, value, 2, 2)
-    if not -_LARGEST <= low <= high <= _LARGEST:
-        raise Invalid(f"{name} is {value!r}, expected the lowest and the highest sample that can be")
-    return low, high
-
-
-_PATHS = ("path", "password_file", "token_file", "ca")
-_TEXTS = ("port", "host", "topic", "field", "user", "entity", "url", "prefix") + _PATHS
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "value": _integer(-_LARGEST, _LARGEST),
-    "command": _command,
-    "timeout_seconds": _integer(1, 3600),
-    "obis": _codes,
-    "unit": lambda name, value: check_text(name, value, 8),
-    "scale": _scale,
-    "range": _range,
-    "twice": _flag,
-    "baud": _integer(50, 4000000),
-    "tcp_port": _integer(1, 65535),
-    "slave": _integer(0, 255),
-    "function": _integer(3, 4),
-    "address": _integer(0, 65535),
-    "registers": _integer(1, 4),
-    "form": _choice(*FORMS),
-    "swap": _flag,
-}

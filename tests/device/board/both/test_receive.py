@@ -51,6 +51,18 @@ def write(name, data):
         file.write(data)
 
 
+def test_a_source_that_a_board_does_not_have_is_refused():
+    for kind, taken in (("board", True), ("p1", False), ("telepathy", False), (7, False)):
+        line = json.dumps(files(**{"device.json": json.dumps(dict(DEVICE, source={"kind": kind}))}))
+        try:
+            parse_files(line)
+            refused = ""
+        except Invalid as error:
+            refused = str(error)
+        assert taken == (refused == ""), kind
+        assert taken or "source.kind is %r" % (kind,) in refused
+
+
 def test_files_are_written_and_the_board_reads_them():
     said = []
     assert wait(Lines("noise\n", json.dumps(files()) + "\n"), write, said.append)
