@@ -1,8 +1,8 @@
 """Undertone: time series from many small devices under local differential privacy, over MQTT.
 
-For an analyst: each function here is what the command of the same name calls, and docs/api.md says what is stable.
-They need the extra ``aggregator``, `simulate` and `plan` the extra ``simulator``; a plain install is the device alone,
-so nothing is imported before it is asked for.
+For analysts: each function here is what the command of the same name calls, and docs/api.md says what is stable. They
+need the extra ``aggregator``, and `simulate` and `plan` also the extra ``simulator``. A plain install contains only the
+device, so nothing is imported before it is used.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -8,17 +8,18 @@ from undertone.extras import advice
 
 
 def main() -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     command = next(iter(sys.argv[1:]), "")
     if command == "device":
-        # A plain install is the device alone: no Typer there.
+        # A plain install contains only the device, without Typer.
         from undertone_device.__main__ import main as device
 
         return device(sys.argv[2:])
     if command == "--version":
         print(f"undertone {__version__}")
         return 0
-    # Matrices here are small: threads of a BLAS library would spend more time waiting for each other than computing.
+    # Matrices here are small: the threads of a BLAS library would spend more time waiting for each other than
+    # computing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from undertone.app import run

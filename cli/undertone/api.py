@@ -1,4 +1,4 @@
-"""What the commands do, as functions of Python values: the analyst's API, as `undertone` exports it."""
+"""The commands as functions of Python values: the analyst's API, which `undertone` exports."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +29,13 @@ def certify(
     levels: int = window.LEVELS,
     bins: int = 128,
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
-    """The exact privacy, bias and variance of mechanisms, from their integer weights, held to e^``epsilon``.
+    """Compute the exact privacy, bias and variance of mechanisms from their integer weights, and check e^``epsilon``.
 
-    Name a mechanism, or give the file of a ``table`` or of a ``campaign`` (whose mechanisms are certified in order).
-    A stream campaign is held to (``epsilon``, ``delta``). ``levels`` is of the piecewise ones, ``bins`` of square-wave.
-    With ``signer``, a public key in hex, a campaign's message must carry its signature.
-    Raises Invalid for bad input, OSError, and
-    `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
+    Name a mechanism, or give the file of a ``table`` or of a ``campaign`` (whose mechanisms are certified in order). A
+    stream campaign is checked against (``epsilon``, ``delta``). ``levels`` is for the piecewise ones, ``bins`` for
+    square-wave. With ``signer``, a public key in hex, a campaign's message must have its signature. Raises Invalid for
+    bad input, OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that exceeds its cap or is
+    biased.
     """
     if sum(source is not None for source in (mechanism, table, campaign)) != 1:
         raise Invalid("expected exactly one of mechanism, table and campaign")
@@ -56,10 +56,11 @@ def certify_published(
     fakes: float = 0.0,
     delta: float | None = None,
 ) -> dict[str, Published]:
-    """What whoever sees only published numbers learns of one household: span -> (ε, δ), and the trust that it needs.
+    """Return the guarantee against readers of published numbers only: span -> (ε, δ), with the trust that it needs.
 
-    ``reports``: behind the smallest number; ``slots``: numbers of a day with a report of the household in them (with
-    turns 1); ``fakes``: the share of reports that hide nobody. Raises Invalid.
+    ``reports``: number behind the smallest published number; ``slots``: numbers per day that include a report of the
+    household (1 if devices take turns); ``fakes``: the share of reports that may be false and hide nobody. Raises
+    Invalid.
     """
     if reports is None:
         raise Invalid("reports is missing: how many are behind the smallest published number")

@@ -32,14 +32,14 @@ from undertone.commands import (
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
-# What Typer raises for words that are no command line; it has no public name there.
+# Typer's exception for a wrong command line; it has no public name.
 _Usage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="undertone",
     help="Time series from many small devices under local differential privacy, over MQTT.",
     no_args_is_help=True,
-    # With markup, words in brackets would vanish from the help.
+    # With markup, words in brackets would disappear from the help.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 @app.callback()
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
-    # `undertone.__main__` answers --version, also where Typer is not installed.
+    # `undertone.__main__` handles --version, because Typer may not be installed.
     pass
 
 
@@ -78,7 +78,7 @@ verify.register(app)
 web.register(app)
 worker.register(app)
 if find_spec("undertone_studies") is not None:
-    # Studies and benchmarks come with a clone; the wheel leaves them out.
+    # A clone contains studies and benchmarks; the wheel does not.
     from undertone_studies.commands import register as register_studies
 
     register_studies(app)

@@ -1,4 +1,4 @@
-"""Which extra of the distribution holds a package that is missing: a plain install is the device alone."""
+"""Names of the extras that contain a missing package; a plain install contains only the device."""
 
 DISTRIBUTION = "undertone-ldp"
 _EXTRAS = {
@@ -9,11 +9,11 @@ _EXTRAS = {
     "pyarrow": "all",
     "pyspark": "spark",
 }
-# Whose pictures need matplotlib.
+# Commands whose pictures need matplotlib.
 _DRAW = ("bench", "demo", "experiment")
 
 
 def advice(module: str, command: str = "") -> str:
-    """One sentence for the user whose ``command`` misses a top-level package."""
+    """Return a sentence for a user whose ``command`` needs a missing top-level package."""
     extra = _EXTRAS.get(module, "simulator" if command in _DRAW else "aggregator")
     return f"this needs {module}; install it with: pip install '{DISTRIBUTION}[{extra}]'"

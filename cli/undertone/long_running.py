@@ -1,4 +1,4 @@
-"""What commands that run until they are told to stop have in common: when they stop, and how they log."""
+"""Shared parts of commands that run until they are stopped: the stop event, and the log."""
 
 import signal
 import sys
@@ -18,7 +18,9 @@ LogFormat = Annotated[str, typer.Option(help="text or json: one object a line.")
 
 
 def stop_event(seconds: float | None = None) -> threading.Event:
-    """Set at SIGTERM, at Ctrl-C, and after so many ``seconds``, if any. Raises Invalid for no length of time."""
+    """Return an event that is set at SIGTERM, at Ctrl-C, and after ``seconds``, if given. Raises Invalid for a wrong
+    number.
+    """
     if seconds is not None and not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise Invalid(f"--seconds is {seconds}, expected 0 or more")
     stop = threading.Event()
@@ -32,12 +34,12 @@ def stop_event(seconds: float | None = None) -> threading.Event:
 
 
 def end_like_ctrl_c() -> None:
-    """Have SIGTERM unwind as Ctrl-C does: a command with brokers and servers of its own takes them along."""
+    """Make SIGTERM end the process like Ctrl-C, so that a command also ends its own brokers and servers."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def open_journal(log_format: str) -> "Journal":
-    """Where a server logs: text to standard error, JSON to standard output. Raises Invalid for another format."""
+    """Open the server's log: text to standard error, JSON to standard output. Raises Invalid for another format."""
     from undertone_aggregator.base.log import Journal
 
     if log_format not in FORMATS:

@@ -1,4 +1,4 @@
-"""Command-line options from the fields of a dataclass: name, type, default and help are written once, there."""
+"""Command-line options made from the fields of a dataclass, which has their names, types, defaults and help."""
 
 import functools
 import inspect
@@ -10,12 +10,12 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-# The types of which the command line gives one, the first that a field allows.
+# Types that the command line can parse, in order of preference.
 _WRITTEN = (Path, str, bool, int, float)
 
 
 def with_options(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function whose first argument is an ``options`` object.
+    """Make a command from a function whose first argument is an ``options`` object.
 
     Each field ``Annotated[type, help]`` of the dataclass becomes an option; the function's other arguments keep theirs.
     """
@@ -45,7 +45,7 @@ def _parameters(options: type) -> list[inspect.Parameter]:
         allowed, text = get_args(hints[field.name])
         kinds = get_args(allowed) if get_origin(allowed) in (Union, UnionType) else (allowed,)
         kind: Any = next(each for each in _WRITTEN if each in kinds)
-        # A flag has no opposite that anybody needs: it is off unless it is given.
+        # A flag has no opposite: it is off unless it is given.
         words = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
         option = typer.Option(*words, help=text)
         annotation: Any = Annotated[(kind | None if type(None) in kinds else kind, option)]

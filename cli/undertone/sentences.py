@@ -1,4 +1,4 @@
-"""One sentence for what is wrong with a command line: what was given, what was expected, what was perhaps meant."""
+"""Error sentences about a command line: what was given, what was expected, and a suggestion."""
 
 import difflib
 import re
@@ -9,14 +9,14 @@ _EXPECTED = re.compile(r" is '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)
 
 
 def with_suggestion(sentence: str) -> str:
-    """The sentence, and the word that was perhaps meant where it says "X is 'hybird', expected one of auto, hybrid"."""
+    """Add a suggestion to a sentence such as "X is 'hybird', expected one of auto, hybrid"."""
     found = _EXPECTED.search(sentence)
     near = difflib.get_close_matches(found[1], found[2].split(", "), 1) if found else []
     return f"{sentence}: did you mean {near[0]}?" if near else sentence
 
 
 def usage_sentence(error: Any, words: Sequence[str]) -> str:
-    """What Typer found wrong with these words of the command line."""
+    """Return a sentence about Typer's error in these words of the command line."""
     if type(error).__name__ == "NoSuchOption":
         option = error.option_name
         if re.fullmatch(r"-\d[\d.]*", option):
@@ -36,13 +36,13 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
 
 
 def _plain(message: str) -> str:
-    """A message as the middle of a sentence."""
+    """Format a message as the middle of a sentence."""
     message = " ".join(message.split()).rstrip(".")
     return message[:1].lower() + message[1:]
 
 
 def _given(options: Sequence[str], words: Sequence[str]) -> str | None:
-    """The value that the words give to an option; the last one, as Typer takes it."""
+    """Return the value that the words give to an option; the last one, as in Typer."""
     value = None
     for i, word in enumerate(words):
         for option in options:

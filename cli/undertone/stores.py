@@ -1,4 +1,4 @@
-"""The options by which commands name a store, and one of the campaigns in it."""
+"""Options of commands that name a store, and one of the campaigns in it."""
 
 from typing import Annotated
 

@@ -1,9 +1,9 @@
 """Seeded entropy, for simulations only: every word is addressed by (seed, device, slot, word).
 
-A word is hash(device G + key) mod 2^32: one round of xor-shift and multiply, a second key, another round (the
-constants of a two-round 32-bit hash of low bias by Wellons, 2018); both keys are shake_256(seed, slot, refill)'s for
-this word. So neither chunking nor order can matter, and the bytes that a scalar `Entropy` reads are the words that
-numpy computes for millions of devices. Predictable by design: no device may reach it.
+A word is hash(device G + key) mod 2^32: one round of xor-shift and multiply, a second key, another round (the constants
+of a two-round 32-bit hash of low bias by Wellons, 2018). Both keys come from shake_256(seed, slot, refill) at this
+word. So chunking and order do not matter, and the bytes that a scalar `Entropy` reads are the words that numpy computes
+for millions of devices. The words are predictable by design: no real device may use them.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ Words = NDArray[np.uint32]
 Index = NDArray[np.intp]
 Kind = TypeVar("Kind", bound=np.generic)
 
-# Words that one refill of a device's buffer holds.
+# Number of words in one refill of a device's buffer.
 WORDS = BUFFER_BYTES // 4
 LARGEST_DEVICE = 2**32 - 1
 
@@ -34,13 +34,13 @@ _16 = np.uint32(16)
 
 
 class Memory:
-    """Named arrays that are allocated once and used again for every block."""
+    """Named arrays that are allocated once and reused for every block."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def __call__(self, name: str, size: int, kind: "type[Kind]") -> "NDArray[Kind]":
-        """An array of ``size`` elements with whatever is in it; the same memory whenever ``name`` is."""
+        """Return an uninitialised array of ``size`` elements; the same memory whenever ``name`` is the same."""
         array = self._arrays.get(name)
         if array is None or len(array) < size:
             array = self._arrays[name] = np.empty(size, dtype=kind)
@@ -48,7 +48,7 @@ class Memory:
 
 
 def _hash(positions: Words, key: "Words | np.uint32", other: "Words | np.uint32", spare: Words, out: Words) -> None:
-    """Words into ``out``; ``spare`` is memory of the same shape."""
+    """Write words to ``out``; ``spare`` is memory of the same shape."""
     np.add(positions, key, out=out)
     np.right_shift(out, _16, out=spare)
     out ^= spare
@@ -63,7 +63,7 @@ def _hash(positions: Words, key: "Words | np.uint32", other: "Words | np.uint32"
 
 @lru_cache(maxsize=256)
 def _keys(seed: int, slot: int, refill: int) -> Words:
-    """Two keys for each word of a refill, shape [2, WORDS]."""
+    """Return two keys for each word of a refill, shape [2, WORDS]."""
     digest = hashlib.shake_256(b"undertone seeded" + struct.pack("<QQQ", seed, slot, refill)).digest(8 * WORDS)
     return np.frombuffer(digest, dtype="<u4").astype(np.uint32).reshape(2, WORDS)
 
@@ -79,11 +79,11 @@ class SeededWords:
         return len(self._positions)
 
     def part(self, index: "slice | Index") -> "SeededWords":
-        """The words of the devices at ``index``, in that order."""
+        """Return the words of the devices at ``index``, in that order."""
         return SeededWords(self._keys, self._positions[index])
 
     def column(self, word: "int | Index", memory: Memory, out: Words) -> None:
-        """Word number ``word`` (one, or one for each) of every device into ``out``. Raises EntropyError from 64 on."""
+        """Write word number ``word`` (one number, or one per device) to ``out``. Raises EntropyError from 64 on."""
         if np.max(word, initial=0) >= WORDS:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
         spare = memory("spare", len(out), np.uint32)
@@ -93,7 +93,7 @@ class SeededWords:
 class Buffers:
     """`undertone_shared.entropy.Entropy` of many devices in one slot, after its first ``refill``, each at its own word.
 
-    ``failed`` marks the devices whose buffer ran dry within a draw: their values are not to be used.
+    ``failed`` marks the devices whose buffer ran out within a draw: their values must not be used.
     """
 
     def __init__(self, seed: int, slot: int, positions: Words) -> None:
@@ -101,22 +101,22 @@ class Buffers:
         self._seed = seed
         self._slot = slot
         self._positions = positions
-        # Of all words of the slot, refill after refill: the next one, and where the buffer ends.
+        # For each device, the index of its next word among all refills of the slot, and the end of its buffer.
         self._next = np.zeros(len(positions), dtype=np.int64)
         self._end = np.full(len(positions), WORDS)
         self._keys = _keys(seed, slot, 0)
 
     def refill(self, index: Index) -> None:
-        """Discard what is left in the buffers of the devices at ``index``."""
+        """Discard the rest of the buffers of the devices at ``index``."""
         self._next[index] = self._end[index]
         self._end[index] += WORDS
 
     def reserve(self, index: Index, words: int) -> None:
-        """Refill the buffers at ``index`` that hold fewer than ``words``."""
+        """Refill the buffers at ``index`` that have fewer than ``words`` words."""
         self.refill(index[self._end[index] - self._next[index] < words])
 
     def below(self, index: Index, n: int) -> Words:
-        """`Entropy.below` of the devices at ``index``: a uniform integer in [0, n), 1 <= n <= 2^30, for each."""
+        """Draw a uniform integer in [0, n), 1 <= n <= 2^30, for each device at ``index``, as `Entropy.below` does."""
         mask = np.uint32((1 << (n - 1).bit_length()) - 1)
         value = self._words(index) & mask
         waiting = np.flatnonzero(value >= n)
@@ -139,13 +139,13 @@ class Buffers:
         _hash(self._positions[index], keys[0], keys[1], np.empty_like(words), words)
         if dry.any():
             self.failed[index[dry]] = True
-            # Below any n: the draw ends.
+            # This value is below any n, so the draw ends.
             words[dry] = 0
         return words
 
 
 class SeededSource:
-    """A byte source for one device's `Entropy`: ``seek`` a slot, then draw in it."""
+    """A byte source for one device's `Entropy`: call ``seek`` for a slot, then draw in it."""
 
     def __init__(self, seed: int, device: int) -> None:
         self._seed = seed
@@ -153,13 +153,13 @@ class SeededSource:
         self.seek(0)
 
     def seek(self, slot: int) -> None:
-        """The next byte is the first one of ``slot``."""
+        """Set the next byte to the first one of ``slot``."""
         self._slot = _checked(slot)
         self._refill = 0
         self._bytes = b""
 
     def __call__(self, n: int) -> bytes:
-        """The next ``n`` bytes of the slot."""
+        """Return the next ``n`` bytes of the slot."""
         while len(self._bytes) < n:
             key, other = _keys(self._seed, self._slot, self._refill)
             words = np.empty_like(key)
@@ -177,19 +177,19 @@ class Seeded:
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)
 
     def source(self, device: int) -> SeededSource:
-        """What `Entropy(source)` reads for device number ``device``. Raises Invalid."""
+        """Return the byte source of `Entropy(source)` for device number ``device``. Raises Invalid."""
         return SeededSource(self.seed, check_integer("device", device, 0, LARGEST_DEVICE))
 
     def words(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> SeededWords:
-        """The words of ``slot`` for these device numbers, as `vectorised` takes them. Raises Invalid."""
+        """Return the words of ``slot`` for these device numbers, as `vectorised` takes them. Raises Invalid."""
         return self.words_at(slot, positions(devices))
 
     def words_at(self, slot: int, places: Words) -> SeededWords:
-        """`words` of devices whose `positions` are at hand. Raises Invalid."""
+        """Return the `words` of devices with these `positions`. Raises Invalid."""
         return SeededWords(_keys(self.seed, _checked(slot), 0), places)
 
     def buffers(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> Buffers:
-        """The entropy of these device numbers in ``slot``, as `vectorised_stream` takes it. Raises Invalid."""
+        """Return the entropy of these device numbers in ``slot``, as `vectorised_stream` takes it. Raises Invalid."""
         return Buffers(self.seed, _checked(slot), positions(devices))
 
 
@@ -198,7 +198,7 @@ def _checked(slot: int) -> int:
 
 
 def positions(devices: "Sequence[int] | NDArray[np.integer]") -> Words:
-    """Where in every slot's words these device numbers are: device G mod 2^32. Raises Invalid."""
+    """Return the positions of these device numbers in every slot's words: device G mod 2^32. Raises Invalid."""
     numbers = np.asarray(devices, dtype=np.int64)
     if len(numbers):
         check_integer("device", int(numbers.min()), 0, LARGEST_DEVICE)

@@ -1,4 +1,4 @@
-"""The processes of a demonstration, and what they say."""
+"""The processes of a demonstration, and their logs."""
 
 import contextlib
 import json
@@ -26,11 +26,11 @@ NO_EXAMPLE = "device/examples/unix_device.py is not here (it comes with the sour
 
 
 class Failed(Exception):
-    """A process ended before its time, or nothing goes on; the message has its last words."""
+    """A process ended early, or makes no progress; the message has the end of its log."""
 
 
 class Log:
-    """A file that a child appends to; `new` gives its lines since the last call."""
+    """A file to which a child appends; `new` gives its lines since the last call."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -38,7 +38,7 @@ class Log:
         self._rest = b""
 
     def new(self) -> list[str]:
-        """Complete lines that have been added."""
+        """Return complete lines that have been added."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:
@@ -50,9 +50,9 @@ class Log:
 
 
 class Stage:
-    """Starts and ends the processes; leaving it ends all that still run. ``broker`` runs once it is started.
+    """Starts and ends the processes; on exit it ends all that still run. ``broker`` runs once it is started.
 
-    ``log_messages``: every message is in the broker's log.
+    ``log_messages``: log every message at the broker.
     """
 
     def __init__(self, folder: Path, port: int, *, log_messages: bool = False):
@@ -78,12 +78,12 @@ class Stage:
         self.broker.stop()
 
     def start_aggregator(self, config: Path) -> None:
-        """`undertone serve`, its log as JSON lines."""
+        """Start `undertone serve` with its log as JSON lines."""
         command = [sys.executable, "-m", "undertone", "serve", str(config), "--log-format", "json"]
         self.aggregator = self._start(command, self._aggregator_log.path)
 
     def aggregator_events(self) -> list[dict[str, Any]]:
-        """What the aggregator has logged since the last call."""
+        """Return the aggregator's log entries since the last call."""
         events = []
         for line in self._aggregator_log.new():
             with contextlib.suppress(ValueError):
@@ -93,7 +93,7 @@ class Stage:
         return events
 
     def start_fleet(self, job: FleetJob) -> None:
-        """The fleet's process."""
+        """Start the fleet's process."""
         path = self.folder / "fleet.json"
         job.save(path)
         self.fleet = self._start(
@@ -101,13 +101,13 @@ class Stage:
         )
 
     def fleet_ready(self) -> bool:
-        """Whether all devices of the fleet are connected."""
+        """Return True if all devices of the fleet are connected."""
         return READY in self.words("fleet.log")
 
     def start_micropython(
         self, device: str, readings: Sequence[int | tuple[int, ...]], slots: int, name: str = "micropython"
     ) -> None:
-        """One device under MicroPython, from the files that it was provisioned with; its log is called ``name``."""
+        """Start one device under MicroPython, from its provisioned files; its log is called ``name``."""
         program, example = find_micropython(), example_device()
         if program is None or example is None:
             raise FileNotFoundError("there is no MicroPython to start")
@@ -120,14 +120,14 @@ class Stage:
         self.micropythons.append(self.micropython)
 
     def words(self, name: str) -> str:
-        """The end of a child's log."""
+        """Return the end of a child's log."""
         with contextlib.suppress(OSError):
             return (self.folder / name).read_text(errors="replace")[-2000:].strip()
         return ""
 
     def _start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
         with log.open("ab") as file, uninterrupted():
-            # Ctrl-C is for the demo, which ends its children in order.
+            # Ctrl-C must reach only the demo, which ends its children in order.
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -141,12 +141,12 @@ class Stage:
 
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
-    """Standard error goes into the same log, but for MicroPython's, which is its ledger."""
+    """Return where standard error goes: into the same log, except for MicroPython, whose log is its ledger."""
     return subprocess.DEVNULL if log.name.startswith("micropython") else file
 
 
 def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGTERM) -> int | None:
-    """Signal a child and wait for it, with SIGKILL after a while; its exit code. Harmless if it has ended."""
+    """Signal a child, wait for it, and kill it after a while; return its exit code. Harmless if it has ended."""
     if child is None:
         return None
     if child.poll() is None:
@@ -159,7 +159,9 @@ def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGT
 
 
 def find_micropython() -> str | None:
-    """The unix port of MicroPython: $UNDERTONE_MICROPYTHON, this environment's, the PATH's; None without one."""
+    """Return MicroPython's unix port: $UNDERTONE_MICROPYTHON, this environment's, or the PATH's; None if there
+    is none.
+    """
     return (
         os.environ.get("UNDERTONE_MICROPYTHON")
         or shutil.which("micropython", path=sysconfig.get_path("scripts"))
@@ -168,12 +170,12 @@ def find_micropython() -> str | None:
 
 
 def example_device() -> Path | None:
-    """The program of a device under the unix port, which only the sources have."""
+    """Return the program of a device under the unix port, which exists only in a source checkout."""
     path = Path(undertone_device.__file__).parents[1] / "examples" / "unix_device.py"
     return path if path.is_file() else None
 
 
 def check_alive(child: "subprocess.Popen[bytes] | None", name: str, last_words: str) -> None:
-    """Raises Failed for a child that has ended with an error."""
+    """Check a child. Raises Failed if it has ended with an error."""
     if child is not None and child.poll():
         raise Failed(f"{name} ended with code {child.returncode}: {last_words[-500:] or 'it said nothing'}")

@@ -1,1 +1,1 @@
-"""One module per command; each has a function ``register(app)`` that adds it to the Typer application."""
+"""The commands, one module each, with a function ``register(app)`` that adds the command to the Typer application."""

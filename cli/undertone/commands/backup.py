@@ -1,4 +1,4 @@
-"""``undertone backup`` and ``undertone restore``: of a server's folder, or of one store, while its server runs."""
+"""``undertone backup`` and ``undertone restore``: copies of a server's folder or of one store while its server runs."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.command("backup")(backup)
     app.command("restore")(restore)
 

@@ -1,4 +1,4 @@
-"""``undertone broker``: the broker of a server's folder."""
+"""``undertone broker``: manages the broker of a server's folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +11,13 @@ app = typer.Typer(help="The broker of a server's folder: its passwords.", no_arg
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     root.add_typer(app, name="broker")
 
 
 @app.callback()
 def _group() -> None:
-    # With one command Typer would leave its name out.
+    # Without a callback Typer would omit the name of a single command.
     pass
 
 

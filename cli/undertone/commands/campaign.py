@@ -1,4 +1,4 @@
-"""``undertone campaign``: the life of a server's campaigns; each change is shown before it is made."""
+"""``undertone campaign``: manages a server's campaigns; each change is shown before it is made."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     root.add_typer(app, name="campaign")
 
 
@@ -156,7 +156,7 @@ def apply(
             if refusals.refusing and not although_refused:
                 raise Invalid(f"{refusals}: nothing was changed, --although-refused makes the change all the same")
             version = apply_plan(store, config.campaign, config.stream)
-    # Also where nothing changes: the store has the changes of a command that was cut short, the plan has not.
+    # The plan is written even if nothing changes: an interrupted command may have changed the store but not the plan.
     home.write_plan(name, _with_version(text, version))
     if not made:
         print("nothing would change")
@@ -191,12 +191,12 @@ _life("retire", "Take the campaign off the air for good; what is under way is st
 
 
 def _toml(text: str) -> str:
-    """TOML of a text. JSON's escapes are TOML's, which also escapes U+007F and has no pairs of surrogates."""
+    """Quote a text as TOML. JSON's escapes are valid TOML, which also escapes U+007F and has no surrogate pairs."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _value(text: str) -> str:
-    """TOML of an option's value; what is no TOML by itself, as 24h is not, is text."""
+    """Return an option's value as TOML; a value that is not TOML, such as 24h, becomes text."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
         if set(tomllib.loads(f"value = {text}")) == {"value"}:
             return text
@@ -204,7 +204,7 @@ def _value(text: str) -> str:
 
 
 def _with_version(text: str, version: int) -> str:
-    """A plan's text with this version in [campaign], in the place of the one that it has."""
+    """Return a plan's text with this version in [campaign], in place of the old one."""
     line = f"version = {version}"
     if _VERSION.search(text):
         return _VERSION.sub(line, text, count=1)
@@ -212,7 +212,7 @@ def _with_version(text: str, version: int) -> str:
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":
-    """What the plan in ``text`` changes, which devices refuse it, and its warnings; its files are read."""
+    """Return the changes of the plan in ``text``, the devices' refusals, and its warnings; its files are checked."""
     import time
 
     from undertone_aggregator.campaign.binding import Refusals, changes, refusals_of
@@ -233,7 +233,7 @@ def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, 
 
 
 def _glance(home: "Home", name: str) -> dict[str, Any]:
-    """Of one that cannot be read, why: it hides no other."""
+    """Return the facts of a campaign; if it cannot be read, the reason, so that the others are still listed."""
     try:
         return _facts(home, name)
     except (Invalid, OSError) as wrong:
@@ -261,7 +261,7 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
     except NoStore:
         pass
     except (Invalid, OSError):
-        # A server that runs says in its own words why the campaign fails.
+        # A running server explains a campaign's failure itself.
         if state_of(served, name, life, now).state != FAILED:
             raise
     state = state_of(served, name, life, now)

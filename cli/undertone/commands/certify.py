@@ -1,4 +1,4 @@
-"""``undertone certify``: the proof of what one report costs, recomputed from a mechanism's integer weights."""
+"""``undertone certify``: recomputes the privacy of a report from a mechanism's integer weights."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ NAMES = "stochastic-rounding, piecewise, piecewise-optimal, hybrid, optimal, squ
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("certify")(certify)
 
 

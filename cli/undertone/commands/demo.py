@@ -1,4 +1,4 @@
-"""``undertone demo``: a fleet through a real broker, from its first report to a table and a picture."""
+"""``undertone demo``: runs a fleet with a real broker, and shows the result as a table and a picture."""
 
 import sys
 import tempfile
@@ -20,7 +20,7 @@ _MOST_ROWS = 60
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("demo")(demo)
 
 
@@ -119,7 +119,7 @@ def demo(
 
 
 class _Display:
-    """A bar on a terminal, lines elsewhere."""
+    """Progress of a demonstration: a bar on a terminal, lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -144,32 +144,33 @@ class _Display:
         self._progress.stop()
 
     def say(self, sentence: str, *, loud: bool = False) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._console.print(f"[bold yellow]! {sentence}[/]" if loud else f"  {sentence}")
 
     def event(self, event: dict[str, Any]) -> None:
-        """The aggregator's word: estimates next to the bar, everything else as a line."""
+        """Show an entry of the aggregator's log: estimates beside the bar, everything else as a line."""
         message = str(event.get("message", ""))
         if event.get("event") == "slot":
             self._progress.update(self._task, description=_short(message))
             if not self._console.is_terminal and "±" in message:
                 self._console.print(f"  {message}")
         elif event.get("event") != "deliveries" and "no whole cycles" not in message:
-            # The demo's rounds see whole days: they play every fourth half-hour.
+            # The warning does not apply to the demo, whose short rounds cover whole days by playing every fourth
+            # half-hour.
             self._console.print(f"  aggregator: {message}")
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:
-        """Move the bar."""
+        """Update the bar."""
         self._progress.update(self._task, completed=done, total=total, sent=sent, acked=acknowledged)
 
 
 def _short(message: str) -> str:
-    """`1234.5 ± 6.7 Wh` of a slot's line."""
+    """Return `1234.5 ± 6.7 Wh` from the log line of a slot."""
     return message.partition(": ")[2].partition(" from ")[0]
 
 
 def table_of(result: "DemoResult") -> Table:
-    """Its slots, or as many of them as a screen takes."""
+    """Return a table of the slots, limited to the size of a screen."""
     title, columns, rows = result.table()
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:

@@ -1,4 +1,4 @@
-"""``undertone devices``: a fleet after its first day."""
+"""``undertone devices``: manages the devices of a fleet that is in use."""
 
 import json
 import time
@@ -26,7 +26,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     root.add_typer(app, name="devices")
 
 
@@ -178,7 +178,7 @@ def export(
     writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report"])
     writer.writeheader()
     writer.writerows(rows)
-    # When a household reported last is for its operator alone.
+    # Only the operator may know when a household reported last.
     write_private(out, text.getvalue())
     print(f"{len(rows)} devices in {out}")
 
@@ -206,7 +206,7 @@ def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: P
 
 
 def _told(fleet: "FleetFiles") -> str:
-    """How the broker comes to know."""
+    """Return a sentence about how the broker learns of the change."""
     from undertone_aggregator.mqtt.broker_process import CONFIG_FILE
     from undertone_aggregator.settings.broker_options import EXTERNAL
 
@@ -225,7 +225,7 @@ def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = Fal
     for name, device in sorted(fleet.devices().items()):
         slot = last.get(name)
         ended = None if slot is None else (slot + 1) * seconds
-        # A device that was added just now is not lost.
+        # A device that was just added is not lost.
         heard = device.since if ended is None else ended
         if lost and (device.state != ACTIVE or now - heard <= late_seconds(fleet.config.campaign)):
             continue

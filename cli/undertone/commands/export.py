@@ -1,4 +1,4 @@
-"""``undertone export``: everything of a campaign that may be published, in one folder, while its server goes on."""
+"""``undertone export``: writes everything publishable of a campaign to a folder while its server runs."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("export")(export)
 
 

@@ -1,4 +1,6 @@
-"""``undertone fleet``: thousands of MQTT clients from one process, each the shipped reporter core."""
+"""``undertone fleet``: thousands of MQTT clients in one process, each with the shipped reporter core, as a load
+test.
+"""
 
 import json
 import math
@@ -21,7 +23,7 @@ _SHARE = "share of the clients that this happens to, once"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("fleet")(fleet)
 
 
@@ -153,7 +155,7 @@ def _show(result: "LoadResult", *, kept: bool, theirs: bool) -> None:
 
 
 class _Line:
-    """Progress on standard error: one line that changes on a terminal, a line every ten seconds elsewhere."""
+    """Progress on standard error: one changing line on a terminal, a line every ten seconds elsewhere."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -171,7 +173,7 @@ class _Line:
         self._status.stop()
 
     def show(self, sentence: str) -> None:
-        """Where the test stands."""
+        """Show the current state of the test."""
         if self._console.is_terminal:
             self._status.update(sentence)
         elif time.monotonic() >= self._said + 10:

@@ -1,4 +1,4 @@
-"""``undertone init`` and ``undertone doctor``: a server's folder, made and examined."""
+"""``undertone init`` and ``undertone doctor``: make a server's folder, and examine it."""
 
 import getpass
 import json
@@ -16,7 +16,7 @@ _MARKS = {"ok": "ok     ", "warning": "warning", "failure": "FAILURE"}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.command("init")(init)
     app.command("doctor")(doctor)
 
@@ -85,7 +85,7 @@ def init(
 
 
 def _authority(folder: Path, host: str) -> Path:
-    """A private authority in tls/; what the broker needs of it stands in broker/, and the authority's key does not."""
+    """Make a private authority in tls/, and copy what the broker needs to broker/, without the authority's key."""
     from undertone_operate.authority import private_authority
 
     authority = private_authority(folder / "tls", host)

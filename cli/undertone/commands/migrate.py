@@ -1,4 +1,4 @@
-"""``undertone migrate``: stores of earlier versions, brought up to date without a server."""
+"""``undertone migrate``: updates stores of earlier versions without a server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from undertone_shared.errors import Invalid
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("migrate")(migrate)
 
 

@@ -1,4 +1,4 @@
-"""``undertone plan``: what a campaign would give, before anybody deploys it."""
+"""``undertone plan``: predicts the result of a campaign before anything is deployed."""
 
 import json
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from undertone_simulator.planning.options import PlanOptions
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("plan")(plan)
 
 

@@ -1,4 +1,4 @@
-"""The pages of ``undertone plan``."""
+"""Output of ``undertone plan`` for people."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ def show(plan: "FleetPlan | StreamComparison | WindowPlan") -> None:
 
 
 def _show_reports(plan: "FleetPlan") -> None:
-    """Spans, θ, what a wanted error would take, traffic, privacy."""
+    """Print spans, θ, the requirements of a wanted error, traffic, privacy."""
     from rich.console import Console
     from rich.table import Table
 
@@ -80,7 +80,7 @@ def _time_of(slot: int, per_day: int) -> str:
 
 
 def _show_stream(plan: "StreamComparison") -> None:
-    """The methods side by side, and which to use."""
+    """Print the methods side by side, and the recommended one."""
     from rich.console import Console
     from rich.table import Table
 
@@ -105,7 +105,7 @@ def _show_stream(plan: "StreamComparison") -> None:
 
 
 def _show_window(plan: "WindowPlan") -> None:
-    """The ways side by side, in shares of the mean."""
+    """Print the ways side by side, with errors as shares of the mean."""
     from rich.console import Console
     from rich.table import Table
 

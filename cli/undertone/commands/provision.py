@@ -1,4 +1,4 @@
-"""``undertone provision``: a fleet's files before its first report."""
+"""``undertone provision``: writes a fleet's files before its first report."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("provision")(run)
 
 

@@ -1,4 +1,4 @@
-"""``undertone query``: estimates from a store, as a table or in the formats of other tools."""
+"""``undertone query``: prints estimates from a store, as a table or in the formats of other tools."""
 
 import json
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate, Row
     from undertone_aggregator.estimate.query import Results
 
-# Beside the forms of `export.FORMATS`: for people, and everything about the campaign as one object.
+# Two more formats besides `export.FORMATS`: a table for people, and one JSON object with everything about the campaign.
 _TABLE, _JSON = "table", "json"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("query")(query)
 
 
@@ -116,7 +116,7 @@ def _span(
     moments: tuple[str | None, str | None, str | None],
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
-    """The selection that the options make. Raises Invalid for two ways at once."""
+    """Return the selection from the options. Raises Invalid if they select in two ways at once."""
     since, start, end = moments
     first, last = slots
     if sum(text is not None for text in (since, start, first)) > 1:
@@ -125,7 +125,7 @@ def _span(
         raise Invalid("--to and --last exclude each other")
     begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
     if since is not None:
-        # Further back than time itself, as from a store without a report, is all there is.
+        # A start before 1970, as in a store without reports, means no limit.
         begin = datetime.fromtimestamp(max(results.ends - _seconds(since), 0), UTC)
     return begin, last if end is None else _moment("--to", end, zone)
 
@@ -153,7 +153,7 @@ def _shares(text: str) -> list[float]:
 
 
 def _document(results: "Results", estimates: "list[Estimate]", rows: "Sequence[Row]", kind: "type[Row]") -> str:
-    """The campaign and these rows as one JSON object."""
+    """Return the campaign and these rows as one JSON object."""
     from undertone_aggregator.estimate import export
     from undertone_aggregator.estimate.estimates import plain
 
@@ -179,7 +179,7 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough, as `head` does; nothing may be flushed to it at exit.
+        # The reader closed the pipe, as `head` does; nothing may be flushed to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -206,7 +206,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         mean, model = f"mean, {campaign.unit}", "95 %: x (a model)"
         heads = [starts, "series", "reports", mean, "± s.e.", "95 %: min(x, θ)", model, "± if 1 % are fake"]
         if rows and isinstance(rows[0], RangeEstimate):
-            # A run at the campaign's ends, or over a gap, has fewer slots than asked for.
+            # A run at the campaign's ends, or across a gap, has fewer slots than requested.
             heads[2:2] = ["slots"]
             heads.pop()
     table = Table(*heads, title=campaign.name)
@@ -214,7 +214,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     for row in rows:
         table.add_row(*_cells(row, zone, results.settled))
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
-    # Gaussian noise has no bound on the ratio for one report: its guarantee is for the stream.
+    # Gaussian noise has no bound on the ratio of one report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + said, results.guarantee]
     lines.append(
@@ -262,7 +262,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
         mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", raw]
         return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))
-    # A slot that reports still come for.
+    # The mark is for a slot that still receives reports.
     mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
     head = [local(row.start, zone) + mark, str(row.series)]
     if isinstance(row, Estimate) and row.is_absent:

@@ -1,4 +1,4 @@
-"""``undertone recount``: do landed files and a store say the same?"""
+"""``undertone recount``: compares landed files with a store."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ _MOST_SHOWN = 10
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("recount")(recount)
 
 

@@ -1,4 +1,6 @@
-"""``undertone release``: a private stream from raw values, one command per mechanism; and questions to a release."""
+"""``undertone release``: makes a private stream from raw values, with one command per mechanism, and queries a
+release.
+"""
 
 import inspect
 import json
@@ -44,7 +46,7 @@ _HELP = {
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
+    """Add the group of commands to the application."""
     group = typer.Typer(
         cls=_Mechanisms,
         no_args_is_help=True,
@@ -55,23 +57,23 @@ def register(app: typer.Typer) -> None:
 
 
 class _Mechanisms(TyperGroup):
-    """One command per mechanism, made when it is asked for: its options are its signature's."""
+    """One command per mechanism, made when it is used: its options are those of the mechanism's signature."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The mechanisms, and ``query``."""
+        """Return the names of the mechanisms, and ``query``."""
         from undertone_central.make import MECHANISMS
 
         return [*MECHANISMS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name; None for an unknown one."""
+        """Return the command of that name; None for an unknown one."""
         from undertone_central.make import MECHANISMS
 
         return _command(cmd_name) if cmd_name in MECHANISMS else super().get_command(ctx, cmd_name)
 
 
 def _command(mechanism: str) -> Any:
-    """The command that releases by this mechanism."""
+    """Make the command that releases by this mechanism."""
     from undertone_central.continual import Continual
     from undertone_central.make import MECHANISMS, parameters
 
@@ -93,7 +95,9 @@ def _command(mechanism: str) -> Any:
 
 
 def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """A mechanism's parameter as an option of the command: None, unless it is given."""
+    """Convert a mechanism's parameter to an option of the command; its default is None, which means that it is not
+    given.
+    """
     kinds = parameter.annotation if isinstance(parameter.annotation, type) else str
     whole = kinds is int or parameter.annotation == int | None
     kind: Any = bool if kinds is bool else int if whole else str
@@ -182,7 +186,7 @@ def _summary(released: "Released", as_json: bool, out: Any) -> None:
 
 @contextmanager
 def _bar(expected: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where a person looks at it."""
+    """Show a progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

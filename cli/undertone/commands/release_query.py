@@ -1,4 +1,4 @@
-"""Range sums and quantiles of a release, with its guarantee."""
+"""``undertone release query``: range sums and quantiles of a release, with its guarantee."""
 
 import json
 from pathlib import Path

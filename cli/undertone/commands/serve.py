@@ -1,4 +1,4 @@
-"""``undertone serve``: the aggregation server for any number of campaigns."""
+"""``undertone serve``: runs the aggregation server for any number of campaigns."""
 
 import contextlib
 import signal
@@ -12,7 +12,7 @@ from undertone_shared.errors import Invalid
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("serve")(serve)
 
 
@@ -64,7 +64,8 @@ def serve(
     health = health or home.server.health
     if health is not None and (missing := missing_packages(METRICS)):
         journal.say("health", missing)
-    # Until there is something to read again, a SIGHUP asks for nothing; what is started does not inherit that.
+    # SIGHUP is ignored until there is something to reload; a handler, unlike SIG_IGN, is not inherited by child
+    # processes.
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
         contextlib.suppress(Stopped),

@@ -1,4 +1,4 @@
-"""``undertone simulate``: a campaign over a population of any size, without a wire and in bounded memory."""
+"""``undertone simulate``: runs a campaign on a population of any size, without a network and in bounded memory."""
 
 import json
 import math
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
-# What the intervals are held against, and the wider ones, by the kind of the campaign's rules.
+# The truth with which the intervals are compared, and the text about the wider ones, by the kind of the campaign's
+# rules.
 _TRUTHS = {"scalar": ("truncated", ", {} wider ones the raw truth"), "stream": ("clipped", "")}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("simulate")(simulate)
 
 
@@ -79,7 +80,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
 
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
-    """Everything about the campaign and its slots, as one JSON object."""
+    """Return everything about the campaign and its slots as one JSON object."""
     from undertone_aggregator.campaign.collection import guarantee_of
     from undertone_aggregator.estimate.estimates import plain
 
@@ -94,7 +95,7 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
                 "ranges": [list(block) for block in newest.ranges],
                 "unit": simulated.plan.unit,
                 **cost.budget.as_json(),
-                # Gaussian noise has none for a report by itself.
+                # Gaussian noise has no certificate for a single report.
                 "certificate": [exact.numerator, exact.denominator] if exact else None,
                 "guarantee": cost.sentence,
                 "warnings": warnings(simulated),
@@ -111,7 +112,7 @@ def _row(compared: "Compared") -> dict[str, Any]:
 
 
 def warnings(simulated: "Simulated") -> list[str]:
-    """What the threshold's choice warned of, in any epoch."""
+    """Return the warnings of the threshold's choice in all epochs."""
     chosen = [epoch.threshold for epoch in simulated.timeline.epochs if epoch.threshold is not None]
     return list(dict.fromkeys(sentence for threshold in chosen for sentence in threshold.warnings))
 
@@ -188,7 +189,7 @@ class _Progress:
         self._progress.stop()
 
     def show(self, done: int, planned: int) -> None:
-        """Device-slots that are over, of those settled so far."""
+        """Show the number of device-slots that are done, of those planned."""
         self._progress.update(self._task, completed=done, total=planned)
         if not self._console.is_terminal and time.monotonic() >= self._said + 10:
             self._said = time.monotonic()

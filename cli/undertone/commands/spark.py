@@ -1,4 +1,4 @@
-"""``undertone spark``: landed reports counted on many machines, and counted again after a loss."""
+"""``undertone spark``: counts landed reports on many machines, and recounts them after a loss."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ spark = typer.Typer(name="spark", help="Count landed reports on many machines, b
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.add_typer(spark)
 
 

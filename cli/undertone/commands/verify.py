@@ -1,4 +1,4 @@
-"""``undertone verify``: does what a fleet sent add up with what the aggregator stored?"""
+"""``undertone verify``: checks that a fleet's reports agree with the aggregator's store."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("verify")(verify)
 
 
@@ -60,7 +60,7 @@ def verify(
 
 
 def accounts_table(accounts: "Accounts") -> Table:
-    """Both identities, one column each."""
+    """Return a table of both identities, one column each."""
     table = Table("", "deliveries", "distinct reports", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -81,7 +81,7 @@ def accounts_table(accounts: "Accounts") -> Table:
 
 
 def verdict(accounts: "Accounts") -> str:
-    """Whether it adds up, in one sentence."""
+    """Return a sentence that says whether the accounts hold."""
     if accounts.holds:
         return "Both identities hold: zero unexplained."
     counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())

@@ -1,4 +1,4 @@
-"""``undertone web``: the page and the HTTP API over stores."""
+"""``undertone web``: serves the page and the HTTP API over stores."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("web")(web)
 
 
@@ -65,7 +65,7 @@ def web(
         threading.Thread(target=_end_with_input, daemon=True).start()
 
     def ready(address: str) -> None:
-        # `undertone serve` says it itself.
+        # `undertone serve` prints the address itself.
         if not attached:
             print(f"the page is at {address}", flush=True)
 
@@ -76,8 +76,11 @@ def web(
 
 
 def _end_with_input() -> None:
-    """`undertone serve` holds the other end: a server that was killed leaves no page on its port."""
-    # Not by sys.stdin: an interpreter that ends for another reason cannot take a buffer from this thread.
+    """End this process when standard input ends: `undertone serve` has the other end, so a killed server leaves no
+    page.
+    """
+    # os.read is used because an interpreter that ends for another reason cannot take sys.stdin's buffer from this
+    # thread.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""``undertone worker``: one more process, on any machine, for a campaign whose store is a database."""
+"""``undertone worker``: runs another worker process, on any machine, for a campaign whose store is a database."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ AUTO = "auto"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("worker")(worker)
 
 

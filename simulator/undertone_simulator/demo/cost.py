@@ -1,4 +1,4 @@
-"""What a demonstration costs its devices in privacy, in words, and what the broker saw of their rest."""
+"""Privacy cost of a demonstration for its devices, in words, and the devices' rest as seen in the broker's log."""
 
 import math
 import re
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from undertone_aggregator.design.budget import shown
 
-# A report that the broker received and that is not repeated.
+# A line of the log for a report that the broker received; repeated packets do not match.
 _PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/']+)/report'")
 
 
 @dataclass(frozen=True)
 class TurnsCost:
-    """Devices report every ``stride``-th slot and rest ``window`` seconds.
+    """Cost of a campaign in which devices report every ``stride``-th slot and rest ``window`` seconds.
 
-    ``closest``: seconds between the two closest messages of a device that the broker's own log has; None without two.
+    ``closest``: least number of seconds between two messages of a device in the broker's own log; None without two.
     """
 
     window: int
@@ -25,7 +25,7 @@ class TurnsCost:
 
 
 def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None) -> list[str]:
-    """What a device has spent in a demonstration of so many reports, and what it means."""
+    """Return sentences about a device's privacy cost after ``readings`` reports, and their meaning."""
     reading, day, spent = (shown(epsilon * n) for n in (1, per_day, readings))
     if turns is None:
         return [
@@ -46,7 +46,7 @@ def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None
 
 
 def meaning(epsilon: Fraction, per_day: int) -> str:
-    """What epsilon per reading means for a household, in plain words."""
+    """Explain in plain words what epsilon per reading means for a household."""
     reading, day = shown(epsilon), shown(epsilon * per_day)
     return (
         f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
@@ -56,7 +56,9 @@ def meaning(epsilon: Fraction, per_day: int) -> str:
 
 
 def published_apart(log: Path) -> dict[str, int]:
-    """Device -> least number of seconds between two of its reports in a mosquitto's log; repeats of one (DUP) apart."""
+    """Return device -> least number of seconds between two of its reports in a mosquitto's log, without repeats
+    (DUP).
+    """
     last: dict[str, int] = {}
     closest: dict[str, int] = {}
     with log.open(errors="replace") as lines:

@@ -1,4 +1,4 @@
-"""The demonstration's picture: the estimated stream against the truth, θ, and what it cost a household."""
+"""The demonstration's picture: the estimated stream against the truth, θ, and the cost for a household."""
 
 import math
 from functools import singledispatch
@@ -24,13 +24,13 @@ INK = "#22262b"
 
 @singledispatch
 def draw(result: DemoResult, path: Path) -> None:
-    """Write a picture to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
+    """Write a picture to `path`; the suffix gives the format (.png, .svg, .pdf). Raises OSError, or ValueError."""
     raise TypeError(f"no picture is known for a {type(result).__name__}")
 
 
 @draw.register
 def _reports(result: ReportsResult, path: Path) -> None:
-    """The estimated stream against the truth, θ, and what it cost a household."""
+    """Draw the estimated stream against the truth, θ, and the cost for a household."""
     figure = Figure(figsize=(12.0, 8.0), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.75, 1.0), width_ratios=(1.25, 1.0))
@@ -49,7 +49,7 @@ def _reports(result: ReportsResult, path: Path) -> None:
 
 @draw.register
 def _streams(result: StreamResult, path: Path) -> None:
-    """A panel for each coordinate."""
+    """Draw a panel for each coordinate."""
     coordinates = sorted({slot.coordinate for slot in result.slots})
     figure = Figure(figsize=(12.0, 1.0 + 4.5 * len(coordinates)), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
@@ -109,7 +109,7 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
         color=GREY,
     )
     step = max(1, len(slots) // 8)
-    # Whole steps of the day where the slots span several hours.
+    # If the slots span several hours, the ticks are whole steps of the day.
     ticks = [slot for slot in slots if slot.column % step == 0]
     axes.set_xticks(
         [slot.column for slot in ticks],

@@ -1,4 +1,4 @@
-"""What a demonstration is asked for, and the files that it starts from."""
+"""The options of a demonstration, and the files from which it starts."""
 
 import json
 import time
@@ -30,9 +30,9 @@ CAMPAIGN = "demo"
 SENSOR = "load"
 ROUND_SLOTS = 12
 LEAD_SLOTS = 3
-# One process checks the campaign once for each of its devices: a few milliseconds each.
+# One process checks the campaign once for each of its devices, which takes a few milliseconds each.
 DEVICES_PER_LEAD_SLOT = 150
-# Until a fleet is connected to an aggregator that was started with it.
+# Seconds that a fleet needs to connect to an aggregator that was started with it.
 DIRECT_SECONDS = 12
 DIRECT_DEVICES_PER_SECOND = 40
 SETTLE_SLOTS = 2
@@ -42,15 +42,15 @@ LARGEST_DEMO = 20_000
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """`slots` counts report slots; `seed` fixes the population and the threshold cohort, never a device's noise.
+    """Options. `slots` counts report slots; `seed` fixes the population and the threshold cohort, never a device's
+    noise.
 
-    `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, its `unit`
-    where it does not say, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in which these
-    are killed, to come back later. `round_slots`: slots of each threshold round. For streams: `delta`, `slew`,
-    `mechanism`, `theta` (a public truncation, None for a usual one) and `dimension`, as in the configuration.
-    `window`: as "16s", devices report in turns and rest between.
-    `direct`: devices connect to the aggregator itself; None: where there is no mosquitto. Raises Invalid for numbers
-    out of range.
+    `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, with its
+    `unit` if the file does not name it, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in
+    which these are killed; they come back later. `round_slots`: slots of each threshold round. For streams: `delta`,
+    `slew`, `mechanism`, `theta` (a public truncation, None for the default) and `dimension`, as in the configuration.
+    `window`: such as "16s"; devices report in turns and rest in between. `direct`: devices connect to the aggregator
+    itself; None: only if mosquitto is not installed. Raises Invalid for numbers out of range.
     """
 
     devices: int = 500
@@ -87,7 +87,7 @@ class DemoOptions:
 class Plan:
     """A prepared demonstration in `folder`: the population, the campaign, the provisioned fleet.
 
-    ``rounds``: slots of each threshold round, () without.
+    ``rounds``: slots of each threshold round, () without rounds.
     """
 
     options: DemoOptions
@@ -101,16 +101,16 @@ class Plan:
 
     @property
     def stride(self) -> int:
-        """Columns of the readings between two slots of a threshold round, so that a round sees a whole day.
+        """Number of columns of the readings between two slots of a threshold round, so that a round covers a whole day.
 
-        Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle
-        is the half-hour of the day, up to a fixed shift; in a round it is not, and nothing asks for it there.
+        Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle is
+        the half-hour of the day, up to a fixed shift. In a round it is not, but rounds do not use the time of day.
         """
         return max(1, self.readings.per_day // self.rounds[0]) if self.rounds else 1
 
     @property
     def rounds_note(self) -> str:
-        """What the threshold rounds play, in one sentence; '' where they play whole days slot by slot."""
+        """A sentence about what the threshold rounds play; empty if they play whole days slot by slot."""
         if self.stride == 1:
             return ""
         return (
@@ -124,7 +124,7 @@ class Plan:
         return len(self.rounds) * self.readings.per_day
 
     def measured(self, row: int, column: int) -> int | tuple[int, ...]:
-        """What device number ``row`` reads, the public default for a gap; coordinate k is the reading k days later."""
+        """Return the reading of device number ``row``, the public default for a gap; coordinate k is k days later."""
         dimension, default = self.options.dimension, self.config.campaign.default
         days = [self.readings.at(row, column + k * self.readings.per_day) for k in range(dimension)]
         reading = tuple(default if value is None else value for value in days)
@@ -132,33 +132,33 @@ class Plan:
 
 
 class DemoResult(Protocol):
-    """What a demonstration found."""
+    """Result of a demonstration."""
 
     @property
     def accounts(self) -> Accounts:
-        """What became of every report."""
+        """The accounts of all reports."""
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
-        """(title, columns, a row for each slot), narrow enough for 80 columns."""
+        """Return (title, columns, a row for each slot), narrow enough for 80 columns."""
 
     def sentences(self) -> list[str]:
-        """What was found and what it means, in plain words."""
+        """Return the findings and their meaning as sentences."""
 
     def as_json(self) -> dict[str, Any]:
-        """The demo's JSON."""
+        """Return the result as a JSON object."""
 
 
 class DemoCollection(Protocol):
-    """A way of collecting, as a demonstration shows it."""
+    """A way of collecting in a demonstration."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Slots of the threshold rounds."""
+        """Return the number of slots of each threshold round."""
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """What this way adds to the campaign's configuration: lines of [campaign], then tables."""
+        """Return additional lines of the campaign's configuration: options of [campaign], then tables."""
 
     def result(self, plan: Plan, store: Store, sent: Sent) -> DemoResult:
-        """What a demonstration that has ended found. Raises Invalid if there is nothing to show."""
+        """Compute the result of a demonstration that has ended. Raises Invalid if there is nothing to show."""
 
 
 def prepare(
@@ -166,7 +166,7 @@ def prepare(
 ) -> Plan:
     """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
 
-    ``boots_per_day``: of every device's policy. Raises Invalid, or OSError.
+    ``boots_per_day``: allowed reboots in every device's policy. Raises Invalid, or OSError.
     """
     readings = _population(options, collection)
     rounds = collection.rounds(options, readings.per_day)
@@ -177,7 +177,7 @@ def prepare(
     config_file.write_text(text)
     config = parse_config(text, folder)
     names = checked_names(SENSOR, options.devices)
-    # One-second slots: every report is written before it is sent, so that a killed device loses none.
+    # Slots take one second, and every report is written before it is sent, so that a killed device loses none.
     policy = make_policy(
         config.campaign,
         insecure=True,
@@ -219,7 +219,7 @@ settle_slots = {SETTLE_SLOTS}
 
 
 def _start(options: DemoOptions) -> str:
-    """When the campaign begins: the fleet connects first, and to a direct endpoint only once it is there."""
+    """Return the option for the campaign's start: a direct endpoint needs time for the fleet to connect to it."""
     if not options.direct:
         return 'start = "now"'
     return f"start = {int(time.time()) + DIRECT_SECONDS + options.devices // DIRECT_DEVICES_PER_SECOND}"

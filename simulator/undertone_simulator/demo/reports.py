@@ -33,9 +33,9 @@ COHORT_SHARE = 0.05
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One report slot; its intervals are of the devices that reported, and so are the truths.
+    """One report slot; its intervals and its truths are for the devices that reported.
 
-    ``column``: that of the readings which it played. ``filtered``: the same mean given all slots.
+    ``column``: the column of the readings that it played. ``filtered``: the same mean given all slots.
     """
 
     slot: int
@@ -58,7 +58,7 @@ SLOT_KEYS = tuple(field.name for field in fields(SlotResult) if field.name != "c
 
 @dataclass(frozen=True)
 class ReportsResult:
-    """Everything that the table, the picture and the JSON show."""
+    """Result of a demonstration of reports, for the table, the picture and the JSON."""
 
     unit: str
     devices: int
@@ -77,28 +77,28 @@ class ReportsResult:
 
     @property
     def standardised(self) -> float:
-        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 where the prediction is right."""
+        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 if the prediction is right."""
         errors = [(slot.estimate - slot.truth_truncated) / slot.standard_error for slot in self.slots]
         return math.sqrt(float(np.mean(np.square(errors))))
 
     @property
     def predicted_error(self) -> float:
-        """The standard error of the middle slot: one that few devices reported would drown a mean."""
+        """The median of the slots' standard errors; a mean would be dominated by slots with few reports."""
         return float(np.median([slot.standard_error for slot in self.slots]))
 
     @property
     def measured_error(self) -> float:
-        """What it turned out to be: `standardised` times as large."""
+        """The measured error: `standardised` times the predicted one."""
         return self.standardised * self.predicted_error
 
     @property
     def tolerance(self) -> float:
-        """Half the 95 % interval of `standardised` when the prediction is right."""
+        """Half the 95 % interval of `standardised` if the prediction is right."""
         return Z / math.sqrt(2 * len(self.slots))
 
     @property
     def agrees(self) -> bool:
-        """Whether `standardised` is within `tolerance` of 1."""
+        """True if `standardised` is within `tolerance` of 1."""
         return abs(self.standardised - 1) <= self.tolerance
 
     @property
@@ -108,22 +108,22 @@ class ReportsResult:
 
     @property
     def covered(self) -> int:
-        """Slots whose interval holds the truncated truth."""
+        """Number of slots whose interval contains the truncated truth."""
         return sum(slot.low <= slot.truth_truncated <= slot.high for slot in self.slots)
 
     @property
     def covered_raw(self) -> int:
-        """Slots whose wider interval holds the raw truth."""
+        """Number of slots whose wider interval contains the raw truth."""
         return sum(slot.low_raw <= slot.truth_raw <= slot.high_raw for slot in self.slots)
 
     def played(self, column: int) -> str:
-        """The half-hour of the data that a column is, as day and time of day."""
+        """Return the half-hour of the data that a column represents, as day and time of day."""
         day, index = divmod(column, self.per_day)
         minute = index * 1440 // self.per_day
         return f"day {day + 1} {minute // 60:02d}:{minute % 60:02d}"
 
     def as_json(self) -> dict[str, Any]:
-        """The demo's JSON."""
+        """Return the result as a JSON object."""
         return {
             "theta": self.theta,
             "epsilon": float(self.epsilon),
@@ -135,7 +135,7 @@ class ReportsResult:
         }
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
-        """Estimates beside the truth."""
+        """Return a table of estimates and truths."""
         title = f"Mean over the n devices that reported, in {self.unit}, with 95 % intervals: truncated at θ, then raw"
         rows = [
             [
@@ -153,7 +153,7 @@ class ReportsResult:
         return title, ["slot", "plays", "n", "estimate", "interval", "truth", "for raw", "raw"], rows
 
     def sentences(self) -> list[str]:
-        """θ, certificate, what was spent and what it means, measured against predicted error, the accounts."""
+        """Return sentences: θ, certificate, privacy cost, measured against predicted error, the accounts."""
         unit, epsilon, exact = self.unit, self.epsilon, self.certificate
         bound = f"e^{shown(epsilon)} = {math.exp(epsilon):.9g}"
         level = sum(slot.estimate for slot in self.slots) / len(self.slots)
@@ -179,11 +179,11 @@ class Reports:
     """See `undertone_simulator.demo.plan.DemoCollection`."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Three short rounds."""
+        """Return three short rounds."""
         return (min(options.round_slots, per_day),) * ROUNDS
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """One report epoch."""
+        """Return options for one report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
         return f"""\
 rounds = {list(rounds)}
@@ -195,7 +195,7 @@ cohort_seed = "{seed.hex()}"
 """ + ("" if options.window is None else f'window = "{options.window}"\n')
 
     def result(self, plan: Plan, store: Store, sent: Sent) -> ReportsResult:
-        """Estimates by the server's code, truths from the ledgers."""
+        """Compute estimates by the server's code, and truths from the ledgers."""
         timeline = Timeline(store.epochs())
         reporting = [epoch for epoch in timeline.epochs if epoch.campaign.report is not None]
         if not reporting or reporting[0].threshold is None:
@@ -256,18 +256,18 @@ def _slots(plan: Plan, first: int, truths: dict[int, tuple[float, float]]) -> li
 
 
 def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
-    """Standard error and both intervals, which every measured slot has once a threshold round came before."""
+    """Return standard error and both intervals; every measured slot has them after a threshold round."""
     known = (estimate.standard_error, estimate.low, estimate.high, estimate.low_raw, estimate.high_raw)
     assert None not in known
     return cast(tuple[float, float, float, float, float], known)
 
 
 def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
-    """(mean of the truncated, mean of the raw readings) of the devices whose reports a slot counts."""
+    """Return slot -> (mean of the truncated, mean of the raw readings) of the devices whose reports it counts."""
     campaigns = {campaign.fingerprint: campaign for campaign in reporting}
     row = {name: number for number, name in enumerate(plan.names)}
     values: dict[int, list[tuple[int, int]]] = {}
-    # Where devices take turns, those that reported stand for all.
+    # If devices take turns, those that reported represent all devices.
     everybody = list(row) if plan.config.campaign.stride > 1 else None
     for device, data in counted_reports(sent, outcomes(store)):
         report = unpack(data)
@@ -285,7 +285,7 @@ def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> 
 
 
 def _round_readings(plan: Plan) -> list[int]:
-    """What the devices measured in the slots of the threshold rounds, for the picture."""
+    """Return the devices' readings in the slots of the threshold rounds, for the picture."""
     per_day = plan.readings.per_day
     columns = [number * per_day + i * plan.stride for number, n in enumerate(plan.rounds) for i in range(n)]
     readings = (plan.readings.at(device, column) for device in range(len(plan.names)) for column in columns)

@@ -1,4 +1,4 @@
-"""Runs a demonstration from its first process to its last, whatever it collects."""
+"""Runs a demonstration from its first process to its last, for every way of collecting."""
 
 import json
 import os
@@ -31,31 +31,31 @@ from undertone_simulator.wire.verify import reconcile
 
 DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": DemoStream()}
 CONNECT_SECONDS = 60.0
-# A round that gets no θ would go on for ever.
+# Seconds after which the run fails; a round that gets no θ would last for ever.
 SLACK_SECONDS = 60.0
 DRAIN_SECONDS = 60.0
-# How long the aggregator stays dead.
+# Seconds between the aggregator's kill and its restart.
 DEAD_SECONDS = 1.5
-# A device that found no server backs off at random, longer each time.
+# Seconds for a device to return: without a server it waits a random time, longer after each failure.
 RETURN_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
 class Display(Protocol):
-    """Where the progress is shown."""
+    """Shows the progress of a demonstration."""
 
     def say(self, sentence: str, *, loud: bool = False) -> None:
-        """Something that happened; `loud` if the user must not miss it."""
+        """Show something that happened; `loud` if the user must not miss it."""
 
     def event(self, event: dict[str, Any]) -> None:
-        """A line of the aggregator's log: `event`, `message` and facts."""
+        """Show a line of the aggregator's log: `event`, `message` and facts."""
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:
-        """Slots that are over, of all; reports sent and acknowledged."""
+        """Show the numbers of finished slots, of all slots, and of reports sent and acknowledged."""
 
 
 def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
-    """Run everything, keeping all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
+    """Run the demonstration with all files in `folder`. Raises Invalid for bad input, Failed, or OSError."""
     if options.window is not None and (options.collect != "reports" or options.kill_device_at is not None):
         raise Invalid("window is for reports, each sent once: it does not go with streams or with killed devices")
     if options.collect not in DEMO_COLLECTIONS:
@@ -99,7 +99,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
 
 
 def _without_mosquitto() -> bool:
-    """Whether there is none here. Raises Invalid where a named one does not run."""
+    """Return True if mosquitto is not installed. Raises Invalid if UNDERTONE_MOSQUITTO names one that does not run."""
     try:
         find_mosquitto()
     except Invalid:
@@ -110,7 +110,9 @@ def _without_mosquitto() -> bool:
 
 
 def ledgers(folder: Path) -> list[Path]:
-    """The ledgers of a demonstration: the fleet's, the MicroPython device's, and the demo's own faults."""
+    """Return the ledgers of a demonstration: the fleet's, the MicroPython device's, and that of the demo's own
+    faults.
+    """
     return [path for name in ("fleet.ledger", "micropython.log", "demo.ledger") if (path := folder / name).exists()]
 
 
@@ -146,7 +148,7 @@ def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display:
 
 
 class _Watch:
-    """Follows the fleet until it has ended, and kills what is to be killed."""
+    """Follows the fleet until it has ended, and kills processes as the options demand."""
 
     def __init__(self, plan: Plan, stage: Stage, display: Display):
         self._plan = plan
@@ -158,7 +160,7 @@ class _Watch:
         self._restart_at: float | None = None
 
     def follow(self) -> Callable[[], Sent]:
-        """Return when the fleet's last slot is over: a function that reads all ledgers."""
+        """Wait until the fleet's last slot is over; return a function that reads all ledgers."""
         plan, stage = self._plan, self._stage
         campaign = plan.config.campaign
         pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)
@@ -177,7 +179,7 @@ class _Watch:
         return lambda: read_ledgers(ledgers(plan.folder))
 
     def _progress(self) -> int | None:
-        """Show where the demonstration is; the number of the report slot, None before the report phase."""
+        """Show the progress; return the number of the report slot, None before the report phase."""
         sent, rounds = self._tail.poll(), self._plan.rounds
         now = int(time.time())
         done, report_slot = 0, None
@@ -210,7 +212,9 @@ class _Watch:
 
 
 def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:
-    """Until the last ``state`` that `device/examples/unix_device.py` printed is no trouble, which is a sentence."""
+    """Wait until the last ``state`` of `device/examples/unix_device.py` is not "offline" nor an error, which is a
+    sentence.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         states = [line.removeprefix("state ") for line in log().splitlines() if line.startswith("state ")]
@@ -220,7 +224,9 @@ def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -
 
 
 def drain(folder: Path) -> bool:
-    """Wait until the accounts hold, as the aggregator judges what the broker still has; False if they do not."""
+    """Wait until the accounts hold, while the aggregator processes the broker's backlog; return False if they do
+    not.
+    """
     deadline = time.monotonic() + DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:
         while not reconcile(read_ledgers(ledgers(folder)), store).holds:
@@ -231,7 +237,7 @@ def drain(folder: Path) -> bool:
 
 
 def write_json(result: DemoResult, path: Path) -> None:
-    """Write the demo's JSON. Raises OSError, or Invalid where a number is not finite."""
+    """Write the result as JSON. Raises OSError, or Invalid if a number is not finite."""
     try:
         path.write_text(json.dumps(result.as_json(), indent=2, allow_nan=False) + "\n")
     except ValueError:

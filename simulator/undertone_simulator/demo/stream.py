@@ -22,15 +22,15 @@ from undertone_simulator.wire.verify import Accounts, reconcile
 
 Vector = NDArray[np.float64]
 
-# Wh: what few households use in half an hour.
+# Default θ in Wh: few households use more in half an hour.
 THETA = 1000
-# A kill silences a device for so many slots, and costs it a chain.
+# Chains of a stream: one, and one for a kill, which silences a device for some slots and costs it a chain.
 _CHAINS = 2
 
 
 @dataclass(frozen=True)
 class StreamSlot:
-    """One slot of a coordinate: estimates raw and smoothed, and what only a simulation knows of who reported."""
+    """One slot of a coordinate: raw and smoothed estimates, and the truth about those that reported."""
 
     slot: int
     coordinate: int
@@ -45,7 +45,7 @@ class StreamSlot:
 
 @dataclass(frozen=True)
 class StreamResult:
-    """What the table and the JSON show. ``micropython``: slots that the MicroPython device reported."""
+    """Result for the table and the JSON. ``micropython``: number of slots that the MicroPython device reported."""
 
     unit: str
     guarantee: str
@@ -76,7 +76,7 @@ class StreamResult:
         return max(abs(slot.estimate - slot.truth_clipped) / slot.standard_error for slot in self.slots)
 
     def as_json(self) -> dict[str, Any]:
-        """The demo's JSON."""
+        """Return the result as a JSON object."""
         return {
             "mechanism": self.mechanism,
             "guarantee": self.guarantee,
@@ -91,7 +91,7 @@ class StreamResult:
         }
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
-        """Estimates beside the truth."""
+        """Return a table of estimates and truths."""
         title = f"Mean over the n devices that reported, in {self.unit}; truth after clipping, and raw"
         rows = [
             [
@@ -107,7 +107,9 @@ class StreamResult:
         return title, ["slot", "n", "estimate", "smoothed", "clipped", "raw"], rows
 
     def sentences(self) -> list[str]:
-        """The guarantee, errors measured against stated ones, who was MicroPython, the accounts."""
+        """Return sentences: the guarantee, measured against stated errors, the MicroPython device's part, the
+        accounts.
+        """
         level = sum(slot.truth_raw for slot in self.slots) / len(self.slots)
         weak = (
             "warning: the standard error is above half the signal: more devices, a larger ε or smoothing would show it"
@@ -127,11 +129,11 @@ class DemoStream:
     """See `undertone_simulator.demo.plan.DemoCollection`."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """None: a report for the threshold would need a budget too."""
+        """Return no rounds: a report for the threshold would need a budget too."""
         return ()
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """One stream of all slots."""
+        """Return options for one stream over all slots."""
         theta = options.theta if options.theta is not None else THETA if options.data is None else bound
         return f"""\
 collect = "stream"
@@ -147,7 +149,7 @@ chains = {_CHAINS}
 """
 
     def result(self, plan: Plan, store: Store, sent: Sent) -> StreamResult:
-        """Estimates by the server's code, truths from the ledgers."""
+        """Compute estimates by the server's code, and truths from the ledgers."""
         assert plan.config.stream is not None
         rule = stream_rule(plan.config.campaign, plan.config.stream)
         reports: dict[int, dict[str, int]] = {}
@@ -204,9 +206,9 @@ def _slots(
 
 
 def _truths(plan: Plan, rule: StreamRule, reports: dict[int, dict[str, int]]) -> dict[int, tuple[Vector, Vector]]:
-    """(mean reading, mean clipped reading) of the devices that reported, by slot; each [coordinates].
+    """Return slot -> (mean reading, mean clipped reading) of the devices that reported; each [coordinates].
 
-    In units of the range around its middle: a point lies within a ball of diameter 1, and moves by at most the slew.
+    The unit is the range, centred: a point lies within a ball of diameter 1, and moves by at most the slew.
     """
     rows = {name: row for row, name in enumerate(plan.names)}
     first, last = min(reports), dict[str, Vector]()
@@ -226,7 +228,7 @@ def _truths(plan: Plan, rule: StreamRule, reports: dict[int, dict[str, int]]) ->
 
 
 def _shortened(vector: Vector, most: float) -> Vector:
-    """The vector, or one of length ``most`` in its direction."""
+    """Return the vector, shortened to length ``most`` if it is longer."""
     length = float(np.linalg.norm(vector))
     return vector if length <= most else vector * (most / length)
 

@@ -1,4 +1,4 @@
-"""Fast: whole campaigns without a wire, for fleets of any size, symbol for symbol what devices would draw.
+"""Fast: simulates whole campaigns without a network, for fleets of any size, with exactly the symbols of real devices.
 
 Start reading: ``simulation.py``; ``vectorised.py`` holds the mechanisms.
 """

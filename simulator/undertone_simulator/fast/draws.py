@@ -1,4 +1,4 @@
-"""Random words of many devices, and what each of them draws from its own: `undertone_shared.entropy` in numpy."""
+"""Random words of many devices, and bounded integers drawn from them: `undertone_shared.entropy` in numpy."""
 
 from typing import Protocol
 
@@ -14,18 +14,18 @@ Bound = np.uint32 | Unsigned
 
 
 class Words(Protocol):
-    """Random words of many devices, each with its own sequence from word 0."""
+    """Random words of many devices; each device has its own sequence, starting with word 0."""
 
     def __len__(self) -> int: ...
 
     def part(self, index: "slice | Index") -> "Words":
-        """The words of the devices at ``index``, in that order."""
+        """Return the words of the devices at ``index``, in that order."""
         ...
 
     def column(self, word: "int | Index", memory: Memory, out: Unsigned) -> None:
-        """Word number ``word`` (one, or one for each) of every device into ``out``. Raises EntropyError when they are
+        """Write word number ``word`` (one number, or one per device) of every device to ``out``.
 
-        used up.
+        Raises EntropyError if the words are used up.
         """
         ...
 
@@ -40,7 +40,7 @@ class GivenWords:
         return len(self._words)
 
     def part(self, index: "slice | Index") -> "GivenWords":
-        """The words of the devices at ``index``, in that order."""
+        """Return the words of the devices at ``index``, in that order."""
         return GivenWords(self._words[index])
 
     def column(self, word: "int | Index", memory: Memory, out: Unsigned) -> None:
@@ -51,9 +51,9 @@ class GivenWords:
 
 
 class VectorDraws:
-    """`Entropy.below` for many devices, each past its own rejections, at most ``chances`` at a time.
+    """`Entropy.below` for many devices; each device may reject at most ``chances`` words at a time.
 
-    ``failed`` marks the devices that reject more: their values are not to be used.
+    ``failed`` contains the devices that reject more: their values must not be used.
     """
 
     def __init__(self, words: Words, memory: Memory, chances: int, word: int = 0) -> None:
@@ -62,12 +62,12 @@ class VectorDraws:
         self._words = words
         self._chances = chances
         self._word = word
-        # The devices whose next word is self._word + 1, + 2, ... since they have rejected as many; all others are
-        # at self._word.
+        # Entry i: the devices that have rejected i + 1 words, so that their next word is self._word + i + 1; all other
+        # devices are at self._word.
         self._ahead: list[Index] = []
 
     def below(self, n: "int | Unsigned") -> Unsigned:
-        """A uniform integer in [0, n) for each device; n is one bound, or one for each."""
+        """Draw a uniform integer in [0, n) for each device; n is one bound, or one for each."""
         bound = np.uint32(n) if isinstance(n, int) else n
         mask = _mask(bound)
         value = self.memory("value", len(self._words), np.uint32)
@@ -98,11 +98,11 @@ class VectorDraws:
         return value
 
     def part(self, index: Index) -> "VectorDraws":
-        """The draws of the devices at ``index``, none of which has rejected a word so far."""
+        """Return the draws of the devices at ``index``, none of which has rejected a word so far."""
         return VectorDraws(self._words.part(index), self.memory, self._chances, self._word)
 
     def join(self, index: Index, part: "VectorDraws") -> None:
-        """Take over which of the devices at ``index`` have failed."""
+        """Add the failed devices of ``part``, whose devices are those at ``index``."""
         self.failed = np.concatenate((self.failed, index[part.failed]))
 
 
@@ -115,7 +115,7 @@ class PatientDraws(VectorDraws):
         self._places = np.zeros(len(words), dtype=np.intp) if places is None else places
 
     def below(self, n: "int | Unsigned") -> Unsigned:
-        """A uniform integer in [0, n) for each device; n is one bound, or one for each."""
+        """Draw a uniform integer in [0, n) for each device; n is one bound, or one for each."""
         bound = np.uint32(n) if isinstance(n, int) else n
         mask = _mask(bound)
         value = self.memory("value", len(self._words), np.uint32)
@@ -133,7 +133,7 @@ class PatientDraws(VectorDraws):
         return value
 
     def part(self, index: Index) -> "PatientDraws":
-        """The draws of the devices at ``index``."""
+        """Return the draws of the devices at ``index``."""
         return PatientDraws(self._words.part(index), self.memory, self._places[index])
 
 

@@ -1,4 +1,4 @@
-"""Simulated devices, whatever the campaign: names, groups, who is there, who lies, what they measure."""
+"""Simulated devices for any campaign: their names, groups, presence, lies and readings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -21,7 +21,7 @@ Members = slice | NDArray[np.intp]
 
 
 class SimulatedFleet:
-    """``count`` devices; ``groups``: device -> group as the server's registry has it, None for no groups."""
+    """A fleet of ``count`` devices; ``groups``: device -> group as in the server's registry, None for no groups."""
 
     def __init__(
         self,
@@ -39,19 +39,19 @@ class SimulatedFleet:
         names = device_names(sensor, count) if faults else []
         self.faults = [(names.index(fault.device), fault) for fault in faults]
         self.sensor = sensor
-        # Parts come round once for each piece of time.
+        # The last part is cached, because parts are processed in turn for each piece of time.
         self._part: FleetPart | None = None
         self._hashes: dict[tuple[bytes, int, int], tuple[Integers, Integers]] = {}
 
     def cohort_hashes(self, seed: bytes, first: int, stop: int) -> tuple[Integers, Integers]:
-        """`device_names.cohort_hashes`, computed once."""
+        """Return `device_names.cohort_hashes`, cached."""
         key = (seed, first, stop)
         if key not in self._hashes:
             self._hashes[key] = cohort_hashes(seed, self.sensor, self.count, first, stop)
         return self._hashes[key]
 
     def part(self, first: int, stop: int) -> "FleetPart":
-        """Devices first <= i < stop."""
+        """Return the devices first <= i < stop."""
         if self._part is None or (self._part.first, self._part.stop) != (first, stop):
             self._part = FleetPart(self, first, stop)
         return self._part
@@ -64,7 +64,7 @@ class FleetPart:
         self.first = first
         self.stop = stop
         self.devices = np.arange(first, stop)
-        # Where their entropy is, in every slot alike.
+        # Positions of the devices in the entropy, the same in every slot.
         self.positions = positions(self.devices)
         self.per_day = fleet.source.per_day
         self._fleet = fleet
@@ -86,20 +86,22 @@ class FleetPart:
         return [(str(group), mine == group) for group in np.unique(mine)]
 
     def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
-        """Readings less the offset, the public default where a meter has none; shape [columns, devices]."""
+        """Return readings less the offset, the public default for gaps; shape [columns, devices]."""
         readings, present = self._fleet.source.part(self.first, self.stop, columns)
         if present is not None and not present.all():
             readings = np.where(present, readings, campaign.default)
         return readings - campaign.offset if campaign.offset else readings
 
     def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
-        """(whose turn it is in ``slot``, who would report for the threshold then)."""
+        """Return masks of the devices whose turn it is in ``slot``, and of those that would report for the threshold
+        then.
+        """
         stride, cohort = schedule.stride, schedule.cohort_stride
         if stride == 1 and cohort < 2:
-            # Everybody's turn, and everybody or nobody for the threshold: no place is asked for.
+            # It is every device's turn, and all or none report for the threshold: no hash is needed.
             return np.ones(len(self), dtype=np.bool_), np.full(len(self), cohort == 1)
         if schedule is not self._schedule:
-            # One hash per device and campaign, and then one comparison per device and slot.
+            # One hash per device and campaign is computed, and then one comparison per device and slot.
             self._schedule = schedule
             first, second = self._fleet.cohort_hashes(schedule.seed, self.first, self.stop)
             self._places: Integers = np.asarray(schedule.place_of(first, second))  # type: ignore[arg-type]
@@ -108,15 +110,17 @@ class FleetPart:
         return turn, self._places == -slot % (stride * cohort) if cohort else np.zeros(len(self), dtype=np.bool_)
 
     def reporting(self, slot: int, start: int) -> Flags:
-        """Whose report of ``slot`` leaves the device; ``start`` is the campaign's first slot."""
+        """Return a mask of devices whose report of ``slot`` is sent; ``start`` is the campaign's first slot."""
         return self._fleet.behaviour.reporting(self.devices, slot, start)
 
     def joined(self, slot: int, start: int) -> Flags:
-        """Who has joined by ``slot``."""
+        """Return a mask of devices that have joined by ``slot``."""
         return self._fleet.behaviour.joined(self.devices, slot, start)
 
     def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
-        """(who is silenced by a fault in ``slot``, None for nobody; who lies); ``begins``: the first report slot."""
+        """Return masks of devices silenced by a fault in ``slot`` (None if none) and of liars; ``begins``: first report
+        slot.
+        """
         silent, lying = None, self._lying
         for device, fault in self._fleet.faults if begins is not None else ():
             since = slot - (begins or 0) - fault.slot
@@ -132,7 +136,7 @@ class FleetPart:
         return silent, lying
 
     def members(self, there: Flags) -> Iterator[tuple[str, Members]]:
-        """(group, those of it who are ``there``) of each group that has any; one group without a registry."""
+        """Yield (group, its devices that are ``there``) of each group that has any; one group without a registry."""
         pairs = [(EVERYBODY, there)] if self._fleet.groups is None else [(g, m & there) for g, m in self._groups]
         for group, flags in pairs:
             if flags.all():

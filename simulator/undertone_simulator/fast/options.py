@@ -1,4 +1,4 @@
-"""The options of a simulation, from the command line to the engine."""
+"""The options of a simulation, for the command line and the engine."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,17 +26,17 @@ _CAMPAIGN = [
     "theta",
     "dimension",
 ]
-# The options that one way of collecting alone has.
+# The options that apply to one way of collecting only.
 _ONLY = {"reports": ("rounds", "cohort_share", "blocks", "window"), "stream": ("delta", "slew", "theta", "dimension")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateOptions(FleetOptions):
-    """A simulated campaign: its fleet and readings, its rules, and how its devices behave.
+    """Options of a simulated campaign: its fleet and readings, its rules, and the behaviour of its devices.
 
-    The campaign comes from these options, or from an aggregator's configuration file ``campaign``, of which ``slots``
-    alone replaces a value. An option that is None was not given: its default follows the semicolon in its help. Raises
-    Invalid for an option that does not apply.
+    The campaign comes from these options, or from an aggregator's configuration file ``campaign``, of which only
+    ``slots`` replaces a value. An option that is None was not given: its default follows the semicolon in its help.
+    Raises Invalid for an option that does not apply.
     """
 
     devices: Annotated[int, "number of devices"] = 20_000

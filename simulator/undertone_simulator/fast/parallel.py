@@ -1,4 +1,6 @@
-"""Work spread over processes or a cluster. Results come in the order of the tasks, so their number cannot matter."""
+"""Parallel work in processes or on a cluster. Results come in the order of the tasks, whatever the number of
+workers.
+"""
 
 import multiprocessing
 import signal
@@ -13,24 +15,24 @@ from undertone_shared.errors import Invalid
 Task = TypeVar("Task", bound=Sized)
 Result = TypeVar("Result")
 Context = TypeVar("Context")
-# Told how much is done, in the units of a task's length.
+# Callback with the amount of work done, in the units of a task's length.
 Tick = Callable[[int], None]
 Work = Callable[[Context, Task, Tick], Result]
-# The results, in the order of the tasks.
+# Returns the results, in the order of the tasks.
 Call = Callable[[Sequence[Task], Tick], Iterator[Result]]
 
 LARGEST_NUMBER = 1024
 
 
 class Workers(Protocol):
-    """Who works."""
+    """A group of workers."""
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
-        """``work`` with ``context``, which goes to every worker once; both must be importable there."""
+        """Return ``work`` with ``context``, which is sent to every worker once; both must be importable there."""
 
 
 class InProcess:
-    """This process."""
+    """Workers that are this process itself."""
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """See `Workers`."""
@@ -43,7 +45,7 @@ class InProcess:
 
 
 class LocalProcesses:
-    """``count`` processes of this machine; they end with ``stack``."""
+    """Workers that are ``count`` processes of this machine; they end with ``stack``."""
 
     def __init__(self, count: int, stack: ExitStack) -> None:
         self._count = count
@@ -62,7 +64,7 @@ class LocalProcesses:
 
 
 class Cluster:
-    """A Dask cluster's workers, where this package is installed as it is here."""
+    """Workers of a Dask cluster, on which this package must be installed."""
 
     def __init__(self, address: str, stack: ExitStack) -> None:
         try:
@@ -90,7 +92,7 @@ class Cluster:
 
 @contextmanager
 def workers(count: int = 1, dask: str | None = None) -> Iterator[Workers]:
-    """This process, ``count`` processes, or the cluster at ``dask``. Raises Invalid."""
+    """Return this process, ``count`` processes, or the cluster at ``dask`` as workers. Raises Invalid."""
     check_integer("workers", count, 1, LARGEST_NUMBER)
     if dask is not None and count > 1:
         raise Invalid("--workers and --dask exclude each other")
@@ -109,20 +111,20 @@ def _pool(count: int, work: Callable[..., Any], context: object) -> Iterator[Pro
         yield pool
         pool.shutdown()
     except BaseException:
-        # Ctrl-C: what is under way is worth nothing.
+        # After Ctrl-C the running tasks are useless and are stopped.
         pool.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()
         raise
 
 
-# What a process of a pool does, set when it begins.
+# The function of this pool process with its context, set when it starts.
 _bound: tuple[Callable[..., Any], object] | None = None
 
 
 def _begin(work: Callable[..., Any], context: object) -> None:
     global _bound
-    # Ctrl-C goes to the whole group: the parent speaks for all.
+    # Ctrl-C reaches the whole process group; the parent reports it for all.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _bound = work, context
 
@@ -134,4 +136,4 @@ def _work(task: Sized) -> Any:
 
 
 def _silent(done: int) -> None:
-    """Nobody is told."""
+    """Ignore the progress."""

@@ -1,4 +1,4 @@
-"""The picture of a simulated campaign: estimates, raw and filtered, against the truth, a panel for each coordinate."""
+"""The picture of a simulated campaign: raw and filtered estimates against the truth, a panel for each coordinate."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ BLUE, LIGHT, ORANGE, GREY, INK = "#1f5fa8", "#a8c8ec", "#d9601a", "#6b6f76", "#2
 
 
 def draw(simulated: Simulated, path: Path) -> None:
-    """Write it to `path`, its kind by its suffix (.png, .svg, .pdf). Raises OSError, or ValueError."""
+    """Write the picture to `path`; the suffix gives the format (.png, .svg, .pdf). Raises OSError, or ValueError."""
     raw, filtered = simulated.compared(), simulated.compared(filtered=True)
     coordinates = sorted({each.estimate.series.coordinate for each in raw})
     figure = Figure(figsize=(12.0, 1.0 + 4.6 * len(coordinates)), layout="constrained", facecolor="white")
@@ -57,7 +57,7 @@ def _panel(axes: Axes, simulated: Simulated, raw: list[Compared], filtered: list
 
 
 def _thresholds(axes: Axes, hours: NDArray[np.float64], raw: list[Compared]) -> None:
-    """Where blocks of the day have a θ of their own: by its own scale, on the right."""
+    """Draw θ on its own scale on the right, if blocks of the day have different ones."""
     thetas = [each.estimate.theta or 0 for each in raw]
     if len(set(thetas)) < 2:
         return

@@ -1,4 +1,4 @@
-"""How simulated devices report under a campaign, by the kind of its rule: one object for each, and one table."""
+"""Reports of simulated devices under a campaign: one class for each kind of rule, in one table."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -24,7 +24,10 @@ from undertone_simulator.wire.liar import largest_lie
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What reports of one campaign are made of. ``start``: the first slot of all; ``reporting``: the first slot of
+    """Input of the reports of one campaign.
+
+    ``start``: the first slot of all; ``reporting``: the first slot of the report phase, from which faults are counted,
+    None before it.
 
     the report phase, from which faults are counted, None before it.
     """
@@ -38,9 +41,9 @@ class ReportContext:
 class Reporting(Protocol):
     """A part of a fleet that reports slot by slot, in order."""
 
-    # Whether one slot's reports depend on the slots before: then one object plays the whole campaign.
+    # True if a slot's reports depend on the slots before: then one object must play the whole campaign.
     remembers: ClassVar[bool]
-    # Coordinates of a reading.
+    # Number of coordinates of a reading.
     coordinates: int
 
     def report(self, slot: int, readings: Integers) -> None:
@@ -48,7 +51,7 @@ class Reporting(Protocol):
 
 
 class ScalarReporting:
-    """One value a report: by the threshold cohort's mechanism or by the report rule's."""
+    """Reports with one value: by the threshold cohort's mechanism or by the report rule's."""
 
     remembers = False
     coordinates = 1
@@ -69,14 +72,14 @@ class ScalarReporting:
             there &= ~silent
         turn, chosen = part.turns(context.campaign.schedule, slot)
         if context.campaign.schedule.stride > 1:
-            # Those whose turn it is stand for all.
+            # If devices take turns, those that report represent all devices.
             self._observe(slot, there, readings[0])
         there &= turn
         self._count(slot, report.COHORT, there & chosen, readings[0], lying)
         self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
 
     def _observe(self, slot: int, there: Flags, readings: Integers) -> None:
-        """The truth about all for whom the slot's reporters stand."""
+        """Record the truth about all devices that the slot's reporters represent."""
         if self._rule.report is None:
             return
         low, high = self._rule.report.range_of(slot, self._context.campaign.cycle)
@@ -111,7 +114,7 @@ class ScalarReporting:
 
 
 class StreamReporting:
-    """Streams. A device that joins late begins its stream then; one that loses power begins another chain."""
+    """Stream reports. A device that joins late begins its stream then; after a power loss it begins another chain."""
 
     remembers = True
 
@@ -152,7 +155,7 @@ class StreamReporting:
             self._tally.count(Key(campaign.name, campaign.fingerprint, report.STREAM, group, slot), counts)
 
 
-# How a campaign's devices report, by the kind of its rule.
+# Reporting classes by the kind of a campaign's rule.
 REPORTING: dict[str, type[ScalarReporting] | type[StreamReporting]] = {
     "scalar": ScalarReporting,
     "stream": StreamReporting,
@@ -160,7 +163,7 @@ REPORTING: dict[str, type[ScalarReporting] | type[StreamReporting]] = {
 
 
 def reporting_of(campaign: Campaign) -> type[ScalarReporting] | type[StreamReporting]:
-    """How devices report under a campaign. Raises Invalid for a kind that is not simulated."""
+    """Return the reporting class for a campaign. Raises Invalid for a kind that is not simulated."""
     kind = campaign.rule.kind
     if kind not in REPORTING:
         raise Invalid(f"rule.kind is {kind!r}, expected one of {', '.join(REPORTING)}")

@@ -1,4 +1,4 @@
-"""Simulating: a whole campaign on a simulated fleet, from its options."""
+"""Simulation of a whole campaign on a simulated fleet, from its options."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def _configured(options: SimulateOptions) -> _Campaign:
     config = read_config(Path(options.campaign))
     plan = config.campaign
     if options.slots is not None:
-        # The file's own checks hold for the number that replaces its own.
+        # This checks the number with the file's own rules.
         _parsed({"name": "a", "sensor": "a", "unit": "a", "bound": 2, "epsilon": 1, "report_slots": options.slots})
         plan = replace(plan, report_slots=options.slots)
     return plan, config.stream, None if plan.groups is None else dict(read_groups(config.path(plan.groups)))

@@ -1,4 +1,4 @@
-"""What a simulated campaign leaves: what a server's store would hold, and the truth that only a simulation knows."""
+"""The result of a simulated campaign: the content of a server's store, and the truth that only a simulation knows."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ from undertone_simulator.fast.tally import Cell, Truth
 
 @dataclass
 class Simulated:
-    """What a simulated campaign has left behind; ``notes``: sentences about its readings."""
+    """Result of a simulated campaign; ``notes``: sentences about its readings."""
 
     plan: CampaignPlan
     timeline: Timeline
@@ -34,17 +34,17 @@ class Simulated:
 
     @property
     def kind(self) -> str:
-        """How devices reported: the kind of the campaign's rules."""
+        """The kind of the campaign's rules."""
         return self.timeline.epochs[-1].campaign.rule.kind
 
     @property
     def budget(self) -> Budget:
-        """Of one reading (event level), or of a whole stream."""
+        """The budget of one reading (event level), or of a whole stream."""
         return Budget.parse(self.plan.epsilon, self.stream.delta) if self.stream else self.plan.budget
 
     def save(self, path: Path | str) -> None:
-        """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if there is one already."""
-        # The server's edges are loaded for those who ask.
+        """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if the file exists."""
+        # The store's modules are imported only if they are needed.
         from undertone_aggregator.campaign.binding import open_campaign
         from undertone_aggregator.estimate.publication import settle
         from undertone_aggregator.store.store import Batch, open_store
@@ -63,9 +63,10 @@ class Simulated:
             settle(store, max((key.slot for key in self.partial), default=-1), self.plan.min_reports)
 
     def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list[Estimate]:
-        """The server's estimates of all slots that have reports, for everybody together; ``groups`` None for all.
+        """Return the server's estimates of all slots that have reports, for all devices together; ``groups`` None for
+        all groups.
 
-        ``filtered``: the filtered series in the place of the raw one.
+        ``filtered``: the filtered series instead of the raw one.
         """
         estimator = estimator_of(self.timeline, self._models)
         raw = estimator.estimates(self.partial, groups)
@@ -74,7 +75,7 @@ class Simulated:
         return how.smoothed(raw) if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
-        """The measured slots beside their truths; ``filtered`` as for ``estimates``."""
+        """Return the measured slots with their truths; ``filtered`` as for ``estimates``."""
         return [
             Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
             for estimate in self.estimates(groups, filtered=filtered)
@@ -82,7 +83,7 @@ class Simulated:
         ]
 
     def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
-        """(mean of the readings as the mechanism took them, mean of the raw ones) of the devices that are counted."""
+        """Return (mean of the readings after truncation or clipping, mean of the raw ones) of the counted devices."""
         total = Truth()
         for name, truth in self.truths[Cell(slot, coordinate)].items():
             if group in (name, EVERYBODY):
@@ -94,14 +95,14 @@ class Simulated:
 
     @property
     def rule(self) -> StreamRule | None:
-        """The stream of a stream campaign."""
+        """The stream rule of a stream campaign, else None."""
         newest = self.timeline.last
         return newest.campaign.rule if newest is not None and isinstance(newest.campaign.rule, StreamRule) else None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One slot's estimate beside the means that only a simulation knows."""
+    """One slot's estimate with the true means that only a simulation knows."""
 
     estimate: Estimate
     truth_truncated: float
@@ -109,11 +110,13 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Estimate - truth_truncated: what its standard error is about."""
+        """Estimate - truth_truncated: the error that the standard error describes."""
         return self.estimate.estimate - self.truth_truncated
 
     def covers(self) -> tuple[bool, bool]:
-        """Whether the interval holds the truncated truth, and the wider one (if there is one) the raw truth."""
+        """Return whether the interval contains the truncated truth, and the wider one (if there is one) the raw
+        truth.
+        """
         of = self.estimate
         return (
             of.low is not None and of.high is not None and of.low <= self.truth_truncated <= of.high,

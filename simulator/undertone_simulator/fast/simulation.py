@@ -1,8 +1,9 @@
-"""A campaign over a population of any size without a wire: the same Partials that an aggregator would have counted.
+"""Simulation of a campaign on a population of any size without a network: it makes the Partials of a real aggregator.
 
 Rounds, θ and estimates come from the server's own code; reports from the vectorised mechanisms, which draw what each
-device would have drawn. Every word of entropy is addressed by (seed, device, slot), so neither the chunks' size nor
-who plays them can matter. The threshold is looked at when the server would: at the start of the slot that is due.
+device would have drawn. Every word of entropy is addressed by (seed, device, slot), so the result does not depend on
+the chunks' size or on the workers. The threshold is decided when the server would decide it: at the start of the slot
+that is due.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,14 +32,14 @@ from undertone_simulator.wire.faults import Fault
 from undertone_simulator.wire.ledger import Play
 from undertone_simulator.wire.playback import Continuous, Playback, column_of
 
-# Devices at a time, as many as a block of the mechanisms; a day of their readings is what is in memory.
+# Number of devices in a chunk, as many as a block of the mechanisms; a day of their readings is in memory.
 CHUNK = BLOCK
-# When a simulated campaign starts, unless it says so: a Monday in UTC, and a multiple of every sensible slot.
+# Default start of a simulated campaign (Unix seconds): a Monday in UTC, and a multiple of every usual slot length.
 START = 1_798_416_000
 
 
 def begins(plan: CampaignPlan) -> int:
-    """The Unix second at which a simulated campaign is issued, for its first slot to start as planned."""
+    """Return the Unix second at which a simulated campaign must be issued so that its first slot starts as planned."""
     seconds = plan.slot_seconds
     start = plan.start if plan.start is not None else -(-START // seconds) * seconds
     return start - plan.lead_slots * seconds
@@ -59,7 +60,7 @@ class Stretch:
 
 
 def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally:
-    """All reports of a stretch; ``tick`` is told of device-slots."""
+    """Simulate all reports of a stretch; ``tick`` is called with device-slots."""
     tally = SimulationTally()
     part = fleet.part(stretch.first, stretch.stop)
     devices = reporting_of(stretch.context.campaign)(stretch.context, part, tally)
@@ -73,25 +74,25 @@ def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally
 
 
 def _measured(context: ReportContext, part: FleetPart, columns: Sequence[int], coordinates: int) -> Integers:
-    """[slots, coordinates, devices]. Coordinate k is what the device measures k days later."""
+    """Return readings [slots, coordinates, devices]; coordinate k is the device's reading k days later."""
     later = [[column + k * part.per_day for column in columns] for k in range(coordinates)]
     measured = [part.measured(context.campaign, days) for days in later]
-    # One coordinate, which is most campaigns, is not copied.
+    # A single coordinate, the usual case, is not copied.
     return measured[0][:, np.newaxis] if coordinates == 1 else np.stack(measured, axis=1)
 
 
 def _days(slots: Sequence[int], plays: Sequence[Play], per_day: int) -> Iterator[list[int]]:
-    """The slots, cut where the day of the population changes."""
+    """Divide the slots where the day of the population changes."""
     for _, piece in groupby(slots, key=lambda slot: column_of(plays, slot) // per_day):
         yield list(piece)
 
 
 class Simulation:
-    """`devices` of a population under a campaign plan, or the ``stream`` of one, with all entropy from one ``seed``.
+    """Simulates `devices` of a population under a campaign plan, or its ``stream``, with all entropy from one ``seed``.
 
-    ``faults`` are those of the wire fleet, as far as they change what is counted; ``groups``: the server's registry,
-    device -> group. ``playback`` says which column of the population a slot measures; ``progress(done, planned)`` is
-    called with device-slots; ``workers`` play the fleet's parts. Raises Invalid for numbers out of range.
+    ``faults``: faults of the wire fleet, as far as they change the counts; ``groups``: the server's registry, device ->
+    group. ``playback`` gives the column of the population that a slot measures; ``progress(done, planned)`` is called
+    with device-slots; ``workers`` simulate the fleet's parts. Raises Invalid for numbers out of range.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Simulation:
         self._rounds = Rounds(plan, cohort_seed, self._tally.partial) if stream is None else StreamRounds(plan, stream)
 
     def run(self) -> Simulated:
-        """The whole campaign: its threshold rounds, if it has any, then the plan's report slots."""
+        """Simulate the whole campaign: its threshold rounds, if it has any, then the plan's report slots."""
         plan, rounds, seconds = self._plan, self._rounds, self._plan.slot_seconds
         now = begins(plan)
         timeline = self._issue(rounds.first(now))
@@ -143,7 +144,7 @@ class Simulation:
             elif self._phase(timeline) == REPORT_PHASE:
                 due = rounds.due(timeline, due + plan.epoch_slots * seconds)
             else:
-                # Nobody has reported: the round goes on, at most to the end of what was broadcast.
+                # Nobody has reported, so the round continues, at most to the end that was broadcast.
                 due = due + seconds if slot <= self._last(timeline) else None
         self._play(timeline, range(slot, self._last(timeline) + 1))
         result = self._result
@@ -167,7 +168,7 @@ class Simulation:
         return timeline.last.campaign.last_slot
 
     def _play(self, timeline: Timeline, slots: range) -> None:
-        """All reports of these slots, the epoch of each being settled."""
+        """Simulate all reports of these slots, whose epochs are already issued."""
         planned = self._done + self._fleet.count * len(slots)
 
         def tick(done: int) -> None:
@@ -178,7 +179,7 @@ class Simulation:
             self._tally.merge(tally)
 
     def _stretches(self, timeline: Timeline, slots: range) -> Iterator[Stretch]:
-        """Slots in order, cut by epoch; by day as well where nothing is remembered; by devices."""
+        """Yield stretches in order, divided by epoch and devices; also by day if the reports need no memory."""
         reporting = next((play.first for play in self._plays if play.phase == REPORT_PHASE), None)
         start = self._epochs[0].campaign.first_slot
         plays = tuple(self._plays)

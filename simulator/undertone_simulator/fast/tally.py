@@ -1,4 +1,4 @@
-"""What simulated devices have reported: the counts that a server would keep, and the truth that it never sees."""
+"""Counts of simulated devices' reports, as a server would count them, and the truth that a server never sees."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from undertone_aggregator.counts.partial import Counts, Key, Partial, add_counts
 
 
 class Cell(NamedTuple):
-    """What truths are of: a slot, and a coordinate of its readings."""
+    """Identifier of a truth: a slot, and a coordinate of its readings."""
 
     slot: int
     coordinate: int = 0
@@ -15,9 +15,10 @@ class Cell(NamedTuple):
 
 @dataclass
 class Truth:
-    """Of the devices of a group whose reports a cell counts, or where devices take turns, of all for whom they stand:
-    their number and the sums of what they measured less the offset, raw, and as the mechanism took it: truncated to
-    the slot's θ, or in a stream the clipped grid points. Exact integers.
+    """Sums over the devices of a group whose reports a cell counts, or over all devices that they represent by turns.
+
+    ``reports``: number of devices; ``raw``: sum of their readings less the offset; ``truncated``: sum of what the
+    mechanism received: readings truncated to the slot's θ, or in a stream the clipped grid points. Exact integers.
     """
 
     reports: int = 0
@@ -25,7 +26,7 @@ class Truth:
     raw: int = 0
 
     def add(self, reports: int, truncated: int, raw: int) -> None:
-        """Count more devices."""
+        """Add more devices."""
         self.reports += reports
         self.truncated += truncated
         self.raw += raw
@@ -33,7 +34,7 @@ class Truth:
 
 @dataclass
 class SimulationTally:
-    """Sums of integers, so the order in which parts of a fleet are counted cannot matter."""
+    """Sums of integers, so that the order in which parts of a fleet are counted does not matter."""
 
     counts: dict[Key, Counts] = field(default_factory=dict)
     truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class SimulationTally:
         self.counts[key] = add_counts(self.counts[key], counts) if key in self.counts else counts
 
     def observe(self, cell: Cell, group: str, reports: int, truncated: int, raw: int) -> None:
-        """Add what so many devices of a group measured."""
+        """Add the readings of ``reports`` devices of a group."""
         self.truths.setdefault(cell, {}).setdefault(group, Truth()).add(reports, truncated, raw)
 
     def merge(self, other: "SimulationTally") -> None:
@@ -55,7 +56,7 @@ class SimulationTally:
                 self.observe(cell, group, truth.reports, truth.truncated, truth.raw)
 
     def partial(self, first: int, last: int, kind: int) -> Partial:
-        """The partial of first <= slot <= last, of one kind of report."""
+        """Return the partial of first <= slot <= last, of one kind of report."""
         return Partial(
             {key: counts for key, counts in self.counts.items() if key.kind == kind and first <= key.slot <= last}
         )

@@ -1,7 +1,7 @@
-"""The mechanisms for whole populations: bit for bit the symbols that ``choose``, ``level``, ``draw`` give one by one.
+"""The mechanisms for whole populations, with exactly the symbols that ``choose``, ``level``, ``draw`` give one by one.
 
-Same words, same rejections, same integer arithmetic as `undertone_shared`, in blocks that stay in a core's cache and
-in memory that is used again.
+They use the same words, the same rejections and the same integer arithmetic as `undertone_shared`, in blocks that fit
+in a core's cache and in memory that is reused.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from undertone_shared.table import TableMechanism
 from undertone_simulator.fast.draws import PatientDraws, Unsigned, VectorDraws, Words
 from undertone_simulator.seeded import Memory
 
-# Devices per block, so that the arrays in use stay in a core's second-level cache; and per pool of a histogram.
+# Devices per block, so that the arrays in use fit in a core's second-level cache; and devices per pool of a histogram.
 BLOCK = 1 << 17
 _POOL = 1 << 20
-# A device that rejects more words than this in one draw waits until many such can be served together.
+# A device that rejects more words than this in one draw waits, so that many such devices are handled together.
 _CHANCES = 2
 
 
 def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memory: Memory) -> None:
-    """values[where] = others[where] without a branch (modulo 2^32)."""
+    """Set values[where] = others[where] without a branch (modulo 2^32)."""
     change = memory("change", len(values), np.uint32)
     np.subtract(others, values, out=change)
     change *= where
@@ -59,7 +59,7 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
     change = draws.memory("change", len(u), np.uint32)
     inside = np.uint32(mechanism.a * mechanism.window)
     level *= np.uint32(mechanism.stride)
-    # For u < inside this wraps around, and is replaced.
+    # For u < inside this wraps around, and is replaced below.
     np.subtract(u, inside, out=cell)
     cell //= np.uint32(mechanism.b)
     np.greater_equal(cell, level, out=less)
@@ -83,7 +83,7 @@ def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Vector
     level = below.astype(np.uint32) + (draws.below(gap) < scaled - values[below])
     u = draws.below(mechanism.row_total())
     rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
-    # All rows' cumulative weights as one increasing sequence: row k lies between k and k + 1 totals.
+    # The cumulative weights of all rows form one increasing sequence: row k lies between k and k + 1 totals.
     outcome = (level.astype(np.int64) << mechanism.bits) + u
     cell = np.searchsorted(np.cumsum(rows.ravel()), outcome, side="right").astype(np.uint32)
     return cell - level * np.uint32(mechanism.symbols)
@@ -102,20 +102,20 @@ def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: VectorDraws) 
 
 
 class _One:
-    """The `undertone_shared.entropy.Entropy` of one device among many. ``failed``: its words have to be drawn again."""
+    """The `undertone_shared.entropy.Entropy` of one device among many. ``failed``: its words must be drawn again."""
 
     def __init__(self, draws: VectorDraws) -> None:
         self._draws = draws
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n)."""
+        """Draw a uniform integer in [0, n)."""
         value = int(self._draws.below(n)[0])
-        # A device that has failed draws again later: until then any number within the bound will do.
+        # A device that has failed draws again later; until then any number below the bound is allowed.
         return 0 if len(self._draws.failed) else value
 
 
 def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
-    """The law of a mechanism that has none in `LAWS`: its own methods, device by device; much slower."""
+    """Draw for a mechanism without an entry in `LAWS`, by its own methods, device by device; much slower."""
     out = np.empty(len(x), dtype=np.uint32)
     for i, reading in enumerate(x.tolist()):
         index = np.array([i], dtype=np.intp)
@@ -127,8 +127,8 @@ def _one_by_one(mechanism: Mechanism, x: NDArray[Any], theta: int, draws: Vector
     return out
 
 
-# ``choose``, ``level`` and ``draw`` of many devices at once, by the class of the mechanism: a faster form of
-# `_one_by_one` for the classes that simulations draw by the million.
+# Vectorised ``choose``, ``level`` and ``draw``, by the class of the mechanism: faster than `_one_by_one`, for the
+# classes that simulations draw by the million.
 Law = Callable[[Any, NDArray[Any], int, VectorDraws], Unsigned]
 LAWS: dict[type, Law] = {
     WindowMechanism: _window,
@@ -151,7 +151,7 @@ def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, word
 
 
 def symbols(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> Unsigned:
-    """One symbol for each truncated reading in [0, theta] (any integers for a mechanism with edges); shape [n].
+    """Draw one symbol for each truncated reading in [0, theta] (any integers for a mechanism with edges); shape [n].
 
     ``words``: from `Seeded.words`, or `GivenWords`; device i draws ``choose``, ``level``, ``draw`` from its words
     in order. Raises Invalid for a theta or readings out of range, EntropyError when a device's words are used up.
@@ -184,7 +184,9 @@ def _symbols(
 
 
 def histogram(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> NDArray[np.int64]:
-    """How often each symbol occurs among ``symbols``, in bounded memory; shape [mechanism.symbols]. Raises alike."""
+    """Return the frequency of each symbol among ``symbols``, in bounded memory; shape [mechanism.symbols]. Raises
+    alike.
+    """
     _check(mechanism, readings, theta, words)
     counts = np.zeros(mechanism.symbols, dtype=np.int64)
     for start in range(0, len(readings), _POOL):

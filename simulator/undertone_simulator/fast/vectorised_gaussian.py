@@ -1,7 +1,7 @@
-"""The discrete Gaussian for many devices: word for word what `undertone_shared.gaussian` draws for each of them.
+"""The discrete Gaussian for many devices, with exactly the words and values of `undertone_shared.gaussian`.
 
 Devices run in step, each on its own words; those that are done wait. Integers of up to 130 bits are rows of digits of
-30 bits, the highest first, as the device draws them.
+30 bits, the highest first, in the order in which the device draws them.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ Index = NDArray[np.intp]
 
 _BITS = 30
 _MASK = (1 << _BITS) - 1
-# As many words are wanted before each draw, or the device refills.
+# A device refills its buffer before a draw if it has fewer words than this.
 _RESERVE = 32
 _ONE = 1
 
 
 def discrete_gaussian(variance: int, buffers: Buffers, index: Index) -> Integers:
-    """One value for each device at ``index``; see `undertone_shared.gaussian.discrete_gaussian`."""
+    """Draw one value for each device at ``index``; see `undertone_shared.gaussian.discrete_gaussian`."""
     scale = root(variance) + 1
     out = np.zeros(len(index), dtype=np.int64)
     waiting = np.arange(len(index))
@@ -54,7 +54,7 @@ def _discrete_laplace(scale: int, buffers: Buffers, index: Index) -> Integers:
 
 
 def _bernoulli_exp(numerator: NDArray[np.object_], denominator: int, buffers: Buffers, index: Index) -> Flags:
-    """True with probability exp(-numerator/denominator)."""
+    """Return True with probability exp(-numerator/denominator), for each device."""
     holds = np.ones(len(index), dtype=np.bool_)
     above = np.flatnonzero(numerator > denominator)
     while len(above):
@@ -82,7 +82,7 @@ def _bernoulli_exp_below_1(numerator: Integers, denominator: int, buffers: Buffe
 
 
 def _uniform(n: int, buffers: Buffers, index: Index) -> Integers:
-    """Digits [digits of n - 1, devices] of a uniform integer in [0, n)."""
+    """Draw digits [digits of n - 1, devices] of a uniform integer in [0, n)."""
     most = _digits(n - 1)
     value = np.empty((len(most), len(index)), dtype=np.int64)
     waiting = np.arange(len(index))
@@ -96,7 +96,7 @@ def _uniform(n: int, buffers: Buffers, index: Index) -> Integers:
 
 
 def _less(left: Integers, other: Integers) -> Flags:
-    """Whether one < other, device by device; missing high digits are 0."""
+    """Return left < other, device by device; missing high digits are 0."""
     length = max(len(left), len(other))
     less = np.zeros(other.shape[1], dtype=np.bool_)
     for d in range(1, length + 1):
@@ -120,7 +120,7 @@ def _ones(devices: int) -> Integers:
 
 
 def _integers(digits: Integers) -> Integers:
-    """Digits as integers below 2^62."""
+    """Convert digits to integers below 2^62."""
     value: Integers = digits[0].copy()
     for digit in digits[1:]:
         value = (value << _BITS) + digit

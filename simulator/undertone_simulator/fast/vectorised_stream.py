@@ -1,6 +1,7 @@
-"""Streams of many devices at once: what `undertone_device.core.stream_state` keeps and `StreamRule` releases for each.
+"""Streams of many devices at once, with the results of `undertone_device.core.stream_state` and `StreamRule` for each.
 
-A device's noise is drawn with its report, from the words of that slot. Readings and points are [coordinates, devices].
+A device's noise is drawn with its report, from the words of that slot. Readings and points have shape [coordinates,
+devices].
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
 _LARGEST_RELEASE = 0x7FFFFFFF
-# u = X + 2^31 and the halves of u², as in the layout.
+# u = X + 2^31 and the halves of u², as in `undertone_aggregator.counts.moments`.
 _BIAS = 1 << 31
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
@@ -29,27 +30,27 @@ class Streams:
     def __init__(self, rule: StreamRule, devices: int, first_slot: int) -> None:
         self.rule = rule
         self._first_slot = first_slot
-        # Per interleaved chain: index of its last report (0: no chain), clipped point, release, slot.
+        # For each interleaved chain: index of its last report (0: no chain), clipped point, release, slot.
         self.index = np.zeros((rule.lag, devices), dtype=np.int32)
         self.point = np.zeros((rule.lag, rule.dimension, devices), dtype=np.int64)
         self.released = np.zeros((rule.lag, rule.dimension, devices), dtype=np.int64)
         self._slot = np.zeros((rule.lag, devices), dtype=np.int64)
-        # What the window's budget has left, and the window.
+        # Reports and chains left in the window's budget, and the window.
         self._reports = np.zeros(devices, dtype=np.int32)
         self._chains = np.zeros(devices, dtype=np.int32)
         self._window = 0
-        # Which of the chain's last 64 reports were admitted, the newest in bit 0, and where it began.
+        # Bit window of the chain's last 64 reports that were admitted, the newest in bit 0, and the chain's origin.
         self._admitted = np.zeros((rule.lag, devices), dtype=np.uint64)
         self._origin = np.zeros((rule.lag, devices), dtype=np.int64)
 
     def forget(self, devices: Flags) -> None:
-        """These have lost power: their chains are gone, their counts are not."""
+        """Simulate a power loss of these devices: their chains are lost, their budgets are not."""
         self.index[:, devices] = 0
 
     def draw(self, slot: int, readings: Integers, devices: Flags, buffers: Buffers) -> Flags:
-        """One report of each of ``devices`` whose budget has one left; who has drawn. ``readings``: less the offset.
+        """Draw one report for each of ``devices`` with budget left; return their mask. ``readings``: less the offset.
 
-        Its index, clipped point and release are then in row ``slot`` mod lag.
+        The report's index, clipped point and release are then in row ``slot`` mod lag.
         """
         rule = self.rule
         window = (slot - self._first_slot) // rule.renewal if rule.renewal else 0
@@ -76,7 +77,7 @@ class Streams:
         return draws
 
     def _release(self, row: int, readings: Integers, where: Index, first: bool, buffers: Buffers) -> None:
-        """`StreamState.draw` for the devices at ``where``; a failed buffer changes nothing."""
+        """Do `StreamState.draw` for the devices at ``where``; a buffer that fails changes nothing."""
         rule = self.rule
         noise: list[Integers] = []
         if rule.law == GAUSSIAN:
@@ -110,9 +111,10 @@ class Streams:
         return shrink(level - rule.levels // 2, rule.levels // 2)
 
     def admit(self, slot: int, drawn: Flags, admitted: Flags) -> Unsigned:
-        """Of the ``drawn`` reports of ``slot`` those ``admitted`` arrived. Per device a word: bit a says that the slot
+        """Record which of the ``drawn`` reports of ``slot`` were ``admitted``; return a word for each device.
 
-        a + 1 turns ago lies on the same chain with nothing missed between, and that its report arrived.
+        Bit a of the word says that the slot a + 1 turns ago is on the same chain with nothing missed between, and that
+        its report arrived.
         """
         row = slot % self.rule.lag
         origin = slot - self.index[row] * self.rule.lag
@@ -123,7 +125,7 @@ class Streams:
 
 
 def shrink(point: Integers, radius: int) -> Integers:
-    """`undertone_shared.stream.shrink` for each column."""
+    """Do `undertone_shared.stream.shrink` for each column."""
     square = (point * point).sum(axis=0)
     far = np.flatnonzero(square > radius * radius)
     if len(far):
@@ -132,7 +134,7 @@ def shrink(point: Integers, radius: int) -> Integers:
 
 
 def clip(point: Integers, previous: Integers, slew: int, radius: int) -> Integers:
-    """`undertone_shared.stream.clip` for each column."""
+    """Do `undertone_shared.stream.clip` for each column."""
     if len(point) == 1:
         return np.clip(point, previous - slew, previous + slew)
     move = point - previous
@@ -141,14 +143,14 @@ def clip(point: Integers, previous: Integers, slew: int, radius: int) -> Integer
     norm = _root_up(square)
     while len(going):
         point[:, going] = previous[:, going] + _towards_zero(move[:, going] * slew, norm[going])
-        # Whole steps may leave the ball by rounding: shorter ones do not.
+        # Rounding may move a point out of the ball; shorter steps are tried until it is inside.
         going = going[(point[:, going] ** 2).sum(axis=0) > radius * radius]
         slew -= 1
     return point
 
 
 def _root_up(square: Integers) -> Integers:
-    """The least x >= 0 with x² >= square, for squares below 2^52, whose double roots are right to within one."""
+    """Return the least x >= 0 with x² >= square, for squares below 2^52, whose double roots are right to within one."""
     x = np.ceil(np.sqrt(square)).astype(np.int64)
     x -= (x - 1) ** 2 >= square
     x += x * x < square
@@ -160,7 +162,7 @@ def _towards_zero(n: Integers, d: Integers) -> Integers:
 
 
 def moments(layout: Layout, lag: int, index: Integers, released: Integers, windows: Unsigned) -> Integers:
-    """What admitted reports add to a slot's vector of moments: see `undertone_aggregator.counts.moments`.
+    """Return what admitted reports add to a slot's vector of moments: see `undertone_aggregator.counts.moments`.
 
     ``released``: [coordinates, devices].
     """

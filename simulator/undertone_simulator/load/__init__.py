@@ -1,4 +1,4 @@
-"""Load: a fleet on the wire against a server, as a load test.
+"""Load: a load test of a server with a fleet of real connections.
 
 Start reading: ``run.py``.
 """

@@ -1,4 +1,4 @@
-"""What a load test is asked to do, and what came of it."""
+"""The options of a load test, and its result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from undertone_simulator.wire.fleet import JITTER, LARGEST_JITTER
 from undertone_simulator.wire.verify import Accounts
 
 LARGEST_LOAD = 10_000
-# What a load tester calls it -> what happens to a device.
+# Load tester's word -> fault of a device.
 FAULTS = {"kill": "kill", "duplicate": "duplicate", "delay": "hold", "lie": "lie"}
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """``clients`` connections, each reporting every ``interval`` seconds for ``slots`` report slots.
+    """Options: ``clients`` connections, each reporting every ``interval`` seconds for ``slots`` report slots.
 
-    ``faults``: share of the clients that each of `FAULTS` happens to, once. ``micropython``: so many of the clients
-    are processes under MicroPython. ``window``: as "60s", devices report in turns and rest between. ``provisioned``:
-    folder of a fleet for a running aggregator; the interval is then its campaign's. Raises Invalid.
+    ``faults``: share of the clients that suffer each of `FAULTS` once. ``micropython``: number of clients that are
+    processes under MicroPython. ``window``: such as "60s"; devices report in turns and rest in between.
+    ``provisioned``: folder of a fleet for a running aggregator; the interval is then its campaign's. Raises Invalid.
     """
 
     clients: int = 1000
@@ -55,9 +55,10 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What came of it; ``accounts`` None where the aggregator is somebody else's. Latencies are in ms, hand-over to
+    """Result of a load test. Latencies are in ms, from the hand-over to the PUBACK.
 
-    PUBACK; ``peak_megabytes`` is the fleet's process; ``skipped`` counts draws that this machine was too slow for.
+    ``accounts`` is None if the aggregator is not ours; ``peak_megabytes`` is the memory of the fleet's process;
+    ``skipped`` counts draws for which this machine was too slow.
     """
 
     clients: int
@@ -72,7 +73,7 @@ class LoadResult:
     ledgers: tuple[Path, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return all fields as a JSON object."""
         fields = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("accounts", "ledgers")
         }

@@ -1,7 +1,7 @@
-"""A load test: a wire fleet against its own broker and aggregator on this machine, or against somebody's.
+"""A load test: a wire fleet against its own broker and aggregator on this machine, or against an existing server.
 
-Without a provisioned fleet a campaign is made up for the purpose: one threshold round of two slots, then the report
-slots; what it estimates is beside the point, every report must be accounted for.
+Without a provisioned fleet a campaign is made for the test: one threshold round of two slots, then the report slots.
+Its estimates do not matter, but every report must be accounted for.
 """
 
 import json
@@ -46,8 +46,8 @@ Show = Callable[[str], None]
 
 
 def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
-    """The whole test, its files in ``folder``; ``show`` gets a line of progress. Raises Invalid, Failed, or OSError."""
-    # The children inherit the limit: broker and fleet both need a descriptor per client.
+    """Run the whole test in ``folder``; ``show`` gets a line of progress. Raises Invalid, Failed, or OSError."""
+    # Child processes inherit the limit: broker and fleet both need a descriptor per client.
     allow_connections(options.clients)
     if options.micropython and find_micropython() is None:
         raise Invalid(NO_MICROPYTHON)
@@ -81,7 +81,7 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
 
 
 def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, show: Show) -> LoadResult:
-    """Against a broker and an aggregator that run somewhere."""
+    """Test a broker and an aggregator that already run elsewhere."""
     if options.micropython:
         raise Invalid("micropython devices need a fleet of their own, without --fleet")
     names = [member.name for member in read_provisioned(fleet)]
@@ -122,7 +122,7 @@ def _start(
 
 
 def _faults(options: LoadOptions, names: list[str]) -> tuple[tuple[int, str, str], ...]:
-    """(report slot, fault, device), early enough for what was killed or held back to come again."""
+    """Choose (report slot, fault, device), early enough for killed or delayed devices to return before the end."""
     chance = random.Random(options.seed)
     latest = max(options.slots - REST - 2, 0)
     return tuple(
@@ -149,7 +149,7 @@ def _connect(options: LoadOptions, stage: Stage, show: Show) -> None:
         check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
         connected = _last_number(stage.words("fleet.log"), CONNECTED)
         if connected is not None and not begun:
-            # Its clients connect from here on; until then the process was starting.
+            # The clients start to connect only now; until then the process was starting.
             begun, deadline = True, time.monotonic() + patience
         show(f"{connected or 0} of {options.clients} connected")
         if time.monotonic() > deadline:
@@ -161,7 +161,7 @@ def _connect(options: LoadOptions, stage: Stage, show: Show) -> None:
 
 
 def _follow(options: LoadOptions, folder: Path, stage: Stage, show: Show) -> Sent:
-    """Until the fleet has ended; what its ledger says."""
+    """Wait until the fleet has ended; return the content of its ledger."""
     tail = LedgerTail(folder / "fleet.ledger")
     assert stage.fleet is not None
     deadline = time.monotonic() + _CAMPAIGN_SECONDS
@@ -188,7 +188,7 @@ def _ledgers(folder: Path) -> tuple[Path, ...]:
 
 
 def _drain(options: LoadOptions, folder: Path, show: Show) -> Accounts:
-    """The accounts, once they hold or the time is up."""
+    """Return the accounts once they hold, or when the time is up."""
     deadline = time.monotonic() + _DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:
         while True:
@@ -220,13 +220,13 @@ def _result(
 
 
 def _last_number(words: str, what: str) -> int | None:
-    """The number on the last line that begins with ``what``, None without one."""
+    """Return the number on the last line that begins with ``what``, None without one."""
     line = _last_line(words, what)
     return int(line) if line else None
 
 
 def _last_line(words: str, what: str) -> str:
-    """The rest of the last line that begins with ``what``, '' without one."""
+    """Return the rest of the last line that begins with ``what``, '' without one."""
     lines = [line.partition(" ")[2] for line in words.splitlines() if line.startswith(f"{what} ")]
     return lines[-1] if lines else ""
 

@@ -1,4 +1,4 @@
-"""Planning: predicted errors for a population that is known, before anybody deploys anything.
+"""Planning: predicts the errors of a campaign for known readings, before anything is deployed.
 
 Start reading: ``predict.py``.
 """

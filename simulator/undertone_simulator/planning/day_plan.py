@@ -1,4 +1,4 @@
-"""The plan of θ by time of day: the blocks that the server would choose for readings that are known."""
+"""Plan of θ by time of day: the blocks that the server would choose for known readings."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class DayPlan:
-    """Blocks with a θ of their own. ``standard_error``, ``error``: of a slot, root mean squares over the day;
+    """Blocks with different θ. ``standard_error``, ``error``: of a slot, root mean squares over the day.
 
     ``ratio``: the mean square error over that of one θ.
     """
@@ -34,7 +34,7 @@ class DayPlan:
 
 
 def plan_day(known: KnownPopulation, chosen: Threshold, variance: float, reports: int) -> DayPlan | None:
-    """Plan at most eight blocks in the place of the one θ of ``chosen``; return None where one θ is as good.
+    """Plan at most eight blocks instead of the single θ of ``chosen``; return None if one θ is as good.
 
     ``variance``: the mechanism's, in units of (θ/2)²; a block's readings fill its range as the day's fill the day's.
     """

@@ -1,7 +1,8 @@
-"""The plan of a campaign of reports: errors, θ, mechanism, traffic and privacy, for readings that are known.
+"""Plan of a campaign of reports: errors, θ, mechanism, traffic and privacy, for known readings.
 
-θ is the one that the server would choose: of least n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 in fleet mode) for the readings
-of the whole day. `planning.prediction` then gives the errors, with the bias E[(x - θ)⁺] of each time of the day.
+θ is the one that the server would choose: it minimises n V θ²/4 + n² E[(x - θ)⁺]² (Eq. 8 in fleet mode) for the
+readings of the whole day. `planning.prediction` then gives the errors, with the bias E[(x - θ)⁺] of each time of the
+day.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ _LARGEST_EPSILON = 8
 
 @dataclass(frozen=True)
 class Span:
-    """The mean over ``slots`` slots: its standard error, and with the bias the root mean square error."""
+    """Error of the mean over ``slots`` slots: its standard error, and with the bias the root mean square error."""
 
     name: str
     slots: int
@@ -38,10 +39,11 @@ class Span:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """What is predicted for a fleet; lengths in ``unit``. ``gain``: by how much less variance the mechanism has than
+    """Predictions for a fleet; lengths in ``unit``. ``gain``: share by which the mechanism's variance is below the
+    Hybrid's.
 
-    the Hybrid. ``devices_needed``, ``epsilon_needed``: for ``wanted``, the error of a slot's mean; None if unasked or
-    out of reach. ``day``: what blocks of the day with a θ of their own give; None where one θ is as good.
+    ``devices_needed``, ``epsilon_needed``: needed for an error ``wanted`` of a slot's mean; None if not requested or
+    not possible. ``day``: the plan with different θ by block of the day; None if one θ is as good.
     """
 
     devices: int
@@ -66,7 +68,7 @@ class FleetPlan:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Designs and their errors for one population, ε and kind of mechanism."""
+    """Computes designs and their errors for one population, ε and kind of mechanism."""
 
     known: KnownPopulation
     epsilon: Fraction
@@ -75,7 +77,7 @@ class Predictor:
     _designs: dict[int, Design] = field(default_factory=dict)
 
     def design(self, reports: int) -> Design:
-        """Return θ and mechanism for so many reports a slot."""
+        """Return θ and mechanism for ``reports`` reports a slot."""
         if reports not in self._designs:
             self._designs[reports] = choose_jointly(
                 self.kind, self.epsilon, self.levels, lambda variance: self.known.best(reports, variance)
@@ -83,12 +85,12 @@ class Predictor:
         return self._designs[reports]
 
     def variance(self, reports: int) -> float:
-        """Return V of the designed mechanism among the readings, in units of (θ/2)²."""
+        """Return V, the designed mechanism's mean variance over the readings, in units of (θ/2)²."""
         design = self.design(reports)
         return self.known.population.mean_variance(design.mechanism, design.threshold.theta)
 
     def prediction(self, reports: int) -> Prediction:
-        """Return the errors of the design for so many reports a slot."""
+        """Return the errors of the design for ``reports`` reports a slot."""
         return self.known.predicted(self.design(reports).threshold.theta, self.variance(reports), reports)
 
     def span(self, name: str, slots: int, reports: int) -> Span:
@@ -108,7 +110,7 @@ def plan_fleet(
     campaign: str = "campaign",
     device: str = "load-00001",
 ) -> FleetPlan:
-    """Predict errors and costs. ``slots``: of the whole campaign; a year if absent. Raises Invalid."""
+    """Predict errors and costs. ``slots``: number of slots of the whole campaign; by default a year. Raises Invalid."""
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
     predictor = Predictor(known, exact, kind)
@@ -145,14 +147,14 @@ def plan_fleet(
 
 
 def _reports(devices: int, cohort_share: float) -> int:
-    """Return how many devices report for the mean in a slot; the cohort's reports keep the threshold up to date."""
+    """Return how many devices report for the mean in a slot; the others, the cohort, keep the threshold up to date."""
     return max(round(devices * (1.0 - cohort_share)), 1)
 
 
 def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_share: float) -> int | None:
-    """Return the fewest devices whose slots have an error of at most ``wanted``; None above `LARGEST_PLANNED`.
+    """Return the least number of devices for an error of at most ``wanted``; None above `LARGEST_PLANNED`.
 
-    The mechanism's variance changes slowly with θ: it is taken at the planned fleet's.
+    The mechanism's variance changes slowly with θ, so the planned fleet's is used.
     """
     known, variance = predictor.known, predictor.variance(reports)
 
@@ -176,7 +178,7 @@ def epsilon_needed(known: KnownPopulation, reports: int, wanted: float) -> float
 
 
 def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
-    """Return the least integer of [low, high] that is enough, by bisection; None if ``high`` is not."""
+    """Return the least integer of [low, high] that is ``enough``, by bisection; None if ``high`` is not."""
     if not enough(high):
         return None
     while low < high:
@@ -188,7 +190,7 @@ def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
 def visible(
     known: KnownPopulation, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float
 ) -> tuple[str, ...]:
-    """Plain sentences about what could not be seen, if anything: noise against what truncation leaves of the signal."""
+    """Return sentences about differences that the noise would hide, compared with the truncated signal; maybe none."""
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = known.mean - bias
     curve = float(np.std(known.profile)) * left / known.mean if known.mean else 0.0
@@ -210,7 +212,7 @@ def visible(
 
 
 def statements(epsilon: Fraction, per_day: int, slots: int) -> tuple[str, ...]:
-    """What is spent per reading, per day and in the whole campaign."""
+    """Return sentences about the privacy cost per reading, per day and of the whole campaign."""
     reading, day, whole = (shown(epsilon * n) for n in (1, per_day, slots))
     return (
         f"each reading: ε = {reading} (event level), for whoever sees its report or knows all the other readings",

@@ -1,4 +1,4 @@
-"""A population whose readings are known: what a planner asks about it."""
+"""A population with known readings, as planners use it."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _CELLS = 800
 
 @dataclass(frozen=True)
 class KnownPopulation:
-    """Readings in ``unit``: their distribution, in all and by piece of the day, and the mean of each slot of the day.
+    """Readings in ``unit``: their distribution in total and by piece of the day, and the mean of each slot of the day.
 
     ``density`` [d] over integer ``edges`` [d + 1]; ``profile`` [slots of a day]; ``day``: the densities of the pieces.
     """
@@ -67,7 +67,9 @@ class KnownPopulation:
         return Population(self.density, self.edges)
 
     def best(self, reports: int, variance: Variance) -> Threshold:
-        """Return the server's θ for ``reports`` reports a slot: of least mean squared error, with nothing uncertain."""
+        """Return the server's θ for ``reports`` reports a slot: that of least mean squared error, without
+        uncertainty.
+        """
         thetas = even_thetas(self.bound)
         theta, error = best_threshold(self.density, self.edges, thetas, Query.fleet(reports), variance)
         bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
@@ -76,7 +78,7 @@ class KnownPopulation:
     def predicted(self, theta: int | NDArray[np.int64], variance: float, reports: float) -> Prediction:
         """Return the errors of a mechanism with variance V, in units of (θ/2)².
 
-        ``theta``: of all slots, or one for each slot of the day.
+        ``theta``: one for all slots, or one for each slot of the day.
         """
         thetas = np.broadcast_to(np.asarray(theta, dtype=np.int64), self.per_day)
         different, places = np.unique(thetas, return_inverse=True)
@@ -86,6 +88,6 @@ class KnownPopulation:
 
 
 def _edges(bound: int) -> tuple[int, ...]:
-    """Increasing integers from 0 to bound + 1, all of the small ones and some of the others."""
+    """Return increasing integers from 0 to bound + 1: all small ones and some of the others."""
     inner = np.rint(np.geomspace(1, bound + 1, _CELLS)).astype(np.int64)
     return (0, *(int(edge) for edge in np.unique(inner)))

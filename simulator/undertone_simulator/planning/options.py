@@ -1,4 +1,4 @@
-"""The options of a plan, from the command line to the planner."""
+"""The options of a plan, for the command line and the planner."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +15,7 @@ SLEW = "0.05"
 QUERY = "slot"
 CHAINS = 1
 
-# The options of each planner, beside `devices` and `epsilon`, which all of them take.
+# The options of each planner, besides `devices` and `epsilon`, which all of them take.
 OPTIONS = {
     "reports": "collect error population data unit bound mechanism cohort_share days",
     "stream": "collect slots delta slew query chains movement per_report",
@@ -25,7 +25,7 @@ OPTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(FleetOptions):
-    """What a campaign would be: its fleet, its privacy and its way of collecting.
+    """Options of a plan: a campaign's fleet, its privacy and its way of collecting.
 
     An option that is None was not given: its default follows the semicolon in its help. Raises Invalid for an option
     that does not apply to the chosen planner, and for a value out of range.
@@ -72,5 +72,5 @@ class PlanOptions(FleetOptions):
 
     @property
     def planner(self) -> str:
-        """The planner that these options ask: a key of `OPTIONS`."""
+        """The planner for these options: a key of `OPTIONS`."""
         return "window" if self.window is not None else self.collect or "reports"

@@ -1,4 +1,4 @@
-"""Planning: what a campaign would give, from its options."""
+"""Planning from options: predicts the result of a campaign."""
 
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,13 +1,13 @@
-"""The predicted error of a design. Every planner takes its errors from here.
+"""The predicted error of a design, which all planners use.
 
-Of n devices every s-th reports in a slot. With half-width θ/2, V the mechanism's variance among a slot's readings in
-units of (θ/2)², S² the variance of the truncated readings and b what truncation takes off their mean, the mean of one
-slot has
+Of n devices every s-th reports in a slot. Let θ/2 be the half-width, V the mechanism's variance over a slot's readings
+in units of (θ/2)², S² the variance of the truncated readings and b the bias of their mean by truncation. Then the mean
+of one slot has
 
     error² = b² + noise,   noise = (s/n) (V θ²/4 + S² (1 - 1/s)).
 
-Reports of different slots are drawn independently. The mean over m slots therefore has the m-th part of the mean noise,
-and the mean of the m biases.
+Reports of different slots are drawn independently. Therefore the mean over m slots has 1/m of the mean noise, and the
+mean of the m biases.
 """
 
 import math
@@ -28,7 +28,7 @@ def noise(
 ) -> Vector:
     """Return the noise variance of a slot's mean; arguments broadcast, lengths in the unit of θ.
 
-    ``variance``: V, in units of (θ/2)². ``stride``: s. ``spread``: S², which matters only with a stride above 1.
+    ``variance``: V, in units of (θ/2)². ``stride``: s. ``spread``: S², which matters only for a stride above 1.
     """
     return np.asarray(stride / devices * (variance * np.square(np.asarray(theta) / 2.0) + spread * (1 - 1 / stride)))
 

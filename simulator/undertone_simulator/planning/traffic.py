@@ -1,4 +1,4 @@
-"""What a campaign costs a device's link, in bytes and packets of a day."""
+"""Network traffic of a campaign for one device, in bytes and packets per day."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +12,7 @@ from undertone_shared.report import LENGTH
 from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 
-# Of TLS 1.3 and of TCP/IPv4, per packet; a PUBACK has four bytes.
+# Bytes of TLS 1.3 and of TCP/IPv4, per packet; a PUBACK has four bytes.
 RECORD_BYTES = 22
 HEADERS_BYTES = 40
 _PUBACK = 4
@@ -21,9 +21,10 @@ _REPUBLICATIONS = 24
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of one device and day: reports, their MQTT bytes with acknowledgements, the same with TLS and TCP/IP, packets
+    """Traffic of one device in one day.
 
-    both ways, and the bytes of the campaign's hourly copies while it stays connected.
+    Its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; packets in both directions; and
+    the bytes of the campaign's hourly copies while it stays connected.
     """
 
     reports: int
@@ -36,7 +37,7 @@ class Traffic:
 def traffic(
     unit: str, bound: int, per_day: int, report: ReportRule, epsilon: Fraction, campaign: str, device: str
 ) -> Traffic:
-    """What a device sends and receives in a day of ``per_day`` slots."""
+    """Compute the traffic of a device in a day of ``per_day`` slots."""
     packet = len(encode_publish(1, report_topic(DEFAULT_PREFIX, campaign, device), bytes(LENGTH)))
     seconds = 86400 // per_day
     body = build(

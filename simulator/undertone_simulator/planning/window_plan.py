@@ -1,8 +1,8 @@
-"""`undertone plan --window`: what every way of collecting gives at one and the same guarantee, ε for any such window.
+"""`undertone plan --window`: compares the ways of collecting under the same guarantee, ε for any window of that length.
 
-The errors are those of `planning.prediction`; θ makes their mean square over the slots of a day least. A rest of w
-slots between two reports needs a stride of w + 1. The filter's error is that of the server's own filter on the
-population's days with noise of this size.
+The errors are those of `planning.prediction`; θ minimises their mean square over the slots of a day. A rest of w slots
+between two reports needs a stride of w + 1. The filter's error is that of the server's own filter on the population's
+days with noise of this size.
 """
 
 import math
@@ -39,9 +39,9 @@ _SEED = 20211121
 
 @dataclass(frozen=True)
 class Way:
-    """One way of collecting: its slot, how often a device reports, the errors in shares of the mean, what it costs.
+    """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
-    ``noise``, ``bias``: the parts of ``raw``. ``same``: whether its guarantee is the plan's.
+    ``noise``, ``bias``: the parts of ``raw``. ``same``: True if its guarantee is the plan's.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Way:
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """All ways for one window; ``recommended``: the least error among those that show the course of a day."""
+    """All ways for one window; ``recommended``: the way of least error among those that show the course of a day."""
 
     window_seconds: int
     devices: int
@@ -71,17 +71,17 @@ class WindowPlan:
 
 @dataclass(frozen=True)
 class Predicted(Prediction):
-    """θ of least error, and the errors under it."""
+    """The θ of least error, and the errors under it."""
 
     theta: int
 
 
 def predict(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
-    """Return the errors of turns with this stride (1: everybody in every slot), at the best θ."""
+    """Return the errors of turns with this stride (1: every device in every slot), at the best θ."""
     make = make or (lambda e, theta: hybrid(e, most_levels(theta)))
     thetas = np.unique(np.rint(np.geomspace(2, max(slots.edges[-1] - 1, 3), _THETAS)).astype(np.int64))
     means, spreads = slots.moments(thetas)
-    # The Hybrid's variance hardly depends on θ: one value of it chooses θ, each slot's own gives the error.
+    # The Hybrid's variance hardly depends on θ: one value is used to choose θ, each slot's own gives the error.
     middle = int(thetas[len(thetas) // 2])
     rough = Population(slots.density.mean(axis=0), slots.edges).mean_variance(make(epsilon, middle), middle)
     errors = np.square(slots.raw - means) + noise(thetas[:, None], rough, devices, stride, spreads)
@@ -112,9 +112,9 @@ def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int
 
 
 def after_filter(slots: DaySlots, predicted: Predicted, carried: float = 0.0) -> float | None:
-    """Root mean square error of the causal filter after two weeks of the population's days; None for too few days.
+    """Return the root mean square error of the causal filter after two weeks of the population; None for too few days.
 
-    ``carried``: the share of a stream's noise that is in the next slot's.
+    ``carried``: the share of a stream's noise that remains in the next slot's.
     """
     days = len(slots.means) // slots.per_day
     if days <= SKIPPED_DAYS:
@@ -144,7 +144,9 @@ def plan_window(
     delta: float = 1e-5,
     days: int = DAYS,
 ) -> WindowPlan:
-    """Every way of collecting at ε for any window of so many seconds, its error raw and filtered. Raises Invalid."""
+    """Compare the ways of collecting at ε for any window of this length, with raw and filtered errors. Raises
+    Invalid.
+    """
     check_integer("devices", devices, 1, 10**9)
     budget = Budget.parse(epsilon)
     seconds = 86400 // source.per_day
@@ -166,7 +168,7 @@ def plan_window(
 
 
 def _spans(per_day: int, seconds: int) -> list[int]:
-    """Slots of the data that make up a slot: itself, two hours, a day."""
+    """Return the numbers of data slots that form a slot: one, those of two hours, those of a day."""
     return sorted({span for span in (1, 7200 // seconds, per_day) if span and per_day % span == 0})
 
 
@@ -196,12 +198,12 @@ def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
 
 
 def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
-    """Every slot at ε/(w + 1): a window of w slots that begins within one meets w + 1 of them."""
+    """Plan a report in every slot at ε/(w + 1): a window of w slots that begins within one touches w + 1 of them."""
     parts = window // seconds + 1
     least = max(budget.epsilon / parts, Fraction(1, 10_000))
     tau = math.tanh(float(least) / 2)
 
-    # Stochastic rounding is the Hybrid at small ε; below 0.05 no integers are designed: its formula stands.
+    # Stochastic rounding is the Hybrid at small ε; below 0.05 no integers are designed, and its formula is used.
     thetas = np.unique(np.rint(np.geomspace(2, slots.edges[-1] - 1, _THETAS // 2)).astype(np.int64))
     means, _ = slots.moments(thetas)
     variance = noise(thetas, 1 / tau**2, devices)

@@ -1,4 +1,4 @@
-"""Readings: what simulated meters measure, from files or from synthetic populations.
+"""Readings of simulated meters, from files or from synthetic populations.
 
 Start reading: ``readings.py`` for the protocol, ``populations/`` for the synthetic ones.
 """

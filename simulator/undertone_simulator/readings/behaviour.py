@@ -1,4 +1,6 @@
-"""Devices that are not always there, or not honest: a pure function of (seed, device, slot), on the wire and off it."""
+"""Devices that are sometimes absent, or dishonest: a pure function of (seed, device, slot), the same in all
+simulators.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -19,11 +21,11 @@ _WORDS = 1 << 32
 
 @dataclass(frozen=True)
 class Behaviour:
-    """``drop_out``: share of (device, slot) whose report never leaves the device. ``late``: share of devices that join
+    """``drop_out``: share of (device, slot) whose report is never sent.
 
-    late, each from one of the first ``late_slots`` slots on, all equally likely (device 0 is never late).
-    ``liars``: share of devices that send the largest symbol whatever they measure.
-    Raises Invalid for shares outside [0, 1].
+    ``late``: share of devices that join late, each in one of the first ``late_slots`` slots, all equally likely (device
+    0 is never late). ``liars``: share of devices that always send the largest symbol. Raises Invalid for shares outside
+    [0, 1].
     """
 
     seed: int = 0
@@ -39,20 +41,20 @@ class Behaviour:
         check_integer("late_slots", self.late_slots, 1, 1 << 20)
 
     def reporting(self, devices: Devices, slot: int, first_slot: int) -> Flags:
-        """Whose report of ``slot`` leaves the device; ``first_slot`` is the campaign's."""
+        """Return a mask of devices whose report of ``slot`` is sent; ``first_slot`` is the campaign's."""
         there = self.joined(devices, slot, first_slot)
         if self.drop_out:
             there &= self._words("drop out", devices, slot) >= int(self.drop_out * _WORDS)
         return there
 
     def joined(self, devices: Devices, slot: int, first_slot: int) -> Flags:
-        """Who has joined the campaign by ``slot``."""
+        """Return a mask of devices that have joined the campaign by ``slot``."""
         if not self.late:
             return np.ones(len(devices), dtype=np.bool_)
         return self.joins(devices) <= slot - first_slot
 
     def joins(self, devices: Devices) -> NDArray[np.int64]:
-        """In which slot of the campaign each device joins, 0 for the first."""
+        """Return the slot of the campaign in which each device joins, 0 for the first."""
         if not self.late:
             return np.zeros(len(devices), dtype=np.int64)
         late = (self._words("late", devices) < int(self.late * _WORDS)) & (devices != 0)
@@ -60,7 +62,7 @@ class Behaviour:
         return np.where(late, when.astype(np.int64), 0)
 
     def lying(self, devices: Devices) -> Flags:
-        """Which devices lie, all the time."""
+        """Return a mask of the devices that lie, always."""
         if not self.liars:
             return np.zeros(len(devices), dtype=np.bool_)
         return self._words("liars", devices) < int(self.liars * _WORDS)

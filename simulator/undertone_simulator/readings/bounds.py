@@ -1,4 +1,4 @@
-"""A public bound for readings that come without one."""
+"""A public bound for readings without a stated one."""
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings import populations
@@ -7,7 +7,7 @@ from undertone_simulator.readings.readings import Readings
 
 
 def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
-    """The bound B, ``stated`` or else one that fits the readings, and a sentence if it is not public knowledge.
+    """Return the bound B, ``stated`` or else one that fits the readings, and a warning if it is not public knowledge.
 
     Raises Invalid for negative or too large readings.
     """

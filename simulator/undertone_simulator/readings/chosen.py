@@ -1,4 +1,4 @@
-"""The readings that options ask for: a synthetic population, or a file."""
+"""The readings that options select: a synthetic population, or a file."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from undertone_simulator.readings.readings import ReadingSource
 class ChosenReadings(NamedTuple):
     """A source of readings with its public bound.
 
-    ``households`` and ``days``: how many a file holds, days as whole ones; None for a synthetic population, which has
-    no end. ``notes``: sentences about a file's readings and about where their bound is from.
+    ``households`` and ``days``: numbers of households and whole days in a file; None for a synthetic population, which
+    is unlimited. ``notes``: sentences about a file's readings and about the origin of their bound.
     """
 
     source: ReadingSource

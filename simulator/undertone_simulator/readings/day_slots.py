@@ -19,8 +19,9 @@ _CELLS = 400
 class DaySlots:
     """Readings of a population by slot of the day, each the sum over ``span`` slots of the data.
 
-    ``bound``: of a slot of the data. ``density`` [slots of a day, d] over ``edges`` [d + 1]; ``means`` [days × slots];
-    ``values`` [the same, devices]; ``ordered`` [slots of a day, days × devices]: the values, sorted in each slot.
+    ``bound``: bound of one slot of the data. ``density`` [slots of a day, d] over ``edges`` [d + 1]; ``means`` [days ×
+    slots]; ``values`` [days × slots, devices]; ``ordered`` [slots of a day, days × devices]: the values, sorted in each
+    slot.
     """
 
     span: int
@@ -45,7 +46,7 @@ class DaySlots:
         return DaySlots._made(values, source.per_day, bound, span)
 
     def joined(self, span: int) -> "DaySlots":
-        """Return the same readings with ``span`` of these slots, a divisor of the day's, as one."""
+        """Return the same readings with ``span`` of these slots, a divisor of the day's, merged into one."""
         return self if span == 1 else DaySlots._made(self.values, self.per_day, self.bound, span)
 
     @staticmethod
@@ -60,7 +61,7 @@ class DaySlots:
 
     @property
     def per_day(self) -> int:
-        """Slots of a day."""
+        """Number of slots of a day."""
         return len(self.density)
 
     @cached_property
@@ -95,6 +96,6 @@ class DaySlots:
 
 
 def _by_slot(values: NDArray[np.int64], per_day: int) -> NDArray[np.int64]:
-    """[days × slots, devices] → [slots of a day, days × devices]."""
+    """Rearrange [days × slots, devices] to [slots of a day, days × devices]."""
     days = values.reshape(-1, per_day, values.shape[1])
     return days.transpose(1, 0, 2).reshape(per_day, -1)

@@ -1,4 +1,4 @@
-"""Readings from files, by their suffix: an NPZ archive is numpy's, CSV and Parquet are tables.
+"""Readings from files: an NPZ archive is read by numpy, CSV and Parquet files are tables.
 
 Units become integer natural units: kWh are counted in Wh, every other unit is its own.
 """
@@ -21,11 +21,11 @@ LARGEST_READING = (1 << 30) - 1
 
 
 def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
-    """The readings in `path`, the kind told by its suffix (.npz, .csv, .parquet).
+    """Read the readings in `path`; the suffix gives the format (.npz, .csv, .parquet).
 
-    `unit` is the file's own unit where its header does not say (kWh becomes Wh, any other is kept as it is);
-    `devices` deals a single stream to that many. Bad rows become gaps and are named in `notes`. Raises Invalid
-    for a file that is none of these or holds no reading, OSError where it cannot be read.
+    `unit` is the file's own unit if its header does not name it (kWh becomes Wh, others are kept); `devices`: number of
+    devices to which a single stream is dealt. Bad rows become gaps and are named in `notes`. Raises Invalid for another
+    kind of file or one without readings, OSError if it cannot be read.
     """
     suffix = path.suffix.lower()
     if suffix == ".npz":
@@ -36,9 +36,9 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
 
 
 def natural_unit(name: str) -> tuple[str, int]:
-    """(natural unit, factor): kWh are counted in Wh, every other unit is its own.
+    """Return (natural unit, factor): kWh are counted in Wh, every other unit is unchanged.
 
-    Raises Invalid for a name of more than 16 characters, or with one that is not visible.
+    Raises Invalid for a name of more than 16 characters, or with a character that is not visible.
     """
     check_text("unit", name, LONGEST_UNIT)
     return UNITS.get(name.lower(), (name, 1))
@@ -71,7 +71,7 @@ def _archive(path: Path, unit: str | None, devices: int) -> Readings:
 
 
 def _step_seconds(minutes: NDArray[np.generic] | None) -> int:
-    """What an archive says of its slots' length, 0 where it says nothing that could be one."""
+    """Return the length of an archive's slots in seconds, 0 if it has no valid one."""
     if minutes is None or minutes.ndim or minutes.dtype.kind not in "iuf" or not 0 < float(minutes) < 1e6:
         return 0
     return round(60 * float(minutes))
@@ -89,7 +89,7 @@ def _table(path: Path, unit: str | None) -> Readings:
 
 
 def _unit_in(header: list[str]) -> str:
-    """The unit that a header names, '' if none."""
+    """Return the unit that a header names, '' if none."""
     text = " ".join(header).lower()
     return "kwh" if "kwh" in text else "wh" if "wh" in text.replace("_", " ").split() else ""
 
@@ -97,7 +97,7 @@ def _unit_in(header: list[str]) -> str:
 def _integers(
     array: NDArray[np.generic], factor: int, unit: str, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], list[str]]:
-    """Natural units of a numeric array, where it is finite and in range; and sentences about the rest."""
+    """Convert a numeric array to natural units with a mask of valid values, and sentences about the others."""
     numbers = np.asarray(array, dtype=np.float64) * factor
     present = np.isfinite(numbers) & (np.abs(numbers) <= LARGEST_READING)
     if not present.any():

@@ -1,4 +1,4 @@
-"""Options that a plan and a simulation share: the fleet, and the readings that its devices measure."""
+"""Options that a plan and a simulation share: the fleet, and the readings of its devices."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LARGEST_BOUND = (1 << 22) - 1
 
 
 def check_bound(bound: int) -> int:
-    """Return a stated bound. Raises Invalid for one out of range."""
+    """Check a stated bound. Raises Invalid for one out of range."""
     return check_integer("bound", bound, 2, LARGEST_BOUND)
 
 

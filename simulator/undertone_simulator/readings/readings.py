@@ -1,4 +1,4 @@
-"""Readings of a population: what the simulated meters measure, in integer natural units."""
+"""Readings of a population: the values that simulated meters measure, in integer natural units."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# Devices at a time that are turned from rows into columns: a processor's cache holds them.
+# Number of devices that are transposed at a time, so that they fit in a processor's cache.
 _TILE = 1024
 
 
 class ReadingSource(Protocol):
-    """What devices measure, any part of it at a time, the same however the rest is cut."""
+    """Source of devices' readings; any part can be read, and is the same however the rest is divided."""
 
     @property
     def unit(self) -> str: ...
@@ -27,21 +27,21 @@ class ReadingSource(Protocol):
     def per_day(self) -> int: ...
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
-        """(readings, which of them are there, None for all) of devices first <= i < stop; [columns, devices]."""
+        """Return (readings, mask of existing ones or None for all) of devices first <= i < stop; [columns, devices]."""
 
 
 def check_some(readings: NDArray[np.generic]) -> None:
-    """Raises Invalid where no reading is above 0: errors are told in shares of their mean."""
+    """Check that a reading is above 0, because errors are shares of the mean. Raises Invalid."""
     if not np.any(readings):
         raise Invalid("no reading is above 0 in the first days of the readings: there is nothing to plan for")
 
 
 @dataclass(frozen=True)
 class Readings:
-    """`values` [households, slots] int64 in `unit`; where `present` is False the meter measured nothing.
+    """Readings: `values` [households, slots] int64 in `unit`; where `present` is False there was no measurement.
 
-    `step_seconds` is the time that one slot covers in the data, `start` the local time of the first one as text
-    (both empty or 0 where unknown). `notes` are sentences about what was left out or changed on the way in.
+    `step_seconds` is the time that one slot covers in the data, `start` the local time of the first one as text (0 and
+    empty if unknown). `notes` are sentences about values that were left out or changed when reading.
     """
 
     values: NDArray[np.int64]
@@ -63,24 +63,26 @@ class Readings:
 
     @property
     def per_day(self) -> int:
-        """Slots of one day of the data, 48 where the step is unknown or longer than a day."""
+        """Number of slots in one day of the data, 48 if the step is unknown or longer than a day."""
         return 86400 // self.step_seconds if 0 < self.step_seconds <= 86400 else 48
 
     def at(self, device: int, slot: int) -> int | None:
-        """What device number `device` measures in slot number `slot`, or None for a gap; both wrap around.
+        """Return the reading of device number `device` in slot number `slot`, or None for a gap; both wrap around.
 
-        Devices beyond the households replay them, each pass one week later: no two share a reading while the
-        data are long enough.
+        Devices beyond the households repeat them, each pass one week later: no two share a reading while the data are
+        long enough.
         """
         turn, row = divmod(device, self.households)
         column = (slot + 7 * self.per_day * turn) % self.slots
         return int(self.values[row, column]) if self.present[row, column] else None
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
-        """What `at` gives for devices first <= i < stop in these columns, and where it is not None, if anywhere."""
+        """Return the values of `at` for devices first <= i < stop in these columns, and a mask of existing ones if any
+        is missing.
+        """
         values = np.empty((len(columns), stop - first), dtype=np.int64)
         present = None if self._complete else np.empty(values.shape, dtype=np.bool_)
-        # In runs of devices that are neighbours in the data, so that numpy copies blocks.
+        # Runs of devices that are neighbours in the data are copied as blocks.
         for start in range(first - first % self.households, stop, self.households):
             turn = start // self.households
             low, high = max(first, start), min(stop, start + self.households)
@@ -110,7 +112,7 @@ class Readings:
 
     @staticmethod
     def saved(path: Path) -> "Readings":
-        """What `save` wrote. Raises OSError."""
+        """Read the file that `save` wrote. Raises OSError."""
         with np.load(path, allow_pickle=False) as file:
             return Readings(
                 file["values"], file["present"], str(file["unit"]), str(file["start"]), int(file["step_seconds"])
@@ -118,13 +120,13 @@ class Readings:
 
 
 def _steps(columns: list[int]) -> slice | list[int]:
-    """As a slice, which numpy copies faster, where the columns are consecutive."""
+    """Return consecutive columns as a slice, which numpy copies faster."""
     first, n = columns[0], len(columns)
     return slice(first, first + n) if columns == list(range(first, first + n)) else columns
 
 
 def dealt(stream: NDArray[np.int64], devices: int, unit: str) -> Readings:
-    """One stream dealt to devices in its own order: reading i goes to device i mod devices, slot i // devices.
+    """Deal one stream to devices in its own order: reading i goes to device i mod devices, slot i // devices.
 
     Raises Invalid for a stream shorter than one slot.
     """

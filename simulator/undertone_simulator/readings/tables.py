@@ -1,7 +1,7 @@
 """Readings from tables, CSV or Parquet, read by pyarrow.
 
-A table has a column per household, or rows of household, time and reading in any order. What is wrong with a row or a
-cell is told by its number in the file, and becomes a gap.
+A table has a column per household, or rows of household, time and reading in any order. Errors in a row or a cell are
+reported with the row's number in the file, and become gaps.
 """
 
 import math
@@ -26,27 +26,27 @@ _EPOCH = datetime(1970, 1, 1)
 
 @dataclass
 class Faults:
-    """What is wrong with which rows of a file."""
+    """Errors in the rows of a file."""
 
     where: str
     sentences: list[str] = field(default_factory=list)
     count: int = 0
 
     def add(self, row: int, why: str) -> None:
-        """Note one."""
+        """Record an error."""
         self.count += 1
         if self.count <= _NAMED_ROWS:
             self.sentences.append(f"{self.where}, row {row}: {why}")
 
     def notes(self) -> list[str]:
-        """The first of them, and how many more."""
+        """Return the first errors, and the number of the others."""
         more = self.count - len(self.sentences)
         return self.sentences + ([f"{self.where}: {more} more rows have the same faults"] if more else [])
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells with their numbers in the file; ``header`` is empty where there is none."""
+    """Rows of cells with their numbers in the file; ``header`` is empty if there is none."""
 
     header: list[str]
     rows: list[tuple[int, tuple[str, ...]]]
@@ -54,7 +54,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Grid:
-    """``numbers`` [households, slots], nan for gaps, from second ``start`` on every ``step`` (None and 0 unknown)."""
+    """``numbers`` [households, slots], nan for gaps, from second ``start`` on every ``step`` (None and 0 if
+    unknown).
+    """
 
     numbers: Floats
     start: int | None
@@ -62,7 +64,7 @@ class Grid:
 
 
 def read_table(path: Path, faults: Faults) -> Table:
-    """The cells of a CSV or Parquet file. Raises Invalid, or OSError."""
+    """Read the cells of a CSV or Parquet file. Raises Invalid, or OSError."""
     try:
         import pyarrow
     except ModuleNotFoundError:
@@ -98,7 +100,7 @@ def _csv(path: Path, faults: Faults) -> tuple[list[str], list[tuple[int, tuple[s
         return "skip"
 
     with path.open("rb") as file:
-        # As many types as cells could have: all are text here.
+        # There are as many types as a row may have cells; all are text here.
         types = {f"f{i}": string() for i in range(1 << 14)}
         table = csv.read_csv(
             file,
@@ -118,14 +120,14 @@ def _csv(path: Path, faults: Faults) -> tuple[list[str], list[tuple[int, tuple[s
 
 
 def arrange(path: Path, table: Table, faults: Faults) -> Grid:
-    """The table's readings on the grid of their most frequent time step. Raises Invalid."""
+    """Arrange the table's readings on the grid of their most frequent time step. Raises Invalid."""
     first = table.rows[0][1]
     roles = _roles(first) if len(first) == 3 else None
     return _long(path, table, roles, faults) if roles is not None else _wide(path, table, faults)
 
 
 def _roles(row: Sequence[str]) -> tuple[int, int, int] | None:
-    """Where a row of three has its household, its time and its reading, in whichever order; None for another row."""
+    """Return the positions of household, time and reading in a row of three cells; None for another kind of row."""
     times = [i for i, cell in enumerate(row) if second_of(cell) is not None and number(cell) is None]
     if len(times) != 1:
         return None
@@ -133,12 +135,12 @@ def _roles(row: Sequence[str]) -> tuple[int, int, int] | None:
     names = [i for i in others if number(row[i]) is None]
     if not names:
         return None
-    # Of two words, such as a name and a sensor that was off, the first is the name.
+    # If two cells are words, such as a name and the state of a sensor, the first is the name.
     return names[0], times[0], next(i for i in others if i != names[0])
 
 
 def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults) -> Grid:
-    """Rows of household, time, value."""
+    """Read rows of household, time, value."""
     source: list[tuple[int, str, int, float]] = []
     for row, cells in table.rows:
         household, when, text = (cells[i] for i in roles)
@@ -173,7 +175,7 @@ def _long(path: Path, table: Table, roles: tuple[int, int, int], faults: Faults)
 
 
 def _wide(path: Path, table: Table, faults: Faults) -> Grid:
-    """One column per household; a first column of times, where there is one, gives the grid."""
+    """Read one column per household; a first column of times, if there is one, gives the grid."""
     timed = number(table.rows[0][1][0]) is None and second_of(table.rows[0][1][0]) is not None
     names = table.header or [f"column {i + 1}" for i in range(len(table.rows[0][1]))]
     times: list[int] = []
@@ -205,7 +207,7 @@ def _wide(path: Path, table: Table, faults: Faults) -> Grid:
 
 
 def _step(seconds: Sequence[int]) -> int:
-    """The most frequent difference of increasing times, 0 for fewer than two."""
+    """Return the most frequent difference of increasing times, 0 for fewer than two."""
     steps = Counter(int(step) for step in np.diff(seconds))
     return steps.most_common(1)[0][0] if steps else 0
 
@@ -219,7 +221,7 @@ def _empty(path: Path, households: int, slots: int) -> Floats:
 
 
 def number(text: str) -> float | None:
-    """The finite number that a cell is, or None."""
+    """Parse a cell as a finite number; None for other text."""
     try:
         value = float(text)
     except ValueError:
@@ -228,7 +230,7 @@ def number(text: str) -> float | None:
 
 
 def second_of(text: str) -> int | None:
-    """Seconds since 1970 of a local date and time (a UTC offset, where given, is applied), or None."""
+    """Parse a local date and time to seconds since 1970 (a UTC offset is applied); None for other text."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -238,5 +240,5 @@ def second_of(text: str) -> int | None:
 
 
 def time_text(second: int) -> str:
-    """Of a second since 1970."""
+    """Format a second since 1970."""
     return (_EPOCH + timedelta(seconds=second)).isoformat(sep=" ")

@@ -1,4 +1,4 @@
-"""The clock that a simulated fleet lives by: the machine's, or one that runs faster for tests of long slots."""
+"""The clock of a simulated fleet: the machine's, or one that runs faster for tests of long slots."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ TICKS_MASK = (1 << 30) - 1
 
 
 class Clock:
-    """Unix seconds and monotonic ticks, `speed` times as fast as the machine's, from `start` on (now, if None).
+    """Unix seconds and monotonic ticks, `speed` times as fast as the machine's, from `start` on (None: from now).
 
     Both advance together, so the device's rate limit runs unmodified. Raises ValueError for a speed below 1.
     """
@@ -28,10 +28,10 @@ class Clock:
         return int(time.monotonic() * self.speed * 1000) & TICKS_MASK
 
     async def until(self, moment: float) -> None:
-        """Return at Unix second `moment`, at once if it has passed."""
+        """Wait until Unix second `moment`; return at once if it has passed."""
         await asyncio.sleep(max(0.0, (moment - self.now()) / self.speed))
 
 
 def real_ticks() -> int:
-    """Monotonic milliseconds modulo 2^30 of the machine, for timeouts of the network."""
+    """Return the machine's monotonic milliseconds modulo 2^30, for network timeouts."""
     return time.monotonic_ns() // 1_000_000 & TICKS_MASK

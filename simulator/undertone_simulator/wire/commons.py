@@ -1,4 +1,4 @@
-"""What all devices of a fleet on the wire share."""
+"""Settings and objects that all devices of a fleet on the wire share."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ from undertone_simulator.wire.ledger import FleetLedger
 
 @dataclass
 class Wire:
-    """What all devices of a fleet share: where to, under which names, by whose clock, with whose ledger."""
+    """Shared by all devices of a fleet: the server's address, topics, the clock, the ledger."""
 
     host: str
     port: int

@@ -8,7 +8,7 @@ from undertone_simulator.wire.clock import real_ticks
 
 
 class ConnectionListener(Protocol):
-    """Who hears of a connection; each call names it, as an older one may still be dying."""
+    """Callbacks of a connection; each names the connection, because an older one may still be closing."""
 
     def connected(self, connection: "DeviceConnection") -> None: ...
     def message(self, connection: "DeviceConnection", topic: str, payload: bytes) -> None: ...
@@ -17,7 +17,7 @@ class ConnectionListener(Protocol):
 
 
 class DeviceConnection(asyncio.Protocol):
-    """One connection of `user`; `publish` queues, `flush` hands all that is queued to the transport in one write."""
+    """One connection of `user`; `publish` queues, `flush` writes everything in the queue to the transport at once."""
 
     def __init__(self, user: str, password: str | None, keepalive: int, listener: ConnectionListener):
         self.session = ClientSession(keepalive)
@@ -29,7 +29,7 @@ class DeviceConnection(asyncio.Protocol):
 
     @property
     def online(self) -> bool:
-        """Whether the broker has accepted the connection and it still stands."""
+        """True if the broker has accepted the connection and it is open."""
         return self._transport is not None and self.session.connected
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,7 +41,7 @@ class DeviceConnection(asyncio.Protocol):
         if self._transport is None:
             return
         try:
-            # Told apart by their first element.
+            # The events are distinguished by their first element.
             events: list[Any] = list(self.session.receive(data, real_ticks()))
         except ProtocolError:
             self.abort()
@@ -64,17 +64,17 @@ class DeviceConnection(asyncio.Protocol):
         self.session.subscribe(topic, real_ticks())
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Queue a publication at QoS 1; its acknowledgement comes to the listener."""
+        """Queue a publication at QoS 1; its acknowledgement is passed to the listener."""
         self._waiting[self.session.publish(topic, payload, real_ticks())] = payload
 
     def flush(self, cut: int = 0) -> None:
-        """Hand everything queued to the transport, but for the last `cut` bytes."""
+        """Write the queue to the transport, except for the last `cut` bytes."""
         output = self.session.output()
         if self._transport is not None and output:
             self._transport.write(output[: len(output) - cut])
 
     def check(self) -> None:
-        """Ping, repeat, and give up on a broker that is silent; to be called twice per keepalive or more often."""
+        """Ping, repeat, and give up on a silent broker; to be called at least twice per keepalive."""
         if self.online:
             try:
                 self.session.check(real_ticks())
@@ -83,12 +83,12 @@ class DeviceConnection(asyncio.Protocol):
             self.flush()
 
     def abort(self) -> None:
-        """Cut the TCP connection."""
+        """Abort the TCP connection."""
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Say goodbye and close."""
+        """Send DISCONNECT and close."""
         if self._transport is not None:
             self.session.disconnect(real_ticks())
             self.flush()

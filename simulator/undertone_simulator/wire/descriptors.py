@@ -1,4 +1,4 @@
-"""The limit of open files: every connection needs one."""
+"""The limit of open files; every connection needs a descriptor."""
 
 import resource
 
@@ -6,7 +6,9 @@ from undertone_shared.errors import Invalid
 
 
 def allow_connections(count: int) -> None:
-    """Raise this process's limit of open files to `count` connections and some. Raises Invalid where it may not."""
+    """Raise this process's limit of open files to `count` connections plus a reserve. Raises Invalid if that is not
+    allowed.
+    """
     need = count + 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:

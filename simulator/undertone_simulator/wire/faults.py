@@ -1,4 +1,4 @@
-"""Faults by name, made to happen to a fleet at chosen slots; the ledger says that they did."""
+"""Faults that are injected into a fleet at chosen slots; the ledger records them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,19 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.wire.fleet import Fleet
 from undertone_simulator.wire.wire_device import DEATHS
 
-# Slots after which a killed device boots again, and held reports are released.
+# Number of slots after which a killed device boots again, and held reports are released.
 REST = 2
 AHEAD = 7
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`name` happens to `device` in report slot number `slot` (0 is the first).
+    """The fault `name` of `device` in report slot number `slot` (0 is the first).
 
     kill: at the slot's start; kill-drawn, kill-torn, kill-sent: with the slot's report drawn and not sent, half sent,
-    sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is cut;
-    hold: its reports stay back and leave REST slots later, the newest first; lie: from now on it sends the largest
-    symbol, whatever it measures; step: its clock is AHEAD seconds ahead for REST slots. Raises Invalid for another
-    name.
+    sent and not acknowledged; duplicate: its report is published twice; disconnect: the TCP connection is aborted;
+    hold: its reports are held back and sent REST slots later, the newest first; lie: from now on it always sends the
+    largest symbol; step: its clock is AHEAD seconds ahead for REST slots. Raises Invalid for another name.
     """
 
     slot: int
@@ -33,10 +32,10 @@ class Fault:
 
     @property
     def silences(self) -> range:
-        """The slots, counted from the fault's, whose reports the device never sends.
+        """The slots, relative to the fault's, whose reports the device never sends.
 
-        True where every report is written before it is sent (write_seconds at most slot_seconds): the report that is
-        under way is lost only by a kill before its draw, and the slot of the boot is not a whole one.
+        This is exact if every report is written before it is sent (write_seconds at most slot_seconds): the current
+        report is lost only by a kill before its draw, and the slot of the boot is not a whole one.
         """
         if not self.name.startswith("kill"):
             return range(0)
@@ -47,7 +46,7 @@ FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconne
 
 
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
-    """A function for `Fleet.run` that makes the faults happen, those of a slot that the machine skipped in the next."""
+    """Return a function for `Fleet.run` that injects the faults; those of a skipped slot happen in the next."""
     last: int | None = None
     under_way: list[tuple[Fault, int]] = []
 
@@ -66,7 +65,7 @@ def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
 
 
 def _ended(fleet: Fleet, fault: Fault) -> bool:
-    """Whether it is over: False as long as a device that is to die at its next report has not."""
+    """Return True if a fault is over; False while a device that is to die at its next report is still alive."""
     device = fleet[fault.device]
     if fault.name.startswith("kill"):
         if device.reporter is None:

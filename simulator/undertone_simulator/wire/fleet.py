@@ -29,24 +29,25 @@ from undertone_simulator.wire.wire_device import WireDevice
 
 Sample = int | tuple[int, ...]
 
-# Devices draw in this many groups from this part of each slot on; what is left at its end the machine may lose.
+# Devices draw in this many groups, beginning at this share of each slot; the rest after JITTER is a reserve for a slow
+# machine.
 GROUPS = 16
 FIRST_PART = 0.03
 JITTER = 0.6
 LARGEST_JITTER = 0.8
-# Asked again this much later if the device's rate limit found the draw early.
+# Share of a slot until the next attempt, when the device's rate limit refuses a draw as too early.
 _AGAIN_PART = 0.0317
 _CHECK_SECONDS = 5.0
 SETTLE_SECONDS = 30.0
 
 
 class Fleet:
-    """`members` on one broker; member i measures row i of `readings`.
+    """A fleet of `members` on one broker; member i measures row i of `readings`.
 
-    `state`: a folder for the devices' storages, None keeps them in memory. `earlier`: what an earlier run of these
-    devices wrote to its ledger. `behaviour`: who drops out, joins late or lies. `source`: device number → seeded byte
-    source, for simulations only. `jitter`: the part of a slot over which reports are spread, each device at a place of
-    its own. `skipped` counts draws that this machine was too slow for.
+    `state`: a folder for the devices' storages, None for memory. `earlier`: ledger content of an earlier run of these
+    devices. `behaviour`: which devices drop out, join late or lie. `source`: device number → seeded byte source, for
+    simulations only. `jitter`: the share of a slot over which reports are spread, each device at its own time.
+    `skipped` counts draws for which this machine was too slow.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Fleet:
         self._behaviour = behaviour
         self._sources = [source(i) for i in range(len(members))] if source else []
         self._slot_seconds = 1
-        # The first slot that this fleet could play; one that goes on where it was has been there all the time.
+        # The first slot that this fleet can play; 0 for a fleet that continues an earlier run.
         self._began = 0
         self._coordinates = 1
         self._announced = asyncio.Event()
@@ -109,7 +110,7 @@ class Fleet:
     def __getitem__(self, name: str) -> WireDevice:
         return self._by_name[name]
 
-    # What a device is made of
+    # Parts of a device
 
     def _boot(self, number: int, member: ProvisionedDevice) -> Callable[[], Liar]:
         if self._state is None:
@@ -128,7 +129,7 @@ class Fleet:
         return boot
 
     def _meter(self, number: int) -> Callable[[int], Sample | None]:
-        """Coordinate k of a reading is what the device measures k days later."""
+        """Return the meter of a device; coordinate k of a reading is the device's reading k days later."""
 
         def measure(slot: int) -> Sample | None:
             column = self._plays.column(slot)
@@ -151,12 +152,12 @@ class Fleet:
         return lambda slot: bool(self._behaviour.reporting(device, slot, self._plays.plays[0].first)[0])
 
     def _hear(self, message: bytes) -> None:
-        """Some device accepted this campaign message."""
+        """Handle a campaign message that a device accepted."""
         if header(message)[1] not in self.campaigns:
             self._learn(Campaign(body_of(message)))
 
     def _learn(self, campaign: Campaign) -> None:
-        """Settle what the slots of a campaign play."""
+        """Determine what the slots of a campaign play."""
         if campaign.fingerprint in self.campaigns:
             return
         self.campaigns[campaign.fingerprint] = campaign
@@ -169,11 +170,11 @@ class Fleet:
             self._plays.plays.append(play)
             self.wire.ledger.play(play)
         reporting = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
-        # In a campaign that runs already, report slots count from when this fleet is there.
+        # If the campaign already runs, report slots are counted from this fleet's start.
         self.report_slot = None if reporting is None else max(reporting, self._began)
         self._announced.set()
 
-    # Life
+    # Running
 
     async def run(
         self,
@@ -183,9 +184,9 @@ class Fleet:
         *,
         ramp_up: float = 0.0,
     ) -> None:
-        """Connect, report until `slots` report slots are over or `stop` is set, wait for acknowledgements, leave.
+        """Connect, report until `slots` report slots are over or `stop` is set, wait for acknowledgements, disconnect.
 
-        `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place for faults.
+        `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place to inject faults.
         `ramp_up`: seconds over which the connections are spread.
         """
         stop = stop or asyncio.Event()
@@ -225,11 +226,13 @@ class Fleet:
             slot = following
 
     async def _draw(self, slot: int) -> None:
-        """One draw of every device, group by group, each group's lines on disk before its reports leave."""
+        """Let every device draw once, group by group; each group's ledger lines are on disk before its reports are
+        sent.
+        """
         clock, seconds = self.wire.clock, self._slot_seconds
         for source in self._sources:
             source.seek(slot - 1)
-        # Each group is due once at a time, so its number breaks ties.
+        # Each group is in the heap only once, so its number breaks ties.
         due: list[tuple[float, int, list[WireDevice]]] = [
             (FIRST_PART + self._jitter * group / GROUPS, group, devices) for group, devices in enumerate(self._groups)
         ]
@@ -245,7 +248,7 @@ class Fleet:
                 heapq.heappush(due, (part + _AGAIN_PART, group, early))
 
     def _together(self, devices: list[WireDevice], slot: int) -> list[WireDevice]:
-        """One tick of each; returns those that were early."""
+        """Call each device's tick; return those whose draw was too early."""
         early = [device for device in devices if device.tick(slot)]
         self.wire.ledger.flush()
         for device in devices:
@@ -259,18 +262,18 @@ class Fleet:
                 device.check()
 
     async def _settle(self, stop: asyncio.Event) -> None:
-        """Wait until everything is acknowledged, as long as a killed server may take to be back."""
+        """Wait until everything is acknowledged, at most as long as a killed server may need to come back."""
         deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while any(device.unacknowledged for device in self.devices) and not stop.is_set():
             if asyncio.get_running_loop().time() > deadline:
                 return
             await asyncio.sleep(0.05)
 
-    # What happened
+    # Results
 
     @property
     def refusals(self) -> Counter[str]:
-        """Campaigns refused, by reason, over all devices that live."""
+        """Number of refused campaigns, by reason, over all living devices."""
         counts: Counter[str] = Counter()
         for device in self.devices:
             if device.reporter is not None:

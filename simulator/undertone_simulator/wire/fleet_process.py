@@ -1,9 +1,9 @@
-"""``python -m undertone_simulator.wire.fleet_process JOB``: a fleet in a process of its own, as its job file says.
+"""``python -m undertone_simulator.wire.fleet_process JOB``: run a fleet in a process of its own, from a job file.
 
-It ends when its report slots are over, or on SIGTERM; killed and started again on the same job it goes on with the
-devices' storages, where they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
-``ready`` once all devices are, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped N`` draws,
-for which this machine was too slow, and ``peak MB`` of memory. Exit codes: 0 done, 2 bad input.
+It ends when its report slots are over, or on SIGTERM. If it is killed and started again with the same job, it continues
+with the devices' storages, if they are on disk. It prints ``connected N`` and ``missing NAME ...`` while it connects,
+``ready`` once all devices are connected, ``refused REASON: N`` while no campaign is accepted, and at its end ``skipped
+N``, the draws for which this machine was too slow, and ``peak MB``, its memory. Exit codes: 0 done, 2 bad input.
 """
 
 import asyncio
@@ -39,17 +39,19 @@ REFUSED = "refused"
 PEAK = "peak"
 SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
-# Clients that cannot connect are named up to so many.
+# Largest number of missing clients that are named.
 _NAMED = 5
 
 
 @dataclass
 class FleetJob:
-    """What the process does. `folder`: as `provision` wrote it; `members`: how many of its devices run here, from
-    number `first` on; `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two
-    slots of a threshold round, 0 to play column by column; `state`: a folder for the devices' storages, None for
-    memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds
-    over which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
+    """The job of the process.
+
+    `folder`: as `provision` wrote it; `members`: number of its devices that run here, from number `first` on;
+    `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two slots of a threshold
+    round, 0 to play column by column; `state`: a folder for the devices' storages, None for memory; `start`, `speed`:
+    the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over which the connections are
+    spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
     """
 
     folder: str
@@ -74,7 +76,7 @@ class FleetJob:
 
     @staticmethod
     def read(path: Path) -> "FleetJob":
-        """What `save` wrote. Raises Invalid, or OSError."""
+        """Read the file that `save` wrote. Raises Invalid, or OSError."""
         try:
             return FleetJob(**json.loads(path.read_text()))
         except (TypeError, ValueError) as wrong:
@@ -135,10 +137,10 @@ async def _say_ready(fleet: Fleet) -> None:
 
 
 def verify_once() -> None:
-    """Have this process verify each signature once, for all its devices.
+    """Make this process verify each signature once for all its devices.
 
-    A device has a processor of its own; here hundreds share one, and at each new epoch they would verify the same
-    signature for longer than a short slot lasts, and skip that slot.
+    A real device has its own processor. Here hundreds share one: at each new epoch they would all verify the same
+    signature, which takes longer than a short slot, and skip that slot.
     """
     verify = ed25519.verify
 
@@ -153,7 +155,7 @@ def verify_once() -> None:
 
 
 def main(path: str) -> int:
-    """Run the job in the file; returns the exit code."""
+    """Run the job in the file; return the exit code."""
     verify_once()
     try:
         asyncio.run(run(FleetJob.read(Path(path))))

@@ -1,4 +1,4 @@
-"""The test ledger: what a simulated fleet handed to the transport, and what the broker acknowledged, one line each.
+"""The test ledger of a simulated fleet: reports handed to the transport, and reports acknowledged, one line each.
 
     <unix ms> sent <device> <report in hex>         before these bytes go to the transport
     <unix ms> acked <device> <report in hex>        the broker's PUBACK arrived
@@ -6,8 +6,8 @@
     <unix ms> fault <name> <device, or ->           a fault was made to happen
     <unix ms> play <first slot> <column> <stride> <phase>  from this slot on, slot first + i plays column + i·stride
 
-A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill tore apart is not
-one, and nothing was sent for it. What `device/examples/unix_device.py` prints serves as the ledger of that device.
+A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill cut short does not
+count, and nothing was sent for it. The output of `device/examples/unix_device.py` serves as the ledger of that device.
 """
 
 import os
@@ -23,14 +23,14 @@ from undertone_shared.errors import Invalid
 Key = tuple[str, bytes]
 THRESHOLD = "threshold"
 REPORT = "report"
-# A managed broker saves its queues every two seconds; what it acknowledged since dies with it.
+# A managed broker saves its queues every two seconds; messages that it acknowledged after that are lost with it.
 BROKER_WINDOW_SECONDS = 3.0
-# An empty message, which only an attacker sends.
+# Stands for an empty message, which only an attacker sends.
 _EMPTY = "-"
 
 
 class Play(NamedTuple):
-    """From slot `first` on, slot first + i plays column + i·stride of the readings; `phase` is that of the epoch."""
+    """A part of the playback: slot first + i plays column + i·stride of the readings; `phase` is that of the epoch."""
 
     first: int
     column: int
@@ -47,7 +47,7 @@ def _milliseconds() -> int:
 
 
 class FleetLedger:
-    """Appends to the ledger in `path`; lines reach the disk together, at `flush`. Raises OSError."""
+    """Appends to the ledger in `path`; `flush` writes the lines to disk together. Raises OSError."""
 
     def __init__(self, path: Path, milliseconds: Callable[[], int] = _milliseconds):
         self._milliseconds = milliseconds
@@ -60,27 +60,27 @@ class FleetLedger:
         self._lines.append(" ".join(str(word) for word in (self._milliseconds(), *words)) + "\n")
 
     def sent(self, device: str, report: bytes) -> None:
-        """`report` is about to be handed to the transport; call `flush` before it is."""
+        """Record that `report` is about to be handed to the transport; call `flush` before that."""
         self._add("sent", device, _hex(report))
 
     def acked(self, device: str, report: bytes) -> None:
-        """The broker has acknowledged `report`."""
+        """Record that the broker has acknowledged `report`."""
         self._add("acked", device, _hex(report))
 
     def lost(self, device: str, report: bytes, fault: str) -> None:
-        """`report` is gone from the device by the named fault."""
+        """Record that the device has lost `report` by the named fault."""
         self._add("lost", device, _hex(report), fault)
 
     def fault(self, name: str, device: str = "-") -> None:
-        """The named fault happens now, to one device or to what all of them share."""
+        """Record the named fault of a device, or of something that all devices share."""
         self._add("fault", name, device)
 
     def play(self, play: Play) -> None:
-        """What the fleet measures from now on."""
+        """Record the columns that the fleet measures from now on."""
         self._add("play", *play)
 
     def flush(self) -> None:
-        """Everything added so far is on disk when this returns. Raises OSError."""
+        """Write everything added so far to disk. Raises OSError."""
         if self._lines:
             data = "".join(self._lines).encode()
             self._lines.clear()
@@ -96,10 +96,10 @@ class FleetLedger:
 
 @dataclass
 class Sent:
-    """What ledgers say: distinct reports sent, acknowledged and lost (with the time in ms or the fault), and faults.
+    """Content of ledgers: distinct reports sent, acknowledged and lost (with the time in ms or the fault), and faults.
 
-    `faults` are (ms, name, device); `plays` in order; `lines` and `torn` count the lines
-    that could be read, and those that could not.
+    `faults` are (ms, name, device); `plays` in order; `lines` and `torn` count the lines that were complete, and those
+    that were not.
     """
 
     sent: dict[Key, int] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Sent:
     torn: int = 0
 
     def unacked(self) -> dict[str, list[bytes]]:
-        """By device, its reports that were sent, and neither acknowledged nor lost."""
+        """Return by device the reports that were sent, and neither acknowledged nor lost."""
         reports: dict[str, list[bytes]] = {}
         for key in self.sent:
             if key not in self.acked and key not in self.lost:
@@ -119,23 +119,23 @@ class Sent:
         return reports
 
     def fault_counts(self) -> Counter[str]:
-        """How often each fault happened."""
+        """Return how often each fault happened."""
         return Counter(name for _, name, _ in self.faults)
 
     def column(self, slot: int) -> int | None:
-        """The column of the readings that `slot` played, None before the first."""
+        """Return the column of the readings that `slot` played, None before the first."""
         for play in reversed(self.plays):
             if slot >= play.first:
                 return play.column + (slot - play.first) * play.stride
         return None
 
     def take_device_line(self, device: str, words: list[str]) -> None:
-        """Add one line that a device printed: `sent` or `acked`, seconds, report; others say nothing about reports."""
+        """Add a line that a device printed: `sent` or `acked`, seconds, report; other lines are ignored."""
         if words[0] in ("sent", "acked"):
             self.take(f"{words[1]}000 {words[0]} {device} {words[2]}")
 
     def take(self, line: str) -> None:
-        """Add one line. Raises Invalid for one that is none of the five kinds."""
+        """Add a line. Raises Invalid if it is of none of the five kinds."""
         words = line.split()
         try:
             moment, kind, arguments = int(words[0]), words[1], words[2:]
@@ -157,7 +157,7 @@ class Sent:
 
 
 class LedgerTail:
-    """Follows a ledger that may still grow, into `sent`."""
+    """Follows a growing ledger and adds it to `sent`."""
 
     def __init__(self, path: Path, sent: Sent | None = None):
         self._path = path
@@ -167,12 +167,12 @@ class LedgerTail:
         self.sent = Sent() if sent is None else sent
 
     def poll(self) -> Sent:
-        """Everything on disk so far. Raises OSError."""
+        """Read everything on disk so far. Raises OSError."""
         with self._path.open("rb") as file:
             file.seek(self._position)
             data = file.read()
         self._position += len(data)
-        # What has no newline yet is torn, even if it happens to parse.
+        # A line without a newline is incomplete, even if it can be parsed.
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line:
@@ -194,9 +194,9 @@ class LedgerTail:
 
 
 def read_ledgers(paths: Iterable[Path]) -> Sent:
-    """Everything in these ledgers together. Raises OSError, and Invalid for a file that is not a ledger.
+    """Read these ledgers together. Raises OSError, and Invalid for a file that is not a ledger.
 
-    A line that a kill tore, at the end or where a restarted process began a new one, counts as torn.
+    An incomplete line, at the end or where a restarted process continued, counts as torn.
     """
     result = Sent()
     for path in paths:

@@ -1,4 +1,4 @@
-"""The shipped reporter core with one thing changed: it may lie."""
+"""The shipped reporter core with one change: it can lie."""
 
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def largest_lie(mechanism: "Mechanism") -> int:
-    """The largest symbol that the server admits: it shifts a mean as far as one report can."""
+    """Return the largest symbol that the server admits, which shifts a mean as far as one report can."""
     return max(symbol for symbol in range(mechanism.symbols) if mechanism.occurs(symbol))
 
 
 class Liar(Reporter):
-    """While ``lying``, every report carries the largest lie; for streams, the upper end of the range.
+    """A reporter that, while ``lying``, sends the largest symbol in every report; for streams, the end of the range.
 
     Its reports are valid and are counted.
     """

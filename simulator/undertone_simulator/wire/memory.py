@@ -1,22 +1,22 @@
-"""How much memory this process has taken, and a device's storage that is nothing else."""
+"""This process's peak memory, and a device storage in memory."""
 
 import resource
 import sys
 
 
 def peak_megabytes() -> float:
-    """The largest resident set so far; macOS counts it in bytes, Linux in kilobytes."""
+    """Return the largest resident set so far in MB; macOS counts it in bytes, Linux in kilobytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << (20 if sys.platform == "darwin" else 10))
 
 
 class MemoryStorage:
-    """A device's storage that lives as long as this object: killing a device leaves it, ending the process does not."""
+    """A device's storage in memory: it survives the killing of the device, but not the end of the process."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes | None:
-        """The content last written, or None."""
+        """Return the content last written, or None."""
         return self._files.get(name)
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -24,5 +24,5 @@ class MemoryStorage:
         self._files[name] = bytes(data)
 
     def delete(self, name: str) -> None:
-        """Remove the content, if any."""
+        """Delete the content, if any."""
         self._files.pop(name, None)

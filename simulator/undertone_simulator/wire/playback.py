@@ -1,4 +1,4 @@
-"""Which column of the readings a slot measures, by the epochs that a campaign announces."""
+"""The column of the readings that a slot measures, by the epochs that a campaign announces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from undertone_simulator.wire.ledger import Play
 
 @dataclass(frozen=True)
 class Continuous:
-    """Column by column from the campaign's first slot on, as time passes."""
+    """Playback column by column from the campaign's first slot on."""
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """What this campaign adds to what plays so far, None if nothing changes."""
+        """Return the play that this campaign adds, None if nothing changes."""
         phase = phase_of(campaign)
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
             return None
@@ -22,16 +22,17 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Playback:
-    """Compressed rounds, for demonstrations: threshold epoch number r plays every `stride`-th column of day r; the
+    """Playback with compressed rounds, for demonstrations.
 
-    first report epoch goes on with the day after the last of them, column by column.
+    Threshold epoch number r plays every `stride`-th column of day r; the first report epoch continues with the
+    following day, column by column.
     """
 
     per_day: int
     stride: int
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """What this campaign adds to what plays so far, None if nothing changes."""
+        """Return the play that this campaign adds, None if nothing changes."""
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
             return None
         column = len(plays) * self.per_day
@@ -41,11 +42,11 @@ class Playback:
 
 
 def column_of(plays: Sequence[Play], slot: int) -> int:
-    """The column of the readings that ``slot`` plays; it must not be before the first play."""
+    """Return the column of the readings that ``slot`` plays; it must not be before the first play."""
     play = next(play for play in reversed(plays) if slot >= play.first)
     return play.column + (slot - play.first) * play.stride
 
 
 def phase_of(campaign: Campaign) -> str:
-    """The phase of the epoch that a campaign announces."""
+    """Return the phase of the epoch that a campaign announces."""
     return Epoch(campaign, campaign.epoch).phase

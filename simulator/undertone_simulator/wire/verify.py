@@ -1,9 +1,9 @@
-"""The two identities of accounting, checked between a fleet's ledger and the aggregator's store.
+"""The two accounting identities between a fleet's ledger and the aggregator's store, and their check.
 
-Deliveries: received = counted + duplicates + rejected by reason, and the histograms hold as many reports as were
-counted. Distinct reports: sent = counted + rejected by reason + lost by a named fault. Whatever fits neither is
-unexplained: a report that the broker acknowledged and nobody judged, one that was judged and never sent, one that is
-still under way, an interval of a device that was drawn twice.
+Deliveries: received = counted + duplicates + rejected by reason, and the histograms contain as many reports as were
+counted. Distinct reports: sent = counted + rejected by reason + lost by a named fault. Everything else is unexplained:
+a report that the broker acknowledged and that was never judged, one that was judged and never sent, one that is still
+under way, a slot for which a device drew twice.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _EXAMPLES = 10
 
 @dataclass
 class Accounts:
-    """Both identities in numbers, and a sentence for each thing (up to ten of a kind) that is not explained."""
+    """The numbers of both identities, and a sentence (up to ten of a kind) for each unexplained report."""
 
     deliveries: dict[str, int] = field(default_factory=dict)
     in_histograms: int = 0
@@ -43,26 +43,26 @@ class Accounts:
 
     @property
     def received(self) -> int:
-        """Deliveries, redeliveries included."""
+        """Number of deliveries, including redeliveries."""
         return self.deliveries.get(RECEIVED, 0)
 
     @property
     def duplicates(self) -> int:
-        """Deliveries of reports that were counted before."""
+        """Number of deliveries of reports that were counted before."""
         return sum(self.deliveries.get(word, 0) for word in DUPLICATES)
 
     @property
     def rejected_deliveries(self) -> dict[str, int]:
-        """Deliveries that were refused, by reason."""
+        """Number of refused deliveries, by reason."""
         return {word: n for word, n in sorted(self.deliveries.items()) if word not in (RECEIVED, COUNTED, *DUPLICATES)}
 
     @property
     def holds(self) -> bool:
-        """Whether both identities hold with nothing unexplained."""
+        """True if both identities hold with nothing unexplained."""
         return not self.unexplained
 
     def sentence(self) -> str:
-        """The accounts in words."""
+        """Return the accounts as a sentence."""
         return (
             f"accounts: {self.sent} reports sent, {self.acknowledged} acknowledged, {self.counted} counted,"
             f" {self.duplicates} duplicate deliveries, {self.rejected.total()} rejected,"
@@ -71,7 +71,7 @@ class Accounts:
         )
 
     def summary(self) -> dict[str, Any]:
-        """The accounting of the demo's JSON."""
+        """Return the accounts for the demo's JSON."""
         return {
             "sent": self.sent,
             "received": self.received,
@@ -83,7 +83,7 @@ class Accounts:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for `undertone verify --json`."""
+        """Return all numbers, for `undertone verify --json`."""
         return {
             "deliveries": {
                 "received": self.received,
@@ -106,7 +106,7 @@ class Accounts:
         }
 
     def wonder(self, what: str, about: str) -> None:
-        """Note something unexplained."""
+        """Record something unexplained."""
         self.unexplained[what] += 1
         if self.unexplained[what] <= _EXAMPLES:
             self.examples.append(f"{what}: {about}")
@@ -116,9 +116,9 @@ Judged = dict[Key, str]
 
 
 def outcomes(store: Store) -> Judged:
-    """What became of each distinct report: (device, first 8 bytes of its sha256) → outcome.
+    """Return the outcome of each distinct report: (device, first 8 bytes of its sha256) → outcome.
 
-    Raises Invalid for a store that counted reports and kept no audit of them.
+    Raises Invalid for a store that counted reports without an audit.
     """
     judged = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
     if not judged and store.outcomes()[RECEIVED]:
@@ -127,12 +127,12 @@ def outcomes(store: Store) -> Judged:
 
 
 def counted_reports(sent: Sent, judged: dict[Key, str]) -> set[Key]:
-    """The reports of the ledgers that were counted."""
+    """Return the reports of the ledgers that were counted."""
     return {key for key in sent.sent if judged.get(digest_key(key)) == COUNTED}
 
 
 def digest_key(key: Key) -> Key:
-    """(device, report) as the audit names it."""
+    """Return (device, digest of the report), the key in the audit."""
     return key[0], hashlib.sha256(key[1]).digest()[:8]
 
 
@@ -144,12 +144,12 @@ def reconcile(
     broker_window: float = BROKER_WINDOW_SECONDS,
     hostile: Collection[str] = (),
 ) -> Accounts:
-    """Both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
+    """Check both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
 
-    `broker_window`: seconds before a broker was killed in which what it acknowledged may have died with it. What was
-    on its way is read after that: an acknowledgement until the broker was started again, if that is told, is its, too.
-    ``hostile``: devices that draw a slot as often as they like. ``landed``: the audit of landed files, in the place of
-    the store's own, where Spark counts: `undertone_operate.recount.landed_audit`.
+    `broker_window`: seconds before a broker was killed in which its acknowledgements may have been lost with it.
+    Acknowledgements on the network are read later: until the broker's restart, if it is recorded, they may be the old
+    broker's, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of landed files
+    instead of the store's own, if Spark counts: `undertone_operate.recount.landed_audit`.
     """
     judged = outcomes(store) if landed is None else dict(landed)
     counters = store.outcomes()
@@ -176,7 +176,7 @@ def reconcile(
         elif key in sent.lost:
             result.lost[sent.lost[key]] += 1
         elif key[0] in revoked:
-            # The broker threw it off with this report under way.
+            # The broker disconnected the device while this report was under way.
             result.lost[REVOKED] += 1
         else:
             result.wonder("still under way", _name(key))
@@ -192,7 +192,7 @@ def reconcile(
 
 
 def _outages(sent: Sent, window: float) -> Iterator[tuple[float, float]]:
-    """(first, last) millisecond in which an acknowledgement may be of a broker that was killed."""
+    """Yield (first, last) millisecond in which an acknowledgement may come from a broker that was killed."""
     starts = sorted(moment for moment, name, _ in sent.faults if name == BROKER_STARTED)
     for kill, name, _ in sent.faults:
         if name == BROKER_KILLED:
@@ -200,9 +200,9 @@ def _outages(sent: Sent, window: float) -> Iterator[tuple[float, float]]:
 
 
 def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collection[str]) -> None:
-    """Every report is of a campaign in the store, in its device's turn, and of the cohort's kind where that is due.
+    """Check that every report belongs to a campaign in the store, is in its device's turn, and of the right kind.
 
-    A campaign that is not canonical, or whose schedule does not fit its cycle, is not read from the store at all.
+    A campaign that is not canonical, or whose schedule does not fit its cycle, cannot be read from the store at all.
     """
     campaigns = {epoch.campaign.fingerprint: epoch.campaign for epoch in store.epochs()}
     for device, data in sent.sent:
@@ -210,7 +210,7 @@ def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collect
             continue
         campaign = campaigns.get(fingerprint_of(data))
         if campaign is None:
-            # Judged as other_campaign, and accounted for there.
+            # The store judged it as other_campaign, where it is accounted for.
             continue
         report = unpack(data)
         place = campaign.schedule.place(device)
@@ -223,7 +223,7 @@ def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collect
 
 
 def _check_draws(sent: Sent, result: Accounts, hostile: Collection[str]) -> None:
-    """No device reports one interval with two different draws."""
+    """Check that no device reports one slot with two different draws."""
     drawn: dict[tuple[str, int], bytes] = {}
     for device, report in sent.sent:
         if device in hostile:

@@ -1,4 +1,4 @@
-"""One simulated device on the wire: the shipped reporter core behind an asyncio connection, and its faults."""
+"""One simulated device on the wire: the shipped reporter core with an asyncio connection, and its faults."""
 
 import asyncio
 import random
@@ -13,21 +13,20 @@ from undertone_simulator.wire.liar import Liar
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 5.0
-# When a device that is marked for it dies: after the draw is on file and before the ledger says that it is sent;
-# in the middle of the packet; after the packet and before its acknowledgement.
+# Moments at which a marked device dies: after the draw is on file and before the ledger records it as sent; in the
+# middle of the packet; after the packet and before its acknowledgement.
 DEATHS = ("drawn", "torn", "sent")
-# Only spreads connections over time: nothing that a device releases depends on it.
+# Randomness that only spreads connections over time: nothing that a device releases depends on it.
 _spread = random.SystemRandom()
 
 
 class WireDevice:
-    """A device: `boot` makes its reporter from what survives on its storage, `measure` reads its meter in a slot.
+    """A device: `boot` makes its reporter from its storage, `measure` reads its meter in a slot.
 
-    `tick` draws at most one report; `hand_over` publishes what waits, after the caller has flushed the ledger.
-    `password` is asked for at every connect: it may have been rotated.
-    `sent`: reports of an earlier life that the ledger has as sent and not as acknowledged. `leaves`: whether the report
-    of a slot ever leaves the device. `joined`: whether it measures in a slot, which it does from some slot on. `lying`:
-    see `Liar`.
+    `tick` draws at most one report; `hand_over` publishes the queue, after the caller has flushed the ledger.
+    `password` is called at every connect, because it may have been rotated. `sent`: reports of an earlier run that the
+    ledger has as sent and not acknowledged. `leaves`: returns False for a slot whose report is never sent. `joined`:
+    returns False for slots before the device joined. `lying`: see `Liar`.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class WireDevice:
         self.drawn = 0
         self.die_at: str | None = None
         self.duplicate_next = False
-        # Seconds by which its clock is wrong.
+        # Seconds by which its clock is ahead.
         self.ahead = 0
         self.held: list[bytes] | None = None
         self._lying = lying
@@ -63,7 +62,7 @@ class WireDevice:
         self._retry = FIRST_RETRY_SECONDS
         self._queue: list[bytes] = []
         self._observed = -1
-        # Sent, and neither acknowledged nor lost.
+        # Reports that were sent, and neither acknowledged nor lost.
         self._sent = set(sent)
         self.reporter: Liar | None = None
         self._start_reporter()
@@ -76,10 +75,10 @@ class WireDevice:
         self._lose([report for report in self._sent if report not in kept], "killed")
         self._observed = -1
 
-    # The connection
+    # Connection
 
     def start(self, after: float = 0.0) -> None:
-        """Connect `after` so many seconds, and again whenever the connection ends, with back-off and jitter."""
+        """Connect after `after` seconds, and again whenever the connection ends, with back-off and jitter."""
         self._task = asyncio.get_running_loop().create_task(self._connect(after))
 
     async def _connect(self, after: float = 0.0) -> None:
@@ -88,7 +87,7 @@ class WireDevice:
         wire = self._wire
         loop = asyncio.get_running_loop()
         while True:
-            # Before it is made: it may be lost before this task runs again.
+            # The attribute is set before the connection exists, which may be lost before this task runs again.
             connection = self._connection = DeviceConnection(self.name, self._password(), wire.keepalive, self)
             try:
                 async with wire.connecting:
@@ -102,7 +101,7 @@ class WireDevice:
         self._retry = min(2 * self._retry, LONGEST_RETRY_SECONDS)
 
     def connected(self, connection: DeviceConnection) -> None:
-        """The broker accepted the device: hear the campaign, send everything unacknowledged."""
+        """The broker accepted the device: subscribe to the campaign, send all unacknowledged reports."""
         if connection is not self._connection:
             return
         self.connections += 1
@@ -116,7 +115,9 @@ class WireDevice:
             self.hand_over()
 
     def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
-        """A campaign message; the reporter takes it, or counts why not and goes on with the last good one."""
+        """Pass a campaign message to the reporter, which accepts it, or counts the reason and keeps the last
+        valid one.
+        """
         if self.reporter is None or topic != config_topic(self._wire.prefix, self._wire.campaign):
             return
         try:
@@ -126,7 +127,7 @@ class WireDevice:
             return
 
     def acked(self, connection: DeviceConnection, payload: bytes) -> None:
-        """The broker has it."""
+        """The broker has acknowledged a report."""
         self._wire.ledger.acked(self.name, payload)
         if connection is self._connection:
             self._sent.discard(payload)
@@ -134,7 +135,7 @@ class WireDevice:
                 self.reporter.acked(payload)
 
     def lost(self, connection: DeviceConnection) -> None:
-        """Come back, unless this was the connection of one who is dead or done."""
+        """Reconnect, unless the connection belonged to a device that is dead or done."""
         if connection is self._connection:
             self._connection = None
             self._task = asyncio.get_running_loop().create_task(self._reconnect())
@@ -144,16 +145,17 @@ class WireDevice:
         await self._connect()
 
     def check(self) -> None:
-        """The connection's timeouts."""
+        """Check the connection's timeouts."""
         if self._connection is not None:
             self._connection.check()
 
     # Slots
 
     def tick(self, slot: int) -> bool:
-        """Close the slot before `slot`, if it has not been, and read the meter in `slot`; True to be asked again.
+        """Close the slot before `slot`, if that is still open, and read the meter in `slot`; return True to be called
+        again.
 
-        The report is queued, and in the ledger unless this device dies of it; the caller flushes the ledger.
+        The report is queued and in the ledger unless the device dies at this point; the caller flushes the ledger.
         """
         reporter = self.reporter
         # The slot in which a device is switched on is not a whole one.
@@ -181,7 +183,7 @@ class WireDevice:
         return reporter.paused == "rate"
 
     def _drops_out(self, report: bytes) -> bool:
-        """Whether this report never leaves; then it is done with, in this life of the device and in each later one."""
+        """Return True if this report is never sent; then the device forgets it for ever."""
         if self._leaves(unpack(report).slot):
             return False
         if self.reporter is not None:
@@ -189,9 +191,9 @@ class WireDevice:
         return True
 
     def _record(self) -> None:
-        """In the ledger before the transport: what is queued, if there is a connection to hand it to."""
+        """Record the queue in the ledger before it is sent, if there is a connection."""
         if self._connection is None or not self._connection.online:
-            self._queue.clear()  # the outbox has it, for the next connection
+            self._queue.clear()  # The outbox has it, for the next connection.
         elif self.held is not None:
             self.held += self._queue
             self._queue.clear()
@@ -200,7 +202,7 @@ class WireDevice:
             self._sent.add(report)
 
     def hand_over(self) -> None:
-        """Publish what is queued; the ledger is flushed."""
+        """Publish the queue; the ledger has been flushed."""
         queue, self._queue = self._queue, []
         connection = self._connection
         if connection is None or not queue:
@@ -218,7 +220,7 @@ class WireDevice:
     # Faults
 
     def kill(self) -> None:
-        """End without a word: what is not on the storage is gone. `restart` brings it back."""
+        """End abruptly: everything that is not in the storage is lost. `restart` brings the device back."""
         self._wire.ledger.fault("killed", self.name)
         self.die_at = None
         self.held = None
@@ -234,12 +236,12 @@ class WireDevice:
             connection.abort()
 
     def restart(self) -> None:
-        """Boot from the storage; what the dead one had sent and the storage does not know is lost by name."""
+        """Boot from the storage; reports that were sent and are not in the storage are recorded as lost."""
         self._start_reporter()
         self.start()
 
     def drop_connection(self) -> None:
-        """Cut the TCP connection; the device comes back by itself."""
+        """Abort the TCP connection; the device reconnects by itself."""
         self._wire.ledger.fault("disconnected", self.name)
         if self._connection is not None:
             self._connection.abort()
@@ -252,12 +254,12 @@ class WireDevice:
             self.reporter.lying = True
 
     def hold_back(self) -> None:
-        """Keep reports back from now on, until `release`."""
+        """Hold reports back from now on, until `release`."""
         self._wire.ledger.fault("held", self.name)
         self.held = []
 
     def release(self) -> None:
-        """Send what was held back, the newest first."""
+        """Send the reports that were held back, the newest first."""
         self._queue = list(reversed(self.held or []))
         self.held = None
         self._record()
@@ -270,15 +272,15 @@ class WireDevice:
                 self._sent.discard(report)
                 self._wire.ledger.lost(self.name, report, fault)
 
-    # The end
+    # End
 
     @property
     def unacknowledged(self) -> int:
-        """Reports in the outbox."""
+        """Number of reports in the outbox."""
         return 0 if self.reporter is None else len(self.reporter.outbox)
 
     def close(self, fault: str = "stopped") -> None:
-        """Disconnect for good; what is still unacknowledged is lost to the named fault."""
+        """Disconnect for good; unacknowledged reports are recorded as lost by the named fault."""
         connection, self._connection = self._connection, None
         if self._task is not None:
             self._task.cancel()

@@ -13,14 +13,14 @@ __all__ = ["BOUND", "HALF_HOURS", "POPULATIONS", "Synthetic", "households", "pop
 
 
 def population(name: str, seed: int) -> Synthetic:
-    """The population of this name. Raises Invalid."""
+    """Return the population of this name. Raises Invalid."""
     if name not in POPULATIONS:
         raise Invalid(f"population is {name!r}, expected one of {', '.join(POPULATIONS)}")
     return POPULATIONS[name](seed)
 
 
 def households(count: int, days: int, seed: int) -> Readings:
-    """`count` households over `days` days of half-hours from a Monday on, the same for the same seed.
+    """Make `count` households over `days` days of half-hours from a Monday on, determined by the seed.
 
     Raises Invalid for a seed out of range, ValueError for a count or number of days below 1.
     """

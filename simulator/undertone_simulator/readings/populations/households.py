@@ -1,4 +1,4 @@
-"""Households with half-hourly meters, in Wh.
+"""Synthetic households with half-hourly meters, in Wh.
 
 The load of household h in half-hour t of a day:
 
@@ -41,32 +41,75 @@ MORE = 390.0
 RUN_ON = 0.42
 ABSENT = 0.008
 HALF_HOURS = 48
-# Half-hours of the evening before from which appliances may still run after midnight: longer ones are one in 10^3.
+# Half-hours of the evening before from which appliances may still run after midnight; one in 10^3 runs longer.
 EVENING = 8
 SEASON = 0.16
 # Days from mid-January to the population's first day.
 SEASON_SHIFT = 77
 
 # Mean load by half-hour of the day over the daily mean, from midnight.
-# fmt: off
 SHAPE = (
-    0.70, 0.60, 0.52, 0.48, 0.45, 0.43, 0.42, 0.41, 0.41, 0.43, 0.45, 0.52,
-    0.62, 0.77, 0.90, 1.02, 1.07, 1.10, 1.08, 1.09, 1.09, 1.07, 1.06, 1.08,
-    1.06, 1.05, 1.00, 0.98, 0.96, 0.97, 1.01, 1.11, 1.25, 1.38, 1.47, 1.51,
-    1.49, 1.49, 1.49, 1.52, 1.55, 1.57, 1.53, 1.49, 1.35, 1.19, 0.99, 0.83,
+    0.70,
+    0.60,
+    0.52,
+    0.48,
+    0.45,
+    0.43,
+    0.42,
+    0.41,
+    0.41,
+    0.43,
+    0.45,
+    0.52,
+    0.62,
+    0.77,
+    0.90,
+    1.02,
+    1.07,
+    1.10,
+    1.08,
+    1.09,
+    1.09,
+    1.07,
+    1.06,
+    1.08,
+    1.06,
+    1.05,
+    1.00,
+    0.98,
+    0.96,
+    0.97,
+    1.01,
+    1.11,
+    1.25,
+    1.38,
+    1.47,
+    1.51,
+    1.49,
+    1.49,
+    1.49,
+    1.52,
+    1.55,
+    1.57,
+    1.53,
+    1.49,
+    1.35,
+    1.19,
+    0.99,
+    0.83,
 )
-# Weekends over weekdays, by two hours of the day.
+# Ratio of weekends to weekdays, by two hours of the day.
 WEEKEND = (1.17, 1.10, 0.95, 0.71, 1.00, 1.36, 1.32, 1.20, 0.99, 0.99, 0.94, 1.01)
 # fmt: on
 
 _WEEKEND = np.repeat(np.array(WEEKEND), HALF_HOURS // len(WEEKEND))
-# Over a week the factors have mean 1.
+# This makes the mean of the factors over a week 1.
 _WEEKDAY = 7.0 / (5.0 + 2.0 * _WEEKEND)
 _ABOVE_FLOOR = (np.array(SHAPE) - FLOOR) / (1.0 - FLOOR)
 
 
 class Households(Synthetic):
-    """Households with half-hourly meters; see the module."""
+    """Households with half-hourly meters; see the module's docstring."""
 
     name = "households"
     about = "half-hourly energy of households, fitted to published statistics of meters"
@@ -92,7 +135,7 @@ class Households(Synthetic):
 
 
 def season(day: int) -> float:
-    """The season's factor of the load, 1 on day 0."""
+    """Return the season's factor of the load, 1 on day 0."""
 
     def wave(days: int) -> float:
         return 1.0 + SEASON * math.cos(2.0 * math.pi * days / 365.0)
@@ -101,7 +144,7 @@ def season(day: int) -> float:
 
 
 def _persistent(rng: np.random.Generator, sd: float) -> Floats:
-    """A stationary AR(1) process over a day per household, with standard deviation `sd`; [BLOCK, HALF_HOURS]."""
+    """Make a stationary AR(1) process over a day per household, with standard deviation `sd`; [BLOCK, HALF_HOURS]."""
     process = rng.standard_normal((BLOCK, HALF_HOURS)) * sd
     fresh = math.sqrt(1.0 - PERSISTENCE**2)
     for t in range(1, HALF_HOURS):
@@ -110,9 +153,10 @@ def _persistent(rng: np.random.Generator, sd: float) -> Floats:
 
 
 def _appliances(rng: np.random.Generator, starts: Floats) -> Floats:
-    """Energy of appliances that start with these probabilities and run for a geometric time; [BLOCK, HALF_HOURS].
+    """Return the energy of appliances that start with these probabilities and run for a geometric time.
 
-    Those that run at midnight were started on an evening of their own, as likely as this day's: days are independent.
+    Shape [BLOCK, HALF_HOURS]. Appliances that run at midnight started on a separate evening with the same
+    probabilities, so that days are independent.
     """
     starts = np.concatenate([starts[:, -EVENING:], starts], axis=1)
     starting = rng.random(starts.shape) < starts

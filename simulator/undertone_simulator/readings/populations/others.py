@@ -1,6 +1,6 @@
-"""Phones' usage counts, time in a state, heavy-tailed counts. The constants are chosen, not fitted: each class says
+"""Synthetic populations of phones' usage, time in a state, heavy-tailed counts, and room temperatures.
 
-what they mean.
+The constants are chosen, not fitted: each class explains its own.
 """
 
 import numpy as np
@@ -9,10 +9,11 @@ from undertone_simulator.readings.populations.synthetic import BLOCK, Floats, Sy
 
 
 class Phones(Synthetic):
-    """How often a phone is unlocked per hour: a count with Gamma-mixed Poisson law (negative binomial).
+    """Number of times that a phone is unlocked per hour: a Poisson count with a Gamma-distributed mean (negative
+    binomial).
 
-    Mean UNLOCKS a day over all phones; a phone's own rate is lognormal with log deviation SPREAD, a day's with
-    DAY_SD; the hours of the day follow HOURS, on weekends two hours later; within an hour counts bunch with a Gamma
+    The mean is UNLOCKS a day over all phones. A phone's own rate is lognormal with log deviation SPREAD, a day's with
+    DAY_SD. The hours of the day follow HOURS, on weekends two hours later. Within an hour counts cluster with a Gamma
     factor of shape BUNCHING (variance = mean + mean²/BUNCHING).
     """
 
@@ -77,7 +78,7 @@ class TimeInState(Synthetic):
 
 
 class HeavyTail(Synthetic):
-    """Counts per half-hour with infinite variance but for the bound: zero with probability ZEROS, else a Pareto(TAIL).
+    """Counts per half-hour with infinite variance except for the bound: zero with probability ZEROS, else Pareto(TAIL).
 
     A device's scale is lognormal about SCALE with log deviation SPREAD.
     """
@@ -102,10 +103,10 @@ class HeavyTail(Synthetic):
 
 
 class Temperature(Synthetic):
-    """Rooms in tenths of a degree above -40 °C, where the sensor's range of -40 to 85 °C starts: within 15 to 25 °C.
+    """Room temperatures of 15 to 25 °C in tenths of a degree above -40 °C, the start of the sensor's range up to 85 °C.
 
-    A room's own level is normal with deviation SPREAD about MEAN, a day's with DAY_SD; afternoons are SWING warmer than
-    nights; slots differ by NOISE. All in degrees.
+    A room's own level is normal with deviation SPREAD around MEAN, a day's with DAY_SD; afternoons are SWING warmer
+    than nights; slots differ by NOISE. All these are in degrees.
     """
 
     name = "temperature"

@@ -1,7 +1,7 @@
-"""What synthetic populations share: any part of them, at any time, is the same however the rest is cut.
+"""Base of the synthetic populations: any part of one, at any time, is the same however the rest is divided.
 
-A population is made of blocks of `BLOCK` devices and of days: the traits of a block's devices come from a generator
-seeded by (seed, population, block), what happens on a day from one seeded by (seed, population, block, day).
+A population consists of blocks of `BLOCK` devices and of days: the traits of a block's devices come from a generator
+seeded by (seed, population, block), the events of a day from one seeded by (seed, population, block, day).
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ Integers = NDArray[np.int64]
 BLOCK = 1024
 LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
-# Blocks whose traits stay in memory, at most half a megabyte each.
+# Number of blocks whose traits stay in memory, at most half a megabyte each.
 _KEPT = 32
 
 
 class Synthetic:
-    """A population of unlimited size; subclasses say what a day of a block of devices looks like.
+    """A population of unlimited size; subclasses generate a day of a block of devices.
 
     ``bound``: the public upper bound B. ``start``: the local time of column 0. Raises Invalid for a seed out of range.
     """
@@ -42,19 +42,19 @@ class Synthetic:
 
     @property
     def per_day(self) -> int:
-        """Columns of one day."""
+        """Number of columns of one day."""
         return 86400 // self.step_seconds
 
     def _traits(self, rng: np.random.Generator) -> dict[str, Floats]:
-        """What stays the same for each of `BLOCK` devices; arrays of shape [BLOCK, ...]."""
+        """Return the permanent traits of `BLOCK` devices; arrays of shape [BLOCK, ...]."""
         raise NotImplementedError
 
     def _day(self, rng: np.random.Generator, traits: dict[str, Floats], day: int) -> Floats:
-        """Readings of `BLOCK` devices on a day, before rounding and the bound; shape [BLOCK, per_day]."""
+        """Return the readings of `BLOCK` devices on a day, before rounding and the bound; shape [BLOCK, per_day]."""
         raise NotImplementedError
 
     def day(self, block: int, day: int) -> Integers:
-        """The integer readings of one block on one day; shape [BLOCK, per_day]."""
+        """Return the integer readings of one block on one day; shape [BLOCK, per_day]."""
         values = self._day(self._generator(_DAY, block, day), self._block_traits(block), day)
         np.rint(values, out=values)
         return np.clip(values, 0, self.bound, out=values).astype(np.int64)
@@ -63,7 +63,7 @@ class Synthetic:
         return np.random.default_rng([self.seed, *self.name.encode(), *purpose])
 
     def _block_traits(self, block: int) -> dict[str, Floats]:
-        """Return the traits of a block, from memory for the first blocks."""
+        """Return the traits of a block, cached for the first blocks."""
         if block in self._kept_traits:
             return self._kept_traits[block]
         traits = self._traits(self._generator(_TRAITS, block))
@@ -72,7 +72,9 @@ class Synthetic:
         return traits
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, None]:
-        """Readings of devices first <= i < stop in these columns, shape [columns, devices]; there are no gaps."""
+        """Return readings of devices first <= i < stop in these columns, shape [columns, devices]; there are no
+        gaps.
+        """
         values = np.empty((len(columns), stop - first), dtype=np.int64)
         days = [divmod(column, self.per_day) for column in columns]
         for block in range(first // BLOCK, -(-stop // BLOCK)):
@@ -84,7 +86,7 @@ class Synthetic:
         return values, None
 
     def readings(self, devices: int, days: int) -> Readings:
-        """The first ``days`` days of the first ``devices`` devices. Raises ValueError for fewer than one."""
+        """Return the first ``days`` days of the first ``devices`` devices. Raises ValueError for fewer than one."""
         if devices < 1 or days < 1:
             raise ValueError("a population needs at least one device and one day")
         values, _ = self.part(0, devices, range(days * self.per_day))
@@ -93,10 +95,10 @@ class Synthetic:
 
 
 def lognormal(rng: np.random.Generator, sd: float, shape: int | tuple[int, ...] = BLOCK) -> Floats:
-    """Lognormal factors of mean 1 whose logarithms have standard deviation ``sd``."""
+    """Draw lognormal factors of mean 1 whose logarithms have standard deviation ``sd``."""
     return np.exp(sd * rng.standard_normal(shape) - sd * sd / 2)
 
 
 def is_weekend(day: int) -> bool:
-    """Whether a day is a Saturday or Sunday, day 0 being a Monday."""
+    """Return True for a Saturday or Sunday; day 0 is a Monday."""
     return day % 7 >= 5
