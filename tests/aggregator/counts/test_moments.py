@@ -111,3 +111,32 @@ def test_a_layout_has_as_many_ages_as_reports_and_256_at_most():
     for reports, ages in ((1, 1), (48, 48), (256, 256), (257, 256), (65535, 256)):
         layout = layout_of(StreamRule({**described, "reports": reports, "chains": 1, "renewal": 0}))
         assert (layout.ages, layout.cells) == (ages, 1 + 64 + ages * 4)
+
+
+def test_what_a_report_adds_stands_where_the_module_says() -> None:
+    """As stores keep it: 1 + 64 cells, then for each age the number, and Σu and both halves of Σu² per coordinate."""
+    layout = Layout(2, 3)
+    assert layout.cells == 65 + 3 * 7
+    x, y = 5, -7
+    u, v = 2**31 + x, 2**31 + y
+    sums = [[u, u * u // 2**32, u * u % 2**32], [v, v * v // 2**32, v * v % 2**32]]
+    for index, at in ((1, 65), (2, 72), (3, 79), (4, 79), (9, 79)):
+        expected = [(0, 1), (at, 1), *enumerate(sums[0] + sums[1], at + 1)]
+        assert layout.report((x, y), index) == expected
+        assert layout.sums_at(index, 0, 6, *sums[0]) == [(0, 6), (at, 6), *enumerate(sums[0], at + 1)]
+        assert layout.sums_at(index, 1, 6, *sums[1]) == [*enumerate(sums[1], at + 4)]
+    assert layout.pair(64) == [(64, 1)]
+    counts = np.arange(layout.cells)
+    assert layout.pairs(counts).tolist() == list(range(1, 65))
+    assert layout.ages_of(counts).tolist() == [65, 72, 79]
+
+
+def test_many_reports_stand_where_one_does() -> None:
+    layout = Layout(1, 3)
+    counts = layout.reports(np.array([5, -7, 5]), np.array([1, 3, 8]))
+    expected = np.zeros(65 + 3 * 4, dtype=np.int64)
+    for x, index in ((5, 1), (-7, 3), (5, 8)):
+        for cell, amount in layout.report((x,), index):
+            expected[cell] += amount
+    assert counts.tolist() == expected.tolist()
+    assert layout.sums(counts) == layout.sums(counts, 0) == (3, 3, 99)

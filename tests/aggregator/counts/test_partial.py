@@ -78,6 +78,16 @@ def test_a_few_reports_take_few_bytes() -> None:
     assert len(pack_counts(counts)) == 5 + 2 * 5
 
 
+def test_a_histogram_has_four_million_cells_at_most() -> None:
+    for cells, fits in ((1 << 22, True), ((1 << 22) + 1, False)):
+        data = struct.pack("<BIIB", 4, cells, cells - 1, 9)
+        if fits:
+            assert len(unpack_counts(data)) == cells == LARGEST_CELLS
+        else:
+            with pytest.raises(Invalid, match="a histogram has 4194305 cells, expected at most 4194304"):
+                unpack_counts(data)
+
+
 def test_two_lengths_do_not_merge() -> None:
     key = Key("meters", b"abcd", 1, "all", 5)
     first, second = Partial(), Partial()

@@ -54,6 +54,10 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         # The same slot again, under another number.
         ([(100, 1), (100, 7)], [0, 0]),
         ([(100, 1), (103, 4), (103, 2)], [0, 2, 0]),
+        # The first of both numbers of a slot is what the next one is compared with.
+        ([(100, 1), (100, 7), (103, 9)], [0, 0, 2]),
+        # The same number in a later slot is of a ledger that began again.
+        ([(150, 51), (155, 51)], [50, 4]),
     ],
 )
 def test_what_a_devices_numbers_show(reports: list[tuple[int, int]], shown: list[int]) -> None:
@@ -84,6 +88,11 @@ def test_no_device_closes_another_ones_gaps() -> None:
     assert total.total() <= claimed, "what came late after all is missing no more"
 
 
+def keys_of(sequences: Sequences) -> list[int]:
+    """The devices that it knows."""
+    return np.frombuffer(sequences.snapshot(), dtype="<u8").reshape(-1, 3)[:, 0].tolist()
+
+
 def test_the_state_survives_in_records_and_in_snapshots() -> None:
     chance = random.Random(7)
     sequences = Sequences()
@@ -98,6 +107,7 @@ def test_the_state_survives_in_records_and_in_snapshots() -> None:
     snapshot = sequences.snapshot()
     resumed.load([snapshot])
     half.load([snapshot], range(32))
+    assert keys_of(half) == [key for key in keys_of(sequences) if (key >> 56) % 64 < 32]
     assert replayed.snapshot() == resumed.snapshot() == snapshot
     assert len(snapshot) == RECORD_BYTES * len(sequences)
     assert 0 < len(half) < len(sequences)
@@ -263,3 +273,13 @@ def test_many_at_once_are_what_they_are_one_by_one(seed: int) -> None:
                 assert shown == missing.pop(0)
         assert fast.snapshot() == slow.snapshot()
     assert plain_ones > 50
+
+
+def test_new_devices_are_counted_with_those_that_were_merged() -> None:
+    sequences = Sequences()
+    for key in range(10):
+        sequences.observe(key, 0, 1, 1)
+    sequences.snapshot()
+    for key in range(7, 13):
+        sequences.observe(key, 0, 2, 2)
+    assert len(sequences) == 13

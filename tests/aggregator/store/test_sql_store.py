@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import Select
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import postgresql, sqlite
 
 from support.postgres import Postgres
 from undertone_aggregator.counts.partial import pack_counts
@@ -281,3 +281,50 @@ def test_who_settles_a_slot_and_who_counts_in_it_lock_the_same_rows(
         assert locked(store, lambda: store.set_meta({"campaign": "load"}), monkeypatch) == []
         assert locked(store, lambda: store.set_meta({SETTLED: "5"}), monkeypatch) == [(own, "NO KEY UPDATE")]
         assert locked(store, commit, monkeypatch) == [(named, "SHARE")]
+
+
+def test_a_connection_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.sqlite", campaign="load") as store:
+        assert isinstance(store, SqlStore)
+        store.set_meta({"campaign": "load"})
+        first = store._connection
+        assert store._connection is first
+        first.invalidate()
+        assert store.meta() == {"campaign": "load"}
+        second = store._connection
+        assert second is not first
+        assert first.closed
+    assert second.closed
+
+
+def test_a_database_is_locked_while_it_is_brought_up_to_date_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[SqliteStore] = []
+    monkeypatch.setattr(SqliteStore, "_lock_migration", lambda store: locked.append(store))
+    for times in (1, 1):
+        open_store(tmp_path / "s.sqlite").close()
+        assert len(locked) == times
+
+
+def test_rows_are_written_in_the_databases_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(tmp_path / "s.sqlite", campaign="load") as store:
+        assert isinstance(store, SqlStore)
+        written: list[type] = []
+        run = store.execute
+        monkeypatch.setattr(store, "execute", lambda made, rows=None: written.append(type(made)) or run(made, rows))
+        store.set_groups({"d": "north"})
+        assert sqlite.Insert in written
+        assert postgresql.Insert not in written
+        assert store.groups() == {"d": "north"}
+
+
+def test_of_two_campaigns_one_must_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(path, campaign="load").close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO campaigns (name) VALUES ('water')")
+    with pytest.raises(Invalid, match="holds the campaigns load, water: name one of them"):
+        open_store(path)
+    for name in ("load", "water"):
+        open_store(path, campaign=name).close()
