@@ -91,6 +91,16 @@ def test_groups_of_a_threshold_round_are_released_as_those_of_any_slot() -> None
     assert shown.smallest == 0
 
 
+def test_the_smallest_crowd_is_that_of_the_worst_slot() -> None:
+    """Of slots that release nothing there is none."""
+    partial = Partial()
+    for slot, sizes in ((1, {"a": 9, "b": 7}), (2, {"a": 4, "b": 9}), (3, {"a": 2})):
+        for group, n in sizes.items():
+            partial.add_counts(Key(CAMPAIGN, EPOCH, report.REPORT, group, slot), np.array([n]))
+    assert Publication(3, 3, ((0, 3),)).select(partial).smallest == 4
+    assert Publication(1, 3, ((0, 3),)).select(partial).smallest == 7
+
+
 def test_a_slot_obeys_the_larger_min_reports_of_then_and_now() -> None:
     publication = Publication(9, 5, ((2, 3), (6, 4)))
     assert [publication.then(slot) for slot in (0, 1, 2, 5, 6, 9)] == [5, 5, 3, 3, 4, 4]

@@ -266,6 +266,54 @@ def test_a_cap_as_epsilon_and_delta_is_safe_in_integers():
         raise AssertionError(fields)
 
 
+class Issued:
+    """The times of a campaign: slots of half an hour from an epoch on."""
+
+    def __init__(self, epoch, slots=48):
+        self.slot_seconds = 1800
+        self.epoch = epoch
+        self.first_slot = epoch // 1800
+        self.last_slot = self.first_slot + slots - 1
+
+
+def test_a_policy_charges_all_windows_of_its_period_together():
+    rule = gaussian()
+    day = 86400
+    for days, epoch, windows in ((1, 0, 1), (7, 0, 7), (1, 1800, 2)):
+        most = StreamPolicy({"rho": windows * rule.charge(), "period_seconds": days * day})
+        assert most.charge(Issued(epoch), rule) == windows * rule.charge()
+        most.check(Issued(epoch), rule)
+        try:
+            StreamPolicy({"rho": windows * rule.charge() - 1, "period_seconds": days * day}).check(Issued(epoch), rule)
+        except Refused as refused:
+            assert refused.reason == "rho"
+        else:
+            raise AssertionError("%d windows cost more than is allowed" % windows)
+
+
+def test_a_cap_per_report_takes_no_more_reports_than_slots():
+    """Of a window, or, where the campaign is shorter, of the campaign; each report within the cap by itself."""
+    rule = gaussian()
+    fields = {"rho": rule.report_charge(), "period_seconds": 86400, "per_report": True}
+    assert rule.report_charge() * 48 >= rule.charge()
+    StreamPolicy(fields).check(Issued(0), rule)
+    unending = gaussian(renewal=0)
+    StreamPolicy(fields).check(Issued(0), unending)
+    for issued, refused_rule in ((Issued(0, 47), rule), (Issued(0), gaussian(renewal=24)), (Issued(0, 47), unending)):
+        try:
+            StreamPolicy(fields).check(issued, refused_rule)
+        except Refused as refused:
+            assert "rule.reports is 48" in str(refused)
+        else:
+            raise AssertionError("more reports than slots")
+    try:
+        StreamPolicy(dict(fields, rho=rule.report_charge() - 1)).check(Issued(0), rule)
+    except Refused as refused:
+        assert refused.reason == "rho"
+    else:
+        raise AssertionError("a report costs more than is allowed")
+
+
 def test_a_cap_per_report_grows_with_the_reports():
     rule = gaussian()
     for per_report, rho, fits in ((False, rule.charge(), True), (False, rule.charge() - 1, False), (True, 1, False)):
