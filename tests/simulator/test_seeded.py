@@ -96,7 +96,9 @@ def test_no_device_reaches_seeded_entropy():
     modules = [
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         for root in (REPO / "shared", REPO / "device")
-        for path in sorted(root.glob("undertone_*/*.py"))
+        for path in sorted(root.glob("undertone_*/**/*.py"))
+        # The one that reads a pin.
+        if path.name != "pulses.py"
     ]
     assert "undertone_device.core.reporter" in modules
     assert "undertone_device.__main__" in modules

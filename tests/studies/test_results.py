@@ -13,6 +13,9 @@ from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
+from undertone_simulator.planning.fleet_plan import plan_fleet
+from undertone_simulator.planning.known import KnownPopulation
+from undertone_simulator.readings.populations import population
 from undertone_studies import results
 from undertone_studies.experiments import poisoning
 from undertone_studies.experiments.plan import SLEW, stream_errors
@@ -55,7 +58,10 @@ def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     results.write("tops-fig1", OUTCOME, Options(quick=True), folder)
     text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text()
     assert "experiment all --out" in text
-    assert "| 500 homes | 19 |" in text
+    households = population("households", 1)
+    known = KnownPopulation.of(households, households.bound)
+    errors = [plan_fleet(known, 500, epsilon).spans[0].error / known.mean for epsilon in results.PLANNED]
+    assert "| 500 homes | " + " | ".join(f"{100 * error:.2g}" for error in errors) + " |" in text
     assert "- coverage: coverage needs EDRP" in text
     assert "not what it finds: tops-fig1" in text
     assert "## [ToPS and ToPL (CCS 2021)](results/tops-and-topl.md)" in text

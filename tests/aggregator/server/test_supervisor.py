@@ -346,7 +346,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     # A file that was changed by hand changes nothing.
     Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
     wait_for(lambda: "plan" in running.events("water"))
-    assert running.get("/readyz")[0] == 200
+    wait_for(lambda: running.get("/readyz")[0] == 200)
     assert undertone("campaign", "apply", str(folder), "power", str(plan)).returncode == 0
     wait_for(lambda: running.events("power").count("resumed") == 1 and running.get("/readyz")[0] == 200)
     plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"))
