@@ -1,5 +1,5 @@
-"""What both ends of Undertone must agree on to the last bit.
+"""Shared code on which devices and servers must agree to the last bit.
 
-MicroPython subset, integers only, no third-party import. Import the modules by name
-(``from undertone_shared.report import pack``): nothing is loaded here, so that a board pays only for what it uses.
+It uses the MicroPython subset, integers only, and no third-party imports. Import the modules by name (``from
+undertone_shared.report import pack``): this package imports nothing, so that a board loads only what it uses.
 """

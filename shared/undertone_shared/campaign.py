@@ -2,8 +2,8 @@
 
 Message = 12-byte header (``UTC2``, issued_at u32, body length u32, big-endian) + body + 64 bytes of signature. The body
 is canonical JSON (keys sorted, no white space), fixed for the epoch; every report carries its fingerprint. The header
-is not signed: republication changes it, and it may only do what the clock rule lets it do. The signature is Ed25519's
-of `digest_of` the body; all zero where nobody signs.
+is not signed, because every republication changes it; the clock rule limits its effect. The signature is Ed25519's of
+`digest_of` the body; all zero if the campaign is not signed.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ HEADER_BYTES = 12
 SIGNATURE_BYTES = 64
 LARGEST_BODY = 12288
 LONGEST_UNIT = 16
-# Reports under an epoch are admitted this many slots into the next one.
+# Reports under an epoch are admitted for this many slots of the next epoch.
 GRACE_SLOTS = 2
 
 MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
@@ -57,16 +57,17 @@ def _stream(fields: "dict[str, Any]", bound: int, cycle: int, schedule: Schedule
     return stream.parse_rule(fields, bound, cycle, schedule)
 
 
-# How a campaign collects, by the kind of its rule.
+# Ways in which a campaign collects, by the kind of its rule.
 RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 
 class Campaign(CampaignAnalysis):
-    """One epoch of one campaign, validated. ``body`` are its exact bytes, ``fingerprint`` their sha256's first 8.
+    """One epoch of one campaign, validated. ``body``: its exact bytes; ``fingerprint``: the first 8 bytes of their
+    sha256.
 
     ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
-    ``cycle``: slots per day or other natural period. ``default``: the public reading sent when the sensor failed.
-    ``rule``: how it collects, by the kinds of `RULES`.
+    ``cycle``: slots per day or other natural period. ``default``: the public reading that is sent if the sensor failed.
+    ``rule``: the way of collecting, of one of the kinds of `RULES`.
     """
 
     def __init__(self, body: "bytes | memoryview"):
@@ -124,7 +125,7 @@ def _schedule(value: object, cycle: int) -> Schedule:
 
 
 def header(message: "bytes | memoryview") -> tuple[int, bytes]:
-    """(issued_at, fingerprint) of a message, its body not parsed. Raises Invalid for a header that does not fit."""
+    """Return (issued_at, fingerprint) of a message without parsing its body. Raises Invalid for a wrong header."""
     size = len(message)
     least = HEADER_BYTES + SIGNATURE_BYTES
     if size <= least or size > least + LARGEST_BODY:
@@ -138,26 +139,28 @@ def header(message: "bytes | memoryview") -> tuple[int, bytes]:
 
 
 def body_of(message: "bytes | memoryview") -> memoryview:
-    """The body of a message, not copied: on a board, it is most of what a campaign takes."""
+    """Return the body of a message without copying it: on a board it is most of a campaign's memory."""
     return memoryview(message)[HEADER_BYTES : len(message) - SIGNATURE_BYTES]
 
 
 def signature_of(message: "bytes | memoryview") -> bytes:
-    """The signature of a message."""
+    """Return the signature of a message."""
     return bytes(message[len(message) - SIGNATURE_BYTES :])
 
 
 def digest_of(body: "bytes | memoryview") -> bytes:
-    """What is signed: sha256("undertone campaign 2\\n" + body). Boards have no SHA-512 for more than one block."""
+    """Return the digest that is signed: sha256("undertone campaign 2\\n" + body). A board's SHA-512 handles one block
+    only.
+    """
     digest = hashlib.sha256(b"undertone campaign 2\n")
     digest.update(body)
     return digest.digest()
 
 
 def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
-    """Hand a JSON value over piece by piece in its one canonical form; it is of objects, lists, text, integers, null.
+    """Write a JSON value piece by piece in its canonical form; it has objects, lists, text, integers, null.
 
-    Text is written as it is: what would need an escape has no canonical form, and neither has another type.
+    Text is written without escapes: text that needs an escape has no canonical form, and neither have other types.
     """
     named = isinstance(value, dict)
     if named or isinstance(value, list):
@@ -180,11 +183,12 @@ def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
 
 
 def _is_canonical(value: object, digest: bytes) -> bool:
-    # Against the hash: on a board, there is no room for the body twice.
+    # The digests are compared, because a board has no memory for a second copy of the body.
     canonical = hashlib.sha256(b"")
     try:
         write_canonical(value, canonical.update)
-    except (RuntimeError, ValueError, TypeError):  # too deep; a lone surrogate; a board's object of keys of two types
+    # Nesting too deep; a lone surrogate; on a board an object with keys of two types.
+    except (RuntimeError, ValueError, TypeError):
         return False
     return canonical.digest() == digest
 
@@ -193,7 +197,7 @@ def _parse(body: "bytes | memoryview") -> object:
     try:
         try:
             return json.loads(body)  # type: ignore[arg-type]
-        except TypeError:  # CPython's takes no memoryview
+        except TypeError:  # CPython's parser accepts no memoryview.
             return json.loads(bytes(body))
     except (ValueError, RuntimeError):
         raise Invalid("the campaign is not JSON")

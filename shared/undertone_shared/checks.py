@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Every intermediate of a draw stays a small int on a 32-bit MicroPython.
+# Every intermediate result of a draw is a small integer of a 32-bit MicroPython.
 SMALL = 1 << 30
 _LARGEST = SMALL - 1
 
@@ -21,14 +21,14 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
 def check_text(name: str, value: object, longest: int) -> str:
     """Return ``value`` if it is text of at most ``longest`` characters, all of them visible or spaces.
 
-    Raises Invalid naming the field for control characters and marks of direction, with which text shows as another.
+    Raises Invalid naming the field for control characters and direction marks, which can make text look like another.
     """
     if not isinstance(value, str) or len(value) > longest:
         raise Invalid("%s is %r, expected text of at most %d characters" % (name, value, longest))
     for character in value:
         code = ord(character)
-        # Not seen, or changing the order of what is seen around them: controls, soft hyphen, marks of direction and of
-        # width, line separators, surrogates, tags. By comparisons, for a board has no room for a table of them.
+        # Characters that are invisible or reorder others: controls, soft hyphen, marks of direction and width, line
+        # separators, surrogates, tags. Comparisons are used because a board has no memory for a table of them.
         if (
             code < 0x20
             or 0x7F <= code <= 0x9F
@@ -45,7 +45,7 @@ def check_text(name: str, value: object, longest: int) -> str:
 
 
 def check_cap(cap: tuple[int, int]) -> None:
-    """Raises Invalid unless ``cap`` is a pair of integers p >= q >= 1, standing for the rational p/q."""
+    """Check that ``cap`` is a pair of integers p >= q >= 1, which stands for the rational p/q. Raises Invalid."""
     if not isinstance(cap, (tuple, list)) or len(cap) != 2:
         raise Invalid("cap is %r, expected a pair of integers [p, q]" % (cap,))
     check_integer("cap's denominator", cap[1], 1, 1 << 62)
@@ -66,13 +66,13 @@ def check_object(name: str, value: object, fields: tuple[str, ...]) -> "dict[str
 
 
 def integers(name: str, value: object, least: int, most: int) -> tuple[int, ...]:
-    """``value`` as a tuple if it is a list of ``least`` to ``most`` integers of 30 bits. Raises Invalid."""
+    """Return ``value`` as a tuple if it is a list of ``least`` to ``most`` integers of 30 bits. Raises Invalid."""
     if not isinstance(value, list) or not least <= len(value) <= most:
         raise Invalid("%s is not a list of %d to %d integers" % (name, least, most))
     for i in range(len(value)):
         try:
             check_integer(name, value[i], -_LARGEST, _LARGEST)
         except Invalid:
-            # The element's name only for its error: on a board, 257 of them are 12 KB of garbage.
+            # The element's name is made only for its error: on a board, 257 names are 12 KB of garbage.
             check_integer("%s[%d]" % (name, i), value[i], -_LARGEST, _LARGEST)
     return tuple(value)

@@ -1,14 +1,14 @@
-"""Ed25519: whether a signature of a short message is valid (RFC 8032, without the cofactor). It never signs.
+"""Verification of Ed25519 signatures of short messages (RFC 8032, without the cofactor); signing is not included.
 
-The curve is -x² + y² = 1 + d x² y² over p = 2^255 - 19. Every input is public, so nothing here takes constant time.
-Loaded when a campaign with a new body comes, and only then.
+The curve is -x² + y² = 1 + d x² y² over p = 2^255 - 19. Every input is public, so the code need not run in constant
+time. A board loads this module only when a campaign with a new body arrives.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    # (Y - X, Y + X, 2Z, 2dT) of a point in extended coordinates, xy = T/Z: what an addition takes of one.
+    # (Y - X, Y + X, 2Z, 2dT) of a point in extended coordinates, xy = T/Z: the form that an addition uses.
     Cached = tuple[int, int, int, int]
     Point = tuple[int, int, int, int]
 
@@ -23,10 +23,10 @@ _LONGEST = 47
 
 
 def verify(key: bytes, message: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> bool:
-    """Whether ``signature`` (64 bytes) is the one of ``message`` (at most 47 bytes) under ``key`` (32 bytes).
+    """Return True if ``signature`` (64 bytes) is valid for ``message`` (at most 47 bytes) under ``key`` (32 bytes).
 
-    False as well for a key or an R of small order, for coordinates that are not below p, and for S not below the
-    order. ``alive`` is called a few dozen times on the way, for a watchdog.
+    Also returns False for a key or an R of small order, for coordinates that are not below p, and for S not below the
+    order. ``alive`` is called a few dozen times during the work, to feed a watchdog.
     """
     if len(key) != 32 or len(signature) != 64 or len(message) > _LONGEST:
         return False
@@ -46,7 +46,7 @@ def verify(key: bytes, message: bytes, signature: bytes, alive: "Callable[[], ob
 
 
 def _combine(s: int, k: int, point: "Point", alive: "Callable[[], object] | None") -> "Point":
-    """[s]B + [k]point, two bits of both scalars at a time (Straus)."""
+    """Return [s]B + [k]point, processing two bits of both scalars at a time (Straus)."""
     base = _cached((_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % P))
     other = _cached(point)
     table: list[Cached | None] = [None] * 16
@@ -100,7 +100,7 @@ def _add(point: "Point", cached: "Cached") -> "Point":
 
 
 def _small(point: "Point") -> bool:
-    """Whether the order divides 8."""
+    """Return True if the point's order divides 8."""
     for _ in range(3):
         point = _add(point, _cached(point))
     return point[0] == 0 and (point[1] - point[2]) % P == 0
@@ -114,7 +114,8 @@ def _decode(data: bytes) -> "Point | None":
         return None
     u = (y * y - 1) % P
     v = (_D * y * y + 1) % P
-    # The candidate root u v^3 (u v^7)^((p-5)/8) of u/v is one, or is one times the root of -1, or there is none.
+    # The candidate root u v^3 (u v^7)^((p-5)/8) of u/v is a root, or is one after multiplication by the root of -1, or
+    # there is none.
     cube = v * v % P * v % P
     x = _power(u * cube % P * cube % P * v % P) * u % P * cube % P
     square = v * x % P * x % P
@@ -130,7 +131,9 @@ def _decode(data: bytes) -> "Point | None":
 
 
 def _power(z: int) -> int:
-    """z^((p-5)/8) = z^(2^252 - 3), by powers of z to 2^n - 1 with n = 1, 2, 4, 5, 10, 20, 40, 50, 100, 200, 250."""
+    """Return z^((p-5)/8) = z^(2^252 - 3), by powers of z to 2^n - 1 with n = 1, 2, 4, 5, 10, 20, 40, 50, 100,
+    200, 250.
+    """
     two = z * z % P * z % P
     four = _repeat(two, 2) * two % P
     five = four * four % P * z % P
@@ -143,14 +146,14 @@ def _power(z: int) -> int:
 
 
 def _repeat(x: int, times: int) -> int:
-    """x^(2^times)."""
+    """Return x^(2^times)."""
     for _ in range(times):
         x = x * x % P
     return x
 
 
 def _sha512(data: bytes) -> bytes:
-    """SHA-512 of at most 111 bytes: one block (FIPS 180-4)."""
+    """Return SHA-512 of at most 111 bytes: one block (FIPS 180-4)."""
     block = data + b"\x80" + bytes(111 - len(data)) + (8 * len(data)).to_bytes(16, "big")
     w = [int.from_bytes(block[i : i + 8], "big") for i in range(0, 128, 8)]
     start = tuple(_fractions(2, 8))
@@ -169,15 +172,15 @@ def _sha512(data: bytes) -> bytes:
 
 
 def _mix(x: int, i: int, j: int, k: int = 128) -> int:
-    """The exclusive or of x rotated by i, by j and, below 64, by k."""
+    """Return the exclusive or of x rotated by i, by j and, below 64, by k."""
     x |= x << 64
     return (x >> i ^ x >> j ^ x >> k) & _WORD
 
 
 def _fractions(degree: int, count: int) -> "Iterator[int]":
-    """The first 64 bits behind the point of the roots of the first primes: the constants of SHA-512, not its table.
+    """Yield the first 64 fractional bits of the roots of the first primes: SHA-512's constants without a table.
 
-    One at a time: on a board, all of them and the primes are 6 KB, in two pieces of 1 KB and many small ones.
+    They are computed one at a time: on a board, all of them and the primes would take 6 KB in many pieces.
     """
     n = 1
     while count:

@@ -13,19 +13,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# 64 words. A draw accepts at most three and rejects each word with probability below 1/2, independently of any
-# reading: the buffer runs dry within a draw with probability below 2081 / 2^64 < 2^-52.
+# 64 words. A draw accepts at most three words and rejects each with probability below 1/2, independently of any
+# reading: the buffer is used up within a draw with probability below 2081 / 2^64 < 2^-52.
 BUFFER_BYTES = 256
 _CHUNK = 32
 
-# Repetition count test (NIST SP 800-90B, 4.4.1) at a claimed 8 bits per byte: six equal bytes in a row appear in
-# an ideal source with probability 2^-40 at each byte, about 4e-6 per device-year of half-hourly refills.
+# Repetition count test (NIST SP 800-90B, 4.4.1) at a claimed 8 bits per byte: an ideal source gives six equal bytes in
+# a row with probability 2^-40 at each byte, about 4e-6 per device-year of half-hourly refills.
 REPETITION_CUTOFF = 6
 _APART = REPETITION_CUTOFF // 2
 
 
 class EntropyError(Exception):
-    """The byte source is absent, short or visibly broken: nothing may be drawn from it."""
+    """The byte source is absent, returns too few bytes or fails the health test: nothing may be drawn from it."""
 
 
 class Entropy:
@@ -59,12 +59,13 @@ class Entropy:
         self._next = 0
 
     def _repeats(self) -> bool:
-        """Whether one byte stands six times or more in a row, the bytes before this buffer counted.
+        """Return True if the same byte occurs six times or more in a row, including bytes before this buffer.
 
-        Of six equal bytes in a row two lie at multiples of three: only those are compared, a third of the work.
+        Of six equal bytes in a row two are at multiples of three: only those are compared, which is a third of the
+        work.
         """
         buffer = self._buffer
-        # The run that the last buffer ended with.
+        # Length of the run of equal bytes at the end of the last buffer.
         run = self._run
         first = 0
         while first < BUFFER_BYTES and buffer[first] == self._last:
@@ -94,13 +95,13 @@ class Entropy:
 
     @property
     def left(self) -> int:
-        """Words left in the buffer."""
+        """Return the number of words left in the buffer."""
         return (BUFFER_BYTES - self._next) // 4
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n), 1 <= n <= 2^30; one word and its rejections, also when n = 1.
+        """Draw a uniform integer in [0, n), 1 <= n <= 2^30; uses one word and its rejections, also for n = 1.
 
-        Raises Invalid for n out of range, EntropyError when the buffer is used up (call ``refill`` before a draw).
+        Raises Invalid for n out of range, EntropyError if the buffer is used up (call ``refill`` before a draw).
         """
         if n < 1 or n > 0x40000000:
             raise Invalid("n is %d, expected 1 to 2^30" % n)
@@ -114,7 +115,7 @@ class Entropy:
         buffer = self._buffer
         i = self._next
         while i < BUFFER_BYTES:
-            # The top byte is masked before the shift: no intermediate leaves a 31-bit small int.
+            # The top byte is masked before the shift, so that no intermediate exceeds a 31-bit small integer.
             word = (buffer[i] | buffer[i + 1] << 8 | buffer[i + 2] << 16 | (buffer[i + 3] & top) << 24) & mask
             buffer[i] = buffer[i + 1] = buffer[i + 2] = buffer[i + 3] = 0
             i += 4

@@ -1,4 +1,4 @@
-"""The two ways in which shared code says no."""
+"""The two exceptions with which shared code refuses an input."""
 
 
 class Invalid(ValueError):

@@ -1,8 +1,8 @@
-"""The exact discrete Gaussian, by integers alone (Canonne, Kamath, Steinke, NeurIPS 2020, Algorithms 1 to 3).
+"""The exact discrete Gaussian, with integers only (Canonne, Kamath, Steinke, NeurIPS 2020, Algorithms 1 to 3).
 
-Above each function stands the law that it samples. Run time depends on the outcome: noise is drawn one slot before it
-is used, so that nothing on the wire shows how long it took. Not under the draw contract of `undertone_shared.entropy`:
-the buffer is refilled between words.
+Each function states the distribution that it samples. The run time depends on the outcome, so noise is drawn one slot
+before it is used and the network traffic does not show how long it took. The draw contract of
+`undertone_shared.entropy` does not apply: the buffer is refilled between words.
 """
 
 from undertone_shared.checks import check_integer
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _LIMB = 30
 _MASK = (1 << _LIMB) - 1
-# One `below` uses more words than this with probability 2^-32; the draw then fails and is made again.
+# One call of `below` needs more words than this with probability 2^-32; the draw then fails and is repeated.
 _RESERVE = 32
 LARGEST_VARIANCE = 1 << 60
 
 
 def uniform(n: int, entropy: "Entropy") -> int:
-    """A uniform integer in [0, n), n >= 1 of any size."""
+    """Draw a uniform integer in [0, n), n >= 1 of any size."""
     top = n - 1
     limbs = 0
     while top > _MASK:
@@ -38,7 +38,7 @@ def uniform(n: int, entropy: "Entropy") -> int:
 
 
 def bernoulli_exp(numerator: int, denominator: int, entropy: "Entropy") -> bool:
-    """True with probability exp(-numerator/denominator), numerator >= 0."""
+    """Return True with probability exp(-numerator/denominator), numerator >= 0."""
     while numerator > denominator:
         if not _bernoulli_exp_below_1(1, 1, entropy):
             return False
@@ -47,7 +47,7 @@ def bernoulli_exp(numerator: int, denominator: int, entropy: "Entropy") -> bool:
 
 
 def _bernoulli_exp_below_1(numerator: int, denominator: int, entropy: "Entropy") -> bool:
-    # True with probability exp(-γ), 0 <= γ <= 1: the first k at which Bernoulli(γ/k) fails is odd.
+    # Returns True with probability exp(-γ), 0 <= γ <= 1: the first k at which Bernoulli(γ/k) fails is odd.
     k = 1
     while uniform(denominator * k, entropy) < numerator:
         k += 1
@@ -55,7 +55,7 @@ def _bernoulli_exp_below_1(numerator: int, denominator: int, entropy: "Entropy")
 
 
 def discrete_laplace(scale: int, entropy: "Entropy") -> int:
-    """y with probability proportional to exp(-|y|/scale), scale >= 1 an integer."""
+    """Draw y with probability proportional to exp(-|y|/scale), scale >= 1 an integer."""
     while True:
         u = uniform(scale, entropy)
         if not _bernoulli_exp_below_1(u, scale, entropy):
@@ -69,7 +69,7 @@ def discrete_laplace(scale: int, entropy: "Entropy") -> int:
 
 
 def discrete_gaussian(variance: int, entropy: "Entropy") -> int:
-    """y with probability proportional to exp(-y²/(2 variance)), variance from 1 to 2^60.
+    """Draw y with probability proportional to exp(-y²/(2 variance)), variance from 1 to 2^60.
 
     Raises Invalid for a variance out of range, EntropyError when the source fails.
     """
@@ -83,7 +83,7 @@ def discrete_gaussian(variance: int, entropy: "Entropy") -> int:
 
 
 def root(n: int) -> int:
-    """floor(√n), n >= 0, by Newton's iteration."""
+    """Return floor(√n), n >= 0, by Newton's iteration."""
     x = n
     y = (x + 1) // 2
     while y < x:

@@ -1,9 +1,9 @@
-"""Local mechanisms as small immutable objects of integers: one sampler for SR, PM, HM's parts and SW.
+"""Local mechanisms as small immutable objects with integers: one sampler for SR, PM, the parts of HM, and SW.
 
-Every mechanism offers ``choose``, ``level``, ``draw``, ``covers``, ``certificate``, ``permits`` (what a device runs),
-``weights``, ``row_total``, ``value``, ``decode``, ``variance`` (what anybody can compute; not on a board). Rationals
-are pairs ``(numerator, denominator)`` with a positive denominator, in no particular reduction. ``value``, ``decode``
-and ``variance`` are in units of the truncated reading, 0 to theta; theta = 2 gives the papers' interval [-1, 1] plus 1.
+Every mechanism has ``choose``, ``level``, ``draw``, ``covers``, ``certificate``, ``permits`` (which a device uses), and
+``weights``, ``row_total``, ``value``, ``decode``, ``variance`` (public computations; not on a board). Rationals are
+pairs ``(numerator, denominator)`` with a positive denominator, not necessarily reduced. ``value``, ``decode`` and
+``variance`` are in units of the truncated reading, 0 to theta; theta = 2 gives the papers' interval [-1, 1] plus 1.
 """
 
 from undertone_shared.checks import SMALL, check_cap, check_integer
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class WindowMechanism(WindowAnalysis):
-    """Integer weight a inside a window of w cells that slides s cells per level, b outside.
+    """Window mechanism: integer weight a inside a window of w cells that moves by s cells per level, b outside.
 
     P(cell j | level k) = a/Z if s*k <= j < s*k + w else b/Z, with k = 0..K, j = 0..N-1, N = s*K + w and
     Z = (a-b)*w + b*N. Special cases: stochastic rounding (w=1, s=1, K=1; Duchi et al.), the piecewise mechanism
     (Wang et al., ICDE 2019), the Square Wave (Li et al., SIGMOD 2020; s=1 with ``edges``).
 
-    ``edges``: K+2 strictly increasing integers; the level of a reading is then the index of the bin
-    [edges[i], edges[i+1]) that holds it, end bins taking everything beyond, and no random rounding happens.
-    ``first``: number of the first symbol (a Hybrid numbers its parts' cells consecutively).
-    Raises Invalid for integers out of range.
+    ``edges``: K+2 strictly increasing integers; the level of a reading is then the index of the bin [edges[i],
+    edges[i+1]) that contains it, the end bins include everything beyond, and there is no random rounding. ``first``:
+    number of the first symbol (a Hybrid numbers its parts' cells consecutively). Raises Invalid for integers out of
+    range.
     """
 
     def __init__(
@@ -73,21 +73,21 @@ class WindowMechanism(WindowAnalysis):
 
     @property
     def parts(self) -> "tuple[WindowMechanism, ...]":
-        """The mechanisms that draw: itself."""
+        """The mechanisms that may draw: only itself."""
         return (self,)
 
     def choose(self, entropy: "Entropy") -> "WindowMechanism":
-        """The mechanism that draws this report: itself."""
+        """Return the mechanism that draws this report: itself."""
         return self
 
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
-        """The level of the truncated reading x in [0, theta], in integers.
+        """Return the level of the truncated reading x in [0, theta], computed in integers.
 
-        Without edges floor(xK/theta) + Bernoulli(remainder/theta), which is exactly unbiased (one word); with
+        Without edges it is floor(xK/theta) + Bernoulli(remainder/theta), which is exactly unbiased (one word); with
         edges the bin index (no word). Raises Invalid for x or theta out of range.
         """
         if self.edges is not None:
-            # Halving steps, as many whatever the reading is.
+            # Bisection with a fixed number of steps, whatever the reading is.
             bin = 0
             step = self._step
             while step:
@@ -104,11 +104,11 @@ class WindowMechanism(WindowAnalysis):
         return level + (entropy.below(theta) < scaled - level * theta)
 
     def covers(self, theta: int) -> bool:
-        """Whether ``level`` stays within small integers for readings in [0, theta]."""
+        """Return True if ``level`` uses only small integers for readings in [0, theta]."""
         return theta >= 1 and theta * self.levels < SMALL
 
     def draw(self, level: int, entropy: "Entropy") -> int:
-        """One symbol from the row ``level`` (one word). Raises Invalid for a level out of range."""
+        """Draw a symbol from the row ``level`` (one word). Raises Invalid for a level out of range."""
         if level < 0 or level > self.levels:
             raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
         u = entropy.below(self.total)
@@ -120,17 +120,19 @@ class WindowMechanism(WindowAnalysis):
         return self.first + (cell if cell < start else cell + self.window)
 
     def certificate(self) -> tuple[int, int]:
-        """max over symbols and pairs of levels of P(j|k)/P(j|k'), exactly a/b; event-level epsilon = ln(a/b)."""
+        """Return the largest P(j|k)/P(j|k') over symbols and pairs of levels, exactly a/b; event-level epsilon =
+        ln(a/b).
+        """
         return (self.a, self.b)
 
     def permits(self, cap: tuple[int, int]) -> bool:
-        """Whether the certificate is at most the rational cap (p, q), by integer cross-multiplication."""
+        """Return True if the certificate is at most the rational cap (p, q), by integer cross-multiplication."""
         check_cap(cap)
         return self.a * cap[1] <= cap[0] * self.b
 
 
 class Hybrid(HybridAnalysis):
-    """A public, data-independent coin between stochastic rounding and the piecewise mechanism.
+    """The hybrid mechanism: a public, data-independent coin between stochastic rounding and the piecewise mechanism.
 
     With probability coin/65536 the piecewise mechanism draws, else stochastic rounding (Wang et al., ICDE 2019).
     The coin's outcome is part of the report: stochastic rounding's cells are symbols 0..1, the piecewise ones
@@ -153,23 +155,23 @@ class Hybrid(HybridAnalysis):
 
     @property
     def parts(self) -> "tuple[WindowMechanism, ...]":
-        """The mechanisms that draw."""
+        """The mechanisms that may draw."""
         return (self.rounding, self.piecewise)
 
     def choose(self, entropy: "Entropy") -> WindowMechanism:
-        """The part that draws this report: the public coin (one word, also when its outcome is certain)."""
+        """Return the part that draws this report, by the public coin (one word, also if its outcome is certain)."""
         return self.piecewise if entropy.below(65536) < self.coin else self.rounding
 
     def covers(self, theta: int) -> bool:
-        """Whether ``level`` stays within small integers for readings in [0, theta]."""
+        """Return True if ``level`` uses only small integers for readings in [0, theta]."""
         return self.piecewise.covers(theta)
 
     def certificate(self) -> tuple[int, int]:
-        """The larger of the parts' certificates: the coin is public and does not depend on the reading."""
+        """Return the larger of the parts' certificates: the coin is public and does not depend on the reading."""
         r = self.rounding
         p = self.piecewise
         return (p.a, p.b) if p.a * r.b >= r.a * p.b else (r.a, r.b)
 
     def permits(self, cap: tuple[int, int]) -> bool:
-        """Whether both parts' certificates are at most the rational cap (p, q)."""
+        """Return True if both parts' certificates are at most the rational cap (p, q)."""
         return self.rounding.permits(cap) and self.piecewise.permits(cap)

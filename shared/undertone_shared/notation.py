@@ -1,4 +1,4 @@
-"""Mechanisms as JSON values: what they look like, and the reading of them; each describes itself.
+"""JSON form of mechanisms and its parser; each mechanism describes itself.
 
 ``{"kind": "window", "a", "b", "window", "stride", "levels"}``
 ``{"kind": "square-wave", "a", "b", "window", "edges": [...]}`` (stride 1, one level per bin)
@@ -21,7 +21,7 @@ _LARGEST_EDGES = 257
 
 
 def parse_mechanism(name: str, value: object) -> "Mechanism":
-    """The mechanism that a JSON value describes. Raises Invalid, the field named below ``name``."""
+    """Return the mechanism that a JSON value describes. Raises Invalid, the field named below ``name``."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise Invalid("%s has kind %r, expected one of %s" % (name, kind, ", ".join(sorted(KINDS))))
@@ -52,7 +52,7 @@ def _table(name: str, fields: "dict[str, Any]") -> "Mechanism":
     return parse_table(name, fields)
 
 
-# Kind -> its other fields, and what makes the mechanism of the field's name and them.
+# Kind -> its other fields, and a function that makes the mechanism from the field's name and their values.
 KINDS: "dict[str, tuple[tuple[str, ...], Callable[[str, dict[str, Any]], Mechanism]]]" = {
     "window": (("a", "b", "window", "stride", "levels"), _window),
     "square-wave": (("a", "b", "window", "edges"), _square_wave),

@@ -1,4 +1,6 @@
-"""Points of a stream's grid, held in a ball and within a step of the one before; whole numbers, towards the middle."""
+"""Points of a stream's grid, limited to a ball and to a step from the last point; integers, rounded towards the
+middle.
+"""
 
 from undertone_shared.gaussian import root
 
@@ -8,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def shrink(point: "Point", radius: int) -> "Point":
-    """The point, or one towards the middle with Σ n² <= radius²."""
+    """Return the point, or one closer to the middle with Σ n² <= radius²."""
     square = _square(point)
     if square <= radius * radius:
         return point
@@ -19,14 +21,14 @@ def shrink(point: "Point", radius: int) -> "Point":
 
 
 def clip(point: "Point", previous: "Point", slew: int, radius: int) -> "Point":
-    """The point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius²."""
+    """Return the point, or one between it and ``previous`` with Σ (n - n')² <= slew² and Σ n² <= radius²."""
     move = tuple([point[i] - previous[i] for i in range(len(point))])
     square = _square(move)
     if square <= slew * slew:
         return point
     norm = _root_up(square)
     while True:
-        # Whole steps may leave the ball by rounding: shorter ones do not, the empty one never.
+        # Rounding may move a point out of the ball; a shorter step is tried then, and the empty step is always inside.
         point = tuple([previous[i] + _towards_zero(move[i] * slew, norm) for i in range(len(move))])
         if _square(point) <= radius * radius:
             return point

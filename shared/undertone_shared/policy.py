@@ -1,8 +1,8 @@
-"""What the device's owner allows, fixed at provisioning; a campaign outside it is refused with a reason.
+"""The device owner's policy, fixed at provisioning; a campaign that it does not allow is refused with a reason.
 
-Privacy rests on this alone: neither the server, nor the broker, nor the clock is trusted.
+Privacy depends on this policy alone: the server, the broker and the clock are not trusted.
 
-Reasons of refusals, by whoever refuses:
+Reasons of refusals by any part of the device:
 
 ============== ========================================================================
 invalid        not a campaign
@@ -49,7 +49,7 @@ LARGEST = 4096
 _MOST_SIGNERS = 4
 _KEY_BYTES = 32
 _YEAR = 366 * 86400
-# The tick counter comes round after 12.4 days.
+# The tick counter wraps around after 12.4 days.
 _LARGEST_REST_SECONDS = 6 * 86400
 
 _FIELDS = {
@@ -78,21 +78,21 @@ _NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "dur
 
 
 class Policy:
-    """Caps that one sensor's owner sets.
+    """Limits that the owner of one sensor sets.
 
     ``cap`` = (p, q): every mechanism's certificate is at most p/q, so one reading costs at most epsilon = ln(p/q)
-    (event level). ``reports_per_period`` in any ``period_seconds`` bounds what a day adds up to. ``rest_seconds``:
-    least time from one reported interval to the next, at most six days. ``rest_by``: what counts it, and the periods'
-    length: ``ticks``, of a counter that knows how long the board slept, or ``clock``, which the network can set.
-    ``lifetime``: what all reports may ever cost, in multiples of 2^-20 of epsilon, 0 for no end; streams have their
-    own. ``slot_seconds``: the shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between
-    epochs, 0 for one cycle of the campaign. ``boots_per_day``: boots that draw. ``write_seconds``: least time between
+    (event level). ``reports_per_period`` in any ``period_seconds`` limits the total of a day. ``rest_seconds``: least
+    time from one reported interval to the next, at most six days. ``rest_by``: the clock for the rest and the periods:
+    ``ticks`` of a counter that knows how long the board slept, or ``clock``, which the network can set. ``lifetime``:
+    the total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
+    ``slot_seconds``: the shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for
+    one cycle of the campaign. ``boots_per_day``: number of boots that may draw. ``write_seconds``: least time between
     writes to flash; shorter slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock
     that survives sleep.
     ``signers``: public keys (Ed25519, 32 bytes in hex), at most 4, one of which must have signed a campaign.
-    ``insecure``: MQTT without TLS and no signers, for a demonstration on loopback. ``lead_seconds``: how far ahead of
-    the clock an epoch may start, so that the epoch space cannot be burnt. ``stream``: what is allowed of streams, which
-    is nothing without it.
+    ``insecure``: MQTT without TLS and without signers, for a demonstration on loopback. ``lead_seconds``: how far ahead
+    of the clock an epoch may start, so that an attacker cannot use up the epoch numbers. ``stream``: limits of streams;
+    without it no stream is allowed.
     """
 
     stream: "StreamPolicy | None"
@@ -135,7 +135,7 @@ class Policy:
         if self.one_shot and self.rest_by == "ticks":
             raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
         self.stream = None
-        # What is asked of a rule of this kind beyond the certificates of its mechanisms.
+        # Requirements of a rule of each kind, besides the certificates of its mechanisms.
         self._allowed: dict[str, Any] = {"scalar": None}
         if merged["stream"] is not False:
             # A board without streams never loads their code.
@@ -144,7 +144,7 @@ class Policy:
             self.stream = self._allowed["stream"] = StreamPolicy(merged["stream"])
 
     def check_campaign(self, campaign: Campaign) -> None:
-        """Raises Refused if the campaign alone, whatever came before it, is more than the owner allows."""
+        """Check a campaign by itself. Raises Refused if it is more than the owner allows."""
         if campaign.sensor != self.sensor:
             raise Refused("sensor", "sensor is %s, this device serves %s" % (campaign.sensor, self.sensor))
         if campaign.measure not in self.measures:
@@ -182,13 +182,14 @@ class Policy:
             )
 
     def check_signature(self, digest: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> None:
-        """Raises Refused unless one of the signers signed the digest of a campaign; ``alive``: a watchdog's feed."""
+        """Check that one of the signers signed the digest of a campaign. Raises Refused; ``alive`` feeds a watchdog."""
         if not self.signers:
             return
-        # A board loads this code when it hears of a new campaign, and only then.
+        # A board loads this code only when a new campaign arrives.
         from undertone_shared.ed25519 import verify
 
-        # It makes a megabyte of garbage. A board that collects after every 4 KB would collect 250 times: half the time.
+        # Verification makes a megabyte of garbage. A board that collects after every 4 KB would collect 250 times,
+        # which takes half the time.
         threshold = getattr(gc, "threshold", None)
         before = -1
         if threshold is not None:
@@ -205,9 +206,9 @@ class Policy:
         raise Refused("signature", "none of the policy's %d signers signed it" % len(self.signers))
 
     def check_succession(self, campaign: Campaign, accepted: "Campaign | None", last_epoch: int, now: int) -> None:
-        """Raises Refused unless ``campaign`` may follow the newest ``accepted`` one at Unix second ``now``.
+        """Check that ``campaign`` may follow the newest ``accepted`` one at Unix second ``now``. Raises Refused.
 
-        ``last_epoch`` is the newest epoch ever accepted (0 for none), also when its campaign was lost.
+        ``last_epoch`` is the newest epoch ever accepted (0 for none), even if its campaign was lost.
         """
         if accepted is not None and accepted.name != campaign.name and now < accepted.end:
             raise Refused("sensor_busy", "campaign %s holds the sensor until its end" % accepted.name)
@@ -241,7 +242,7 @@ def _signers(keys: "Any", insecure: bool) -> "tuple[bytes, ...]":
 
 
 def parse_policy(data: bytes) -> Policy:
-    """The policy in JSON bytes. Raises Invalid, the field named."""
+    """Parse the policy in JSON bytes. Raises Invalid, naming the field."""
     if len(data) > LARGEST:
         raise Invalid("the policy has %d bytes, expected at most %d" % (len(data), LARGEST))
     try:

@@ -1,4 +1,4 @@
-"""The report: what a device releases, byte by byte. Frozen by the fixtures in tests/shared.
+"""The report of a device, byte by byte. Fixtures in tests/shared keep the format unchanged.
 
 ===== ===== =======================================================================================
 byte  field meaning (big-endian)
@@ -31,7 +31,7 @@ _U32 = 0xFFFFFFFF
 
 
 def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequence: int, chain: int = 0) -> bytes:
-    """The report's bytes. Raises Invalid for a field out of range (``struct`` on a board would wrap silently)."""
+    """Encode a report. Raises Invalid for a field out of range (``struct`` on a board would wrap silently)."""
     check_integer("kind", kind, COHORT, STREAM)
     if not isinstance(fingerprint, (bytes, bytearray)) or len(fingerprint) != FINGERPRINT_BYTES:
         raise Invalid("fingerprint is %r, expected %d bytes" % (fingerprint, FINGERPRINT_BYTES))
@@ -45,7 +45,7 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequ
     check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
     check_integer("chain index", chain, 1, 0xFFFF)
     for value in values:
-        # Any i32, as it is unpacked; releases themselves are symmetric.
+        # Every i32 is accepted, as in decoding; releases themselves are symmetric.
         check_integer("released value", value, -LARGEST_RELEASE - 1, LARGEST_RELEASE)
     packed = struct.pack(">BB8sIiHI", VERSION, STREAM, fingerprint, slot, values[0], chain, sequence)
     for value in values[1:]:
@@ -54,5 +54,5 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequ
 
 
 def fingerprint_of(report: bytes) -> bytes:
-    """The fingerprint in a report's bytes."""
+    """Return the fingerprint in a report's bytes."""
     return report[2:10]

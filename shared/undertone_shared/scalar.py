@@ -1,7 +1,7 @@
-"""Scalar reports: each is one reading alone, truncated and perturbed by one draw. How they are collected, validated.
+"""Scalar reports: each contains one reading, truncated and perturbed by one draw. This module validates their rules.
 
-A small share of the devices, the threshold cohort, answers for the threshold with a square wave over the whole range;
-all others report within [low, theta]. In a threshold epoch everybody is in the cohort and there is no report rule.
+A small share of the devices, the threshold cohort, reports for the threshold with a square wave over the whole range;
+all others report within [low, theta]. In a threshold epoch every device is in the cohort and there is no report rule.
 """
 
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
@@ -30,7 +30,7 @@ _READING = SMALL - 1
 
 
 class Cohort:
-    """How devices report for the threshold: ``mechanism``, a square wave over the whole range. Raises Invalid."""
+    """Rule of reports for the threshold: ``mechanism``, a square wave over the whole range. Raises Invalid."""
 
     def __init__(self, mechanism: "Mechanism"):
         if not isinstance(mechanism, WindowMechanism) or mechanism.edges is None:
@@ -39,7 +39,7 @@ class Cohort:
 
 
 class ReportRule:
-    """How everybody else reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low].
+    """Rule of all other reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low].
 
     ``later``: (first slot of the cycle, low, theta) of further blocks of the cycle, in order; ``low`` and ``theta``
     are those of the block that starts the cycle. ``ranges``: all blocks. Raises Invalid.
@@ -68,7 +68,7 @@ class ReportRule:
         return self.theta - self.low
 
     def range_of(self, slot: int, cycle: int) -> tuple[int, int]:
-        """(low, theta) of the block of the cycle that holds ``slot``."""
+        """Return (low, theta) of the block of the cycle that contains ``slot``."""
         at = slot % cycle
         i = len(self.ranges) - 1
         while self.ranges[i][0] > at:
@@ -77,16 +77,16 @@ class ReportRule:
 
 
 class ScalarRule(ScalarAnalysis):
-    """The rule of one campaign: ``cohort``, and ``report``, None in a threshold epoch."""
+    """The rule of one campaign: ``cohort``, and ``report``, which is None in a threshold epoch."""
 
     kind = "scalar"
-    # Coordinates of a reading.
+    # Number of coordinates of a reading.
     dimension = 1
 
     def __init__(self, cohort: Cohort, report: "ReportRule | None"):
         self.cohort = cohort
         self.report = report
-        # (first slot of the cycle, low, theta) of each block that readings are truncated to.
+        # (first slot of the cycle, low, theta) of each block, the range to which its readings are truncated.
         self.ranges = () if report is None else report.ranges
         # Every mechanism that may draw, with the name of its part of the campaign.
         self.mechanisms: tuple[tuple[str, Mechanism], ...] = (("cohort", cohort.mechanism),)
@@ -96,9 +96,9 @@ class ScalarRule(ScalarAnalysis):
     def draw(
         self, scale: "Range", slot: int, reading: object, member: bool, state: object, entropy: "Entropy"
     ) -> tuple[int, tuple[int, ...], int]:
-        """(kind, values, chain index) of a report: the reading truncated, rounded to a level, perturbed.
+        """Make (kind, values, chain index) of a report: truncate the reading, round it to a level, perturb it.
 
-        ``member``: for the threshold. ``state``: nothing. Raises EntropyError, Invalid.
+        ``member``: True for a report for the threshold. ``state``: unused. Raises EntropyError, Invalid.
         """
         if not isinstance(reading, int):
             raise Invalid("the reading is %r, expected an integer" % (reading,))
@@ -115,7 +115,7 @@ class ScalarRule(ScalarAnalysis):
 
 
 def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Schedule") -> ScalarRule:
-    """The rule of a campaign's fields, taken out of them: on a board, a table needs the room. Raises Invalid."""
+    """Parse the rule, and remove it from a campaign's fields, because a board needs the memory. Raises Invalid."""
     cohort = Cohort(parse_mechanism("cohort", fields.pop("cohort")))
     part = check_object("rule", fields.pop("rule"), ("kind", "mechanism", "ranges"))
     ranges: list[Any] = part["ranges"]

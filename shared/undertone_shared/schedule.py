@@ -1,14 +1,14 @@
-"""Who reports when: a public rule that costs one hash per device and campaign, computed alike by device and server.
+"""The schedule of reports: a public rule with one hash per device and campaign, computed by devices and the server.
 
 h and h' are the first and the next four bytes of sha256(seed ‖ device name), big-endian. With the stride s it is the
 device's turn in slot t iff (t + h) mod s = 0; its turns are numbered k = (t + h) // s. In turn k it belongs to the
-threshold cohort iff (k + h') mod c = 0, c the cohort's stride: 1 for everybody, 0 for nobody.
+threshold cohort iff (k + h') mod c = 0, where c is the cohort's stride: 1 for every turn, 0 for none.
 
 Both rules together are one number, the device's place q = (h + s h') mod sc: slot t is its turn iff s divides t + q,
 and a turn of the cohort iff sc divides it. (Without a cohort, q = h mod s.)
 
-Neither stride has a divisor in common with the cycle, or a device would be asked at the same hours for ever; nor have
-they with each other. Under a stride of w + 1 a device rests w slots between the end of one turn and the next.
+Neither stride has a common divisor with the cycle, because otherwise a device would always report at the same hours;
+nor have they with each other. With a stride of w + 1 a device rests w slots between the end of one turn and the next.
 """
 
 import hashlib
@@ -21,7 +21,8 @@ _LARGEST_STRIDE = 1 << 20
 
 
 class Schedule:
-    """``stride``: every how many slots a device reports; ``cohort_stride``: every how many turns for the threshold.
+    """``stride``: a device reports in one of this many slots; ``cohort_stride``: for the threshold in one of this many
+    turns.
 
     Raises Invalid.
     """
@@ -35,25 +36,25 @@ class Schedule:
         check_coprime("cohort_stride", cohort_stride, "stride", stride)
 
     def place(self, device: str) -> int:
-        """q of the device: one hash."""
+        """Return q of the device, by one hash."""
         digest = hashlib.sha256(self.seed + device.encode()).digest()
         return self.place_of(int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big"))
 
     def place_of(self, first: int, second: int) -> int:
-        """q of the device with h = ``first`` and h' = ``second``; of integers below 2^32, or arrays of them."""
+        """Return q of the device with h = ``first`` and h' = ``second``; of integers below 2^32, or arrays of them."""
         return (first + self.stride * second) % (self.stride * self.cohort_stride or self.stride)
 
     def is_turn(self, place: int, slot: int) -> bool:
-        """Whether it is the turn in ``slot`` of the device at ``place``."""
+        """Return True if the device at ``place`` reports in ``slot``."""
         return (slot + place) % self.stride == 0
 
     def is_member(self, place: int, slot: int) -> bool:
-        """Whether it is, and a turn for the threshold."""
+        """Return True if the device at ``place`` reports for the threshold in ``slot``."""
         return self.cohort_stride > 0 and (slot + place) % (self.stride * self.cohort_stride) == 0
 
 
 def check_coprime(name: str, stride: int, other: str, number: int) -> None:
-    """Raises Invalid if the schedule's ``stride`` and the ``number`` have a divisor in common; 0 stands for none."""
+    """Check that the schedule's ``stride`` and ``number`` have no common divisor. Raises Invalid; 0 means unused."""
     a, b = stride, number
     while b:
         a, b = b, a % b

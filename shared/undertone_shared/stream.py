@@ -8,8 +8,8 @@ Readings become grid points n in [-G/2, G/2]; |n_i - n_{i-1}| <= c against the p
     one-bit    y_i = +b with probability 1/2 + ξ_i/(2b), else -b
     X_i = round((y_i + R X_{i-1}) / A), within ±(2^31 - 1)
 
-where y_i alone touches the reading: X_{i-1} is public already. A chain starts with X_1 = n_1 + e_1, Var e_1 = s_1, or
-X_1 = ±b_1. `rho` bounds the whole campaign; the proof stands in docs/cgm-proof.md.
+where only y_i depends on the reading: X_{i-1} is already public. A chain starts with X_1 = n_1 + e_1, Var e_1 = s_1, or
+X_1 = ±b_1. `rho` bounds the whole campaign; the proof is in docs/cgm-proof.md.
 """
 
 from undertone_shared.checks import SMALL, check_integer, check_object
@@ -40,7 +40,7 @@ LAWS = (GAUSSIAN, ONE_BIT)
 # ρ is counted in multiples of 2^-20, rounded up.
 RHO_UNIT = 1 << 20
 LARGEST_RHO = (1 << 32) - 1
-# A discrete Gaussian of variance s is, up to e^(-8π²), a post-processing of a continuous one of variance s - 4.
+# A discrete Gaussian of variance s is, up to e^(-8π²), post-processing of a continuous one of variance s - 4.
 ROUNDING_VARIANCE = 4
 _LEAST_VARIANCE = 16
 
@@ -50,16 +50,16 @@ _FIELDS = ("kind law low theta levels slew shift reuse noise dimension lag repor
 class StreamRule(StreamAnalysis):
     """The stream of one campaign, validated.
 
-    ``law``: of the noise. ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any
-    with ``reuse`` 0, which is independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``: coordinates of a
-    reading; its points stay in the ball of diameter G. ``lag``: that many interleaved chains. ``reports``,
-    ``chains``: the budget (l, m) of a window. ``restart``: a chain ends after so many missed reports (0: never).
-    ``renewal``: slots of a window, each with a budget and chains of its own (0: one window). Raises Invalid.
+    ``law``: kind of noise. ``low``, ``theta``: truncation of a reading. ``levels``: G, even. ``slew``: c, 2c < G; any
+    value if ``reuse`` is 0, which means independent noise. ``noise``: (s_1, s) or (b_1, b). ``dimension``: coordinates
+    of a reading; its points stay in the ball of diameter G. ``lag``: number of interleaved chains. ``reports``,
+    ``chains``: the budget (l, m) of a window. ``restart``: a chain ends after this many missed reports (0: never).
+    ``renewal``: slots of a window, each with its own budget and chains (0: one window). Raises Invalid.
     """
 
     kind = "stream"
     fields = _FIELDS
-    # A report for the threshold would cost a budget of its own.
+    # There is no cohort: a report for the threshold would need its own budget.
     cohort = None
     report = None
     mechanisms: "tuple[tuple[str, WindowMechanism], ...]" = ()
@@ -123,7 +123,7 @@ class StreamRule(StreamAnalysis):
     # Privacy
 
     def rho(self) -> tuple[int, int]:
-        """ρ of one window as a rational: zCDP, and half of μ² as well where the noise is Gaussian.
+        """Return ρ of one window as a rational: zCDP, and for Gaussian noise also half of μ².
 
         Closed form: with D the difference of two streams, σ²S² <= m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA).
         """
@@ -134,7 +134,9 @@ class StreamRule(StreamAnalysis):
         return top * den, 2 * num
 
     def report_charge(self) -> int:
-        """ρ of the dearest single report in multiples of 2^-20, rounded up; what came before it is public."""
+        """Return ρ of the most expensive single report in multiples of 2^-20, rounded up; earlier reports are
+        public.
+        """
         most = 0
         for width, noise in ((self.levels, self.noise[0]), (self.swing, self.noise[1])):
             num, den = (noise - ROUNDING_VARIANCE, 1) if self.law == GAUSSIAN else step_variance(noise, width)
@@ -142,12 +144,12 @@ class StreamRule(StreamAnalysis):
         return most
 
     def charge(self) -> int:
-        """ρ of one window in multiples of 2^-20, rounded up."""
+        """Return ρ of one window in multiples of 2^-20, rounded up."""
         num, den = self.rho()
         return _units(num, den)
 
     def windows(self, period_seconds: int, slot_seconds: int, epoch: int) -> int:
-        """How many windows may draw within one period of the policy."""
+        """Return the number of windows that may draw within one period of the policy."""
         length = self.renewal * slot_seconds
         if not length:
             return 1
@@ -156,15 +158,16 @@ class StreamRule(StreamAnalysis):
         return (period_seconds + length - 1) // length + 1
 
     def windows_of(self, slots: int) -> int:
-        """How many windows a campaign of so many slots has."""
+        """Return the number of windows in a campaign of ``slots`` slots."""
         return -(-slots // self.renewal) if self.renewal else 1
 
-    # A report
+    # Reports
 
     def point(self, reading: "Point", offset: int, entropy: "Entropy") -> "Point":
-        """The grid point of a reading: level floor(xG/width) + Bernoulli(remainder/width) less G/2 per coordinate,
+        """Return the grid point of a reading.
 
-        shrunk into the ball of diameter G. One word per coordinate.
+        Per coordinate it is level floor(xG/width) + Bernoulli(remainder/width) less G/2 (one word); the point is shrunk
+        into the ball of diameter G.
         """
         levels = self.levels
         width = self.width
@@ -176,16 +179,16 @@ class StreamRule(StreamAnalysis):
         return shrink(tuple(point), levels // 2)
 
     def clip(self, point: "Point", previous: "Point") -> "Point":
-        """The point moved to within ``slew`` of the previous *clipped* point, within the ball."""
+        """Return the point moved to within ``slew`` of the previous *clipped* point, within the ball."""
         return clip(point, previous, self.slew, self.levels // 2)
 
     def draw_noise(self, first: bool, entropy: "Entropy") -> "Point":
-        """e of every coordinate, for a chain's first report or a later one; refills the buffer as it goes."""
+        """Draw e of every coordinate, for a chain's first report or a later one; refills the buffer as needed."""
         variance = self.noise[0] if first else self.noise[1]
         return tuple([discrete_gaussian(variance, entropy) for _ in range(self.dimension)])
 
     def first(self, point: "Point", noise: "Point", entropy: "Entropy") -> "Point":
-        """X_1 of a chain; ``noise`` for gaussian, one word for one-bit."""
+        """Return X_1 of a chain; uses ``noise`` for gaussian, one word for one-bit."""
         if self.law == ONE_BIT:
             step = self.noise[0]
             return (step if entropy.below(2 * step) < step + point[0] else -step,)
@@ -194,7 +197,9 @@ class StreamRule(StreamAnalysis):
     def later(
         self, point: "Point", previous: "Point", released: "Point", noise: "Point", entropy: "Entropy"
     ) -> "Point":
-        """X_i from the clipped points n_i, n_{i-1} and X_{i-1}; ``noise`` for gaussian, one word for one-bit."""
+        """Return X_i from the clipped points n_i, n_{i-1} and X_{i-1}; uses ``noise`` for gaussian, one word for
+        one-bit.
+        """
         if self.law == ONE_BIT:
             step = self.noise[1]
             xi = (point[0] << self.shift) - self.reuse * previous[0]
@@ -204,7 +209,7 @@ class StreamRule(StreamAnalysis):
         return tuple([self.publish(drawn[i], released[i]) for i in range(len(drawn))])
 
     def publish(self, drawn: int, released: int) -> int:
-        """X_i = round((y_i + R X_{i-1})/A), half up: a public function of what was drawn and released.
+        """Return X_i = round((y_i + R X_{i-1})/A), half up: a public function of the draw and the last release.
 
         Rounding shifts a chain's X by at most 1/(2(1 - r)) grid points.
         """
@@ -214,14 +219,14 @@ class StreamRule(StreamAnalysis):
     def draw(
         self, scale: "Any", slot: int, reading: "Any", member: bool, state: "Any", entropy: "Entropy"
     ) -> "tuple[int, Point, int]":
-        """(kind, values, chain index) of a report; ``state``: the chains so far. Raises EntropyError."""
+        """Make (kind, values, chain index) of a report; ``state``: the chains so far. Raises EntropyError."""
         point = reading if isinstance(reading, tuple) else (reading,) * self.dimension
         released, index = state.draw(scale, slot, point)
         return STREAM, released, index
 
 
 def parse_rule(fields: "dict[str, Any]", bound: int, cycle: int, schedule: "Schedule") -> StreamRule:
-    """The rule of a campaign's fields. Raises Invalid."""
+    """Parse the rule of a campaign's fields. Raises Invalid."""
     if fields["cohort"] is not None:
         raise Invalid("cohort is %r, expected null in a stream campaign" % (fields["cohort"],))
     if schedule.stride != 1 or schedule.cohort_stride:
@@ -244,12 +249,12 @@ def _bounded(value: int) -> int:
 
 
 def swing(levels: int, slew: int, shift: int, reuse: int) -> int:
-    """G(A - R) + 2cR: twice the largest |ξ| after a chain's start (V in grid units, Eq. 19)."""
+    """Return G(A - R) + 2cR: twice the largest |ξ| after a chain's start (V in grid units, Eq. 19)."""
     return levels * ((1 << shift) - reuse) + 2 * slew * reuse
 
 
 def squared_bound(reports: int, chains: int, levels: int, slew: int, shift: int, reuse: int) -> int:
-    """σ²S² of l reports in at most m chains, at most: m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA)."""
+    """Return the bound of σ²S² for l reports in at most m chains: m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA)."""
     gap = (1 << shift) - reuse
     moved = 4 * slew * slew * reuse << shift
     start = 2 * reuse * gap * levels * levels - moved
@@ -257,18 +262,18 @@ def squared_bound(reports: int, chains: int, levels: int, slew: int, shift: int,
 
 
 def least_first_variance(later: int, shift: int, reuse: int) -> int:
-    """ceil((s - 4)/(A² - R²)) + 4: a chain's first variance that makes the noise stationary, or safely more."""
+    """Return ceil((s - 4)/(A² - R²)) + 4: a chain's first variance that makes the noise stationary, or safely more."""
     return -(-(later - ROUNDING_VARIANCE) // ((1 << 2 * shift) - reuse * reuse)) + ROUNDING_VARIANCE
 
 
 def step_variance(step: int, swing: int) -> tuple[int, int]:
-    """b²(1 - τ²)², τ = W/(2b): the variance that stands for a one-bit step in ρ <= Δξ²/(2 variance)."""
+    """Return b²(1 - τ²)², τ = W/(2b): the variance that represents a one-bit step in ρ <= Δξ²/(2 variance)."""
     gap = 4 * step * step - swing * swing
     return gap * gap, 16 * step * step
 
 
 def first_step_suffices(first: int, later: int, levels: int, slew: int, shift: int, reuse: int) -> bool:
-    """Whether a one-bit chain's first step costs no more than the closed form allows for it."""
+    """Return True if a one-bit chain's first step costs no more than the closed form allows for it."""
     num, den = step_variance(first, levels)
     num_later, den_later = step_variance(later, swing(levels, slew, shift, reuse))
     return num * den_later * ((1 << 2 * shift) - reuse * reuse) >= num_later * den

@@ -1,4 +1,4 @@
-"""What a device's owner allows of streams; imported only where a policy says anything about them."""
+"""The device owner's limits for streams; imported only if a policy has any."""
 
 from undertone_shared.checks import SMALL, check_integer, check_object, integers
 from undertone_shared.errors import Invalid, Refused
@@ -16,13 +16,13 @@ LARGEST_LIFETIME = 1 << 62
 
 
 class StreamPolicy:
-    """What the owner allows of streams: user level, for all reports of ``period_seconds`` together.
+    """The owner's limits for streams: user level, for all reports of ``period_seconds`` together.
 
-    ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed ones. ``dimension``: coordinates of a reading.
-    ``per_report``: the cap is on each report by itself and on ρ / l, so that a stream costs up to l times as much; l is
-    then at most the slots of a window. ``lifetime``: what all streams together may ever be charged, 0 for no end.
-    In place of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with
-    ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
+    ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed kinds of noise. ``dimension``: coordinates of a
+    reading. ``per_report``: the cap is on each report by itself and on ρ / l, so that a stream costs up to l times as
+    much; l is then at most the slots of a window. ``lifetime``: the largest total charge of all streams, 0 for no
+    limit. Instead of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with ρ
+    + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
     """
 
     def __init__(self, fields: "dict[str, Any]"):
@@ -47,7 +47,7 @@ class StreamPolicy:
             raise Invalid("stream.per_report is %r, expected true or false" % (self.per_report,))
 
     def check(self, campaign: "Campaign", rule: StreamRule) -> None:
-        """Raises Refused if the stream alone, whatever was charged before it, is more than the owner allows."""
+        """Check a stream by itself, without earlier charges. Raises Refused if it is more than the owner allows."""
         if rule.law not in self.laws or rule.dimension != self.dimension:
             raise Refused(
                 "stream",
@@ -62,20 +62,20 @@ class StreamPolicy:
         self.check_total(self.charge(campaign, rule), rule)
 
     def charge(self, campaign: "Campaign", rule: StreamRule) -> int:
-        """What the stream costs each period in which it may draw, in multiples of 2^-20."""
+        """Return the stream's cost in each period in which it may draw, in multiples of 2^-20."""
         return rule.charge() * rule.windows(self.period_seconds, campaign.slot_seconds, campaign.epoch)
 
     def check_lifetime(self, total: int) -> None:
-        """Raises Refused if all streams' ``total`` is above what they may ever be charged."""
+        """Check the ``total`` charge of all streams. Raises Refused if it is above the lifetime limit."""
         if self.lifetime and total > self.lifetime:
             raise Refused("rho", "all streams' rho comes to %d/2^20, allowed are %d/2^20 ever" % (total, self.lifetime))
 
     def cap(self, rule: StreamRule) -> int:
-        """The most that a period may be charged when this stream is added to it."""
+        """Return the largest total of a period to which this stream is added."""
         return min(self.rho * rule.reports if self.per_report else self.rho, LARGEST_RHO)
 
     def check_total(self, total: int, rule: StreamRule) -> None:
-        """Raises Refused if a period's ``total`` is above the cap."""
+        """Check a period's ``total``. Raises Refused if it is above the cap."""
         self._check(total, self.cap(rule), "period")
 
     def _check(self, total: int, cap: int, span: str) -> None:
@@ -84,7 +84,9 @@ class StreamPolicy:
 
 
 def rho_below(epsilon: object, bits: int) -> int:
-    """The largest ρ in multiples of 2^-20 with ρ + 2√(ρ k ln 2) <= p/q, in integers; ln 2 < 25/36. Raises Invalid."""
+    """Return the largest ρ in multiples of 2^-20 with ρ + 2√(ρ k ln 2) <= p/q, in integers; ln 2 < 25/36. Raises
+    Invalid.
+    """
     p, q = integers("stream.epsilon", epsilon, 2, 2)
     check_integer("stream.epsilon's denominator", q, 1, SMALL)
     check_integer("stream.epsilon's numerator", p, 1, 64 * q)

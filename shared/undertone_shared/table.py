@@ -1,9 +1,9 @@
-"""Certified integer tables: mechanisms designed elsewhere that a device checks before it uses them.
+"""Certified integer tables: mechanisms designed elsewhere, which a device checks before it uses them.
 
-W[k][j] are positive integers, each row sums to 2^bits; the levels mu_k are integers in reading units times
-2^shift. The device rounds its reading stochastically between neighbouring mu_k, so a decode with
-sum_j W[k][j] y_j = 2^bits mu_k is exactly unbiased however W was rounded. Whoever designs a table need not be
-trusted: the certificate is checked on arrival, from the table itself.
+W[k][j] are positive integers, each row sums to 2^bits; the levels mu_k are integers in reading units times 2^shift. The
+device rounds its reading stochastically between neighbouring mu_k, so a decode with sum_j W[k][j] y_j = 2^bits mu_k is
+exactly unbiased, no matter how W was rounded. The designer of a table need not be trusted: the device computes the
+certificate from the table itself.
 """
 
 import binascii
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 WIDTH = 3
 LARGEST_LEVEL = 1 << 20
 _MOST_LEVELS = 257
-# Characters of base64 in all rows, and the bytes that they stand for.
+# Largest number of base64 characters in all rows, and the bytes that they encode.
 LARGEST_ROWS = 6600
 LARGEST_PACKED = LARGEST_ROWS // 4 * 3
 
 
 class TableMechanism(TableAnalysis):
-    """P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
+    """The mechanism P(j|k) = W[k][j] / 2^bits for levels k = 0..K and symbols j = 0..symbols-1.
 
-    ``reach``: the range that the levels stand for, 0 to mu_K / 2^shift in whole units; readings of another range [0,
+    ``reach``: the range that the levels cover, 0 to mu_K / 2^shift in whole units; readings of another range [0,
     theta], as another block of the day has, are scaled to it.
     ``rows``: the rows of W, WIDTH bytes a weight, big-endian. ``values``: mu_0 < ... < mu_K with mu_0 <= 0.
     ``decoded``: numerators y_j and their common denominator, in reading units (absent on a device, which never
-    decodes). Raises Invalid naming the row, column or level at fault.
+    decodes). Raises Invalid naming the wrong row, column or level.
     """
 
     edges = None
@@ -93,22 +93,22 @@ class TableMechanism(TableAnalysis):
         return row[j] << 16 | row[j + 1] << 8 | row[j + 2]
 
     def covers(self, theta: int) -> bool:
-        """Whether readings in [0, theta] can be scaled to the levels in small integers."""
+        """Return True if readings in [0, theta] can be scaled to the levels in small integers."""
         return theta >= 1 and (theta == self.reach or 1 <= self.reach <= (SMALL - 1) // theta)
 
     @property
     def parts(self) -> "tuple[TableMechanism, ...]":
-        """The mechanisms that draw: itself."""
+        """The mechanisms that may draw: only itself."""
         return (self,)
 
     def choose(self, entropy: "Entropy") -> "TableMechanism":
-        """The mechanism that draws this report: itself."""
+        """Return the mechanism that draws this report: itself."""
         return self
 
     def level(self, x: int, theta: int, entropy: "Entropy") -> int:
-        """The level below or above x in [0, theta], at random so that its mean is x (one word). Raises Invalid.
+        """Return the level below or above x in [0, theta], at random so that its mean is x (one word). Raises Invalid.
 
-        A range other than the table's is scaled to it first, at random so that the mean is exact (one word more).
+        A reading of another range is first scaled to the table's, at random so that the mean is exact (one word more).
         """
         if x < 0 or x > theta or not self.covers(theta):
             raise Invalid("the truncated reading is %d, expected 0 to theta = %d within the levels" % (x, theta))
@@ -119,14 +119,14 @@ class TableMechanism(TableAnalysis):
         x <<= self.shift
         values = self.values
         k = 0
-        # Every level is compared whatever x is: the time does not depend on the reading.
+        # Every level is compared whatever x is, so that the time does not depend on the reading.
         for i in range(1, self.levels):
             k += values[i] <= x
         low = values[k]
         return k + (entropy.below(values[k + 1] - low) < x - low)
 
     def draw(self, level: int, entropy: "Entropy") -> int:
-        """One symbol from the row ``level`` (one word, constant time). Raises Invalid for a level out of range."""
+        """Draw a symbol from the row ``level`` (one word, constant time). Raises Invalid for a level out of range."""
         if level < 0 or level > self.levels:
             raise Invalid("level is %d, expected 0 to %d" % (level, self.levels))
         u = entropy.below(1 << self.bits)
@@ -150,7 +150,7 @@ class TableMechanism(TableAnalysis):
         return largest, smallest
 
     def certificate(self) -> tuple[int, int]:
-        """max over columns of the largest weight over the smallest; event-level epsilon is its logarithm."""
+        """Return the largest ratio of two weights in a column; its logarithm is the event-level epsilon."""
         worst = (1, 1)
         for j in range(self.symbols):
             column = self._column(j)
@@ -159,7 +159,7 @@ class TableMechanism(TableAnalysis):
         return worst
 
     def breach(self, cap: tuple[int, int]) -> "int | None":
-        """The first column whose ratio exceeds the rational cap (p, q), or None."""
+        """Return the first column whose ratio exceeds the rational cap (p, q), or None."""
         check_cap(cap)
         for j in range(self.symbols):
             largest, smallest = self._column(j)
@@ -168,14 +168,15 @@ class TableMechanism(TableAnalysis):
         return None
 
     def permits(self, cap: tuple[int, int]) -> bool:
-        """Whether every column's largest weight is at most p/q of its smallest."""
+        """Return True if every column's largest weight is at most p/q times its smallest."""
         return self.breach(cap) is None
 
 
 def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
-    """The table of a JSON object, see `undertone_shared.notation`. Raises Invalid, the field named below ``name``.
+    """Parse the table of a JSON object, see `undertone_shared.notation`. Raises Invalid, the field named below
+    ``name``.
 
-    Takes the rows' text out of ``fields``: a board has no room for both.
+    Removes the rows' text from ``fields``, because a board has no memory for both.
     """
     encoded = fields["rows"]
     if not isinstance(encoded, list):
@@ -187,7 +188,8 @@ def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
         try:
             text = encoded[k].encode()
             row = binascii.a2b_base64(text)
-        except Exception:  # ValueError, but a plain Exception where binascii is written in Python; no text at all
+        # ValueError, but a plain Exception if binascii is written in Python; or the value is no text.
+        except Exception:
             pass
         if not row or binascii.b2a_base64(row).strip() != text:
             raise Invalid("%s.rows[%d] is not plain base64" % (name, k))

@@ -29,15 +29,15 @@ def check_prefix(prefix: str) -> str:
 
 
 def shard(device: str) -> int:
-    """sha256(device name)[0] mod 64: ingest workers split the fleet by it without shared state."""
+    """Return sha256(device name)[0] mod 64, by which ingest workers divide the fleet without shared state."""
     return hashlib.sha256(device.encode()).digest()[0] % SHARDS
 
 
 def config_topic(prefix: str, campaign: str) -> str:
-    """Where the aggregator keeps the retained campaign."""
+    """Return the topic of the retained campaign."""
     return "%s/%s/config" % (prefix, campaign)
 
 
 def report_topic(prefix: str, campaign: str, device: str) -> str:
-    """Where a device publishes its reports, and nobody else may."""
+    """Return the topic of a device's reports; only this device may publish there."""
     return "%s/%s/%d/%s/report" % (prefix, campaign, shard(device), device)

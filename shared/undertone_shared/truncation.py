@@ -1,11 +1,11 @@
-"""Truncation of a reading in natural units, the first thing that happens to it."""
+"""Truncation of a reading in natural units, the first step of its processing."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
     class Range(Protocol):
-        """What a rule has to know of its campaign."""
+        """The parts of a campaign that a rule needs."""
 
         offset: int
         bound: int
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def truncate(reading: int, offset: int, low: int, high: int) -> int:
-    """min(max(reading - offset, low), high) - low: an integer in [0, high - low].
+    """Return min(max(reading - offset, low), high) - low: an integer in [0, high - low].
 
-    ``offset`` shifts the sensor's range to start at 0; ``low`` is 0 for the one-sided truncation of ToPL.
-    A later rounding to levels is exactly unbiased for the result, never for what was cut off.
+    ``offset`` shifts the sensor's range to start at 0; ``low`` is 0 for the one-sided truncation of ToPL. A later
+    rounding to levels is exactly unbiased for this result, not for what was cut off.
     """
     reading -= offset
     if reading < low:

@@ -1,4 +1,4 @@
-"""What anybody can compute of a mechanism from its integers, and a device never does: bases of the classes there.
+"""Public computations on a mechanism's integers, which a device never needs: base classes of the mechanisms.
 
 A board does not carry this module. Rationals and units as in `undertone_shared.mechanism`.
 """
@@ -30,23 +30,23 @@ class WindowAnalysis:
 
     @property
     def kind(self) -> str:
-        """Its word in a campaign."""
+        """The mechanism's kind in a campaign."""
         return "window" if self.edges is None else "square-wave"
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The mechanism's name for people."""
         if self.edges is not None:
             return "square wave"
         return "stochastic rounding" if self.window == self.stride == self.levels == 1 else "piecewise"
 
     @property
     def decodes(self) -> bool:
-        """Whether it has an unbiased decode."""
+        """True if the mechanism has an unbiased decode."""
         return self.edges is None
 
     def describe(self) -> "dict[str, Any]":
-        """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
+        """Return the JSON value from which ``parse_mechanism`` makes the same mechanism."""
         fields: dict[str, Any] = {"kind": self.kind, "a": self.a, "b": self.b, "window": self.window}
         if self.edges is not None:
             fields["edges"] = list(self.edges)
@@ -56,32 +56,35 @@ class WindowAnalysis:
         return fields
 
     def occurs(self, symbol: int) -> bool:
-        """Whether a device can draw the symbol: at every level, or a ratio of probabilities would be infinite."""
+        """Return True if a device can draw the symbol, which is then possible at every level."""
         return self.first <= symbol < self.symbols
 
     def weights(self, level: int) -> list[int]:
-        """The integer weights of the symbols at ``level``; they sum to ``row_total()``. Raises Invalid."""
+        """Return the integer weights of the symbols at ``level``; they sum to ``row_total()``. Raises Invalid."""
         return [0] * self.first + self.cells_at(level, self.a, self.b)
 
     def cells_at(self, level: int, inside: int, outside: int) -> list[int]:
-        """A value for each cell: ``inside`` in the window of ``level``, ``outside`` elsewhere. Raises Invalid."""
+        """Return a value for each cell: ``inside`` in the window of ``level``, ``outside`` elsewhere. Raises
+        Invalid.
+        """
         check_integer("level", level, 0, self.levels)
         before = self.stride * level
         return [outside] * before + [inside] * self.window + [outside] * (self.cells - before - self.window)
 
     def row_total(self) -> int:
-        """The sum of each row of ``weights``: Z."""
+        """Return the sum of each row of ``weights``: Z."""
         return self.total
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """The reading k theta/K for which ``level`` stands. Raises Invalid for a mechanism with edges."""
+        """Return the reading k theta/K that ``level`` represents. Raises Invalid for a mechanism with edges."""
         check_integer("level", level, 0, self.levels)
         if self.edges is not None:
             raise Invalid("a mechanism with edges has no value per level: its bins are not evenly spaced")
         return (level * theta, self.levels)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """The unbiased estimate (y + 1) theta/2 of the truncated reading, y = Z(2j - N + 1)/((a-b) w s K), exactly.
+        """Return the unbiased estimate (y + 1) theta/2 of the truncated reading, y = Z(2j - N + 1)/((a-b) w s K),
+        exactly.
 
         Raises Invalid for a symbol out of range, or for a mechanism with edges, which has no unbiased decode.
         """
@@ -93,7 +96,7 @@ class WindowAnalysis:
         return (theta * (unit + self.total * (2 * j - self.cells + 1)), 2 * unit)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Var of ``decode`` at ``level``, exactly: (theta/2)^2 (V0 + c x^2) with x = 2k/K - 1, c = bN/((a-b)w),
+        """Return Var of ``decode`` at ``level``, exactly: (theta/2)^2 (V0 + c x^2) with x = 2k/K - 1, c = bN/((a-b)w).
 
         V0 = D^2 [bN(N^2-1) + (a-b)w(w^2-1)]/(12Z), D = 2Z/((a-b) w s K). Raises Invalid like ``value``.
         """
@@ -102,7 +105,7 @@ class WindowAnalysis:
         w = self.window
         inside = (self.a - self.b) * w
         unit = inside * self.stride * levels
-        # D^2/(12Z) = Z/(3 unit^2).
+        # Uses D^2/(12Z) = Z/(3 unit^2).
         spread = self.total * (self.b * n * (n * n - 1) + inside * (w * w - 1)) * inside * levels * levels
         slope = 3 * unit * unit * self.b * n * (2 * k - levels) * (2 * k - levels)
         return (theta * theta * (spread + slope), 12 * unit * unit * inside * levels * levels)
@@ -121,7 +124,7 @@ class HybridAnalysis:
     symbols: int
 
     def describe(self) -> "dict[str, Any]":
-        """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
+        """Return the JSON value from which ``parse_mechanism`` makes the same mechanism."""
         r = self.rounding
         p = self.piecewise
         return {
@@ -132,11 +135,13 @@ class HybridAnalysis:
         }
 
     def occurs(self, symbol: int) -> bool:
-        """Whether a device can draw the symbol: not those of a part that the coin never chooses."""
+        """Return True if a device can draw the symbol; the symbols of a part that the coin never chooses cannot
+        occur.
+        """
         return 0 <= symbol < self.symbols and (65536 - self.coin if symbol < self.rounding.symbols else self.coin) > 0
 
     def weights(self, level: int) -> list[int]:
-        """The integer weights of the symbols at ``level``, stochastic rounding's own rounding included."""
+        """Return the integer weights of the symbols at ``level``; stochastic rounding's own rounding is included."""
         check_integer("level", level, 0, self.levels)
         r = self.rounding
         p = self.piecewise
@@ -148,20 +153,23 @@ class HybridAnalysis:
         return row + p.cells_at(level, scale * p.a, scale * p.b)
 
     def row_total(self) -> int:
-        """The sum of each row of ``weights``."""
+        """Return the sum of each row of ``weights``."""
         return 65536 * self.rounding.total * self.piecewise.total * self.levels
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """The reading k theta/K for which ``level`` stands. Raises Invalid."""
+        """Return the reading k theta/K that ``level`` represents. Raises Invalid."""
         return self.piecewise.value(level, theta)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """The unbiased estimate of the truncated reading by the part that drew the symbol, exactly. Raises Invalid."""
+        """Return the unbiased estimate of the truncated reading by the part that drew the symbol, exactly. Raises
+        Invalid.
+        """
         check_integer("symbol", symbol, 0, self.symbols - 1)
         return (self.rounding if symbol < self.rounding.symbols else self.piecewise).decode(symbol, theta)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Var of ``decode`` at ``level``, exactly: the coin's mixture of the parts' second moments about the reading.
+        """Return Var of ``decode`` at ``level``, exactly: the coin's mixture of the parts' second moments about the
+        reading.
 
         Stochastic rounding contributes (theta/2)^2 (((a+b)/(a-b))^2 - x^2), its own rounding included. Raises Invalid.
         """
@@ -192,11 +200,11 @@ class TableAnalysis:
 
     @property
     def decodes(self) -> bool:
-        """Whether it has an unbiased decode: a device's copy has none."""
+        """True if the table has an unbiased decode; a device's copy has none."""
         return self.decoded is not None
 
     def describe(self) -> "dict[str, Any]":
-        """The JSON value that ``parse_mechanism`` reads back as the same mechanism."""
+        """Return the JSON value from which ``parse_mechanism`` makes the same mechanism."""
         return {
             "kind": self.kind,
             "bits": self.bits,
@@ -206,33 +214,33 @@ class TableAnalysis:
         }
 
     def occurs(self, symbol: int) -> bool:
-        """Whether a device can draw the symbol: every weight is at least 1."""
+        """Return True if a device can draw the symbol: every weight is at least 1."""
         return 0 <= symbol < self.symbols
 
     def weights(self, level: int) -> list[int]:
-        """The integer weights of the symbols at ``level``; they sum to 2^bits. Raises Invalid."""
+        """Return the integer weights of the symbols at ``level``; they sum to 2^bits. Raises Invalid."""
         check_integer("level", level, 0, self.levels)
         row = self.rows[level]
         return [int.from_bytes(row[j : j + 3], "big") for j in range(0, len(row), 3)]
 
     def row_total(self) -> int:
-        """The sum of each row of ``weights``: 2^bits."""
+        """Return the sum of each row of ``weights``: 2^bits."""
         return 1 << self.bits
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """The reading mu_k / 2^shift · theta/reach for which ``level`` stands. Raises Invalid."""
+        """Return the reading mu_k / 2^shift · theta/reach that ``level`` represents. Raises Invalid."""
         check_integer("level", level, 0, self.levels)
         return (self.values[level] * theta, self.reach << self.shift)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """The unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
+        """Return the unbiased estimate y_j of the truncated reading, exactly. Raises Invalid without decode values."""
         check_integer("symbol", symbol, 0, self.symbols - 1)
         if self.decoded is None:
             raise Invalid("this table has no decode values: a device never decodes")
         return (self.decoded[0][symbol] * theta, self.decoded[1] * self.reach)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
+        """Return Var of ``decode`` at ``level``, exactly, by summation over the row. Raises Invalid."""
         row = self.weights(level)
         first = second = 0
         denominator = 1

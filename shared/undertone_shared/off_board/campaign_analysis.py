@@ -1,4 +1,4 @@
-"""What a receiver asks of a campaign, and a device never does: the base of the class there.
+"""Facts of a campaign for its receiver, which a device never needs: the base class of `Campaign`.
 
 A board does not carry this module.
 """
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CampaignAnalysis:
-    """What a receiver asks of a `Campaign`."""
+    """Facts of a `Campaign` for its receiver."""
 
     rule: "ScalarRule | StreamRule"
     offset: int
@@ -18,7 +18,9 @@ class CampaignAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold in the reader's units, offset included; of several blocks the highest, None before."""
+        """The threshold in the reader's units, including the offset; of several blocks the highest, None before there
+        is one.
+        """
         return None if self.rule.theta is None else self.offset + self.rule.theta
 
     @property
@@ -28,7 +30,7 @@ class CampaignAnalysis:
 
     @property
     def thetas(self) -> str:
-        """The thresholds in words, in the reader's units; empty while they are being looked for."""
+        """The thresholds in words, in the reader's units; empty while none is chosen."""
         every = [theta for _, _, theta in self.ranges]
         if len(set(every)) < 2:
             return "%d %s" % (every[0], self.unit) if every else ""
@@ -36,10 +38,10 @@ class CampaignAnalysis:
 
     @property
     def cohort(self) -> "Cohort | None":
-        """Who reports for the threshold; None where nobody does."""
+        """The rule of the threshold cohort; None if no device reports for the threshold."""
         return self.rule.cohort
 
     @property
     def report(self) -> "ReportRule | None":
-        """How devices report that are not asked for the threshold; None in threshold epochs and streams."""
+        """The rule of devices that do not report for the threshold; None in threshold epochs and streams."""
         return self.rule.report

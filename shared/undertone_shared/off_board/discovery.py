@@ -52,7 +52,7 @@ class Sensor:
         self.state_class = state_class
 
     def component(self, identifier: str, expire_seconds: int) -> "dict[str, Any]":
-        """What Home Assistant reads of it."""
+        """Return the sensor's part of the message for Home Assistant."""
         component: dict[str, Any] = {
             "platform": "binary_sensor" if self.binary else "sensor",
             "unique_id": "%s_%s" % (identifier, self.key),
@@ -79,7 +79,7 @@ class Sensor:
 
 
 def config_topic(prefix: str, identifier: str) -> str:
-    """Where the message of a device goes."""
+    """Return the topic of a device's discovery message."""
     return "%s/device/%s/config" % (prefix, identifier)
 
 
@@ -92,10 +92,10 @@ def message(
     availability: str = "",
     expire_seconds: int = 0,
 ) -> bytes:
-    """The retained message of a device with these sensors.
+    """Return the retained message of a device with these sensors.
 
-    ``availability``: a topic that says ``online`` or ``offline``. ``expire_seconds``: a state so old is unknown; 0
-    keeps it. Raises Invalid for an identifier that a topic cannot carry.
+    ``availability``: a topic with the messages ``online`` or ``offline``. ``expire_seconds``: age after which a state
+    is unknown; 0 for never. Raises Invalid for an identifier that is not valid in a topic.
     """
     for character in identifier:
         if character not in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-":

@@ -1,4 +1,4 @@
-"""Reports as their receiver reads them. A board does not carry this module."""
+"""Decoding of reports by their receiver. A board does not carry this module."""
 
 import struct
 
@@ -7,7 +7,7 @@ from undertone_shared.report import COHORT, LARGEST_DIMENSION, LENGTH, STREAM, V
 
 
 class Report:
-    """A decoded report; ``values`` holds the symbol (kinds 0, 1) or the d coordinates of X_i (kind 2)."""
+    """A decoded report; ``values`` contains the symbol (kinds 0, 1) or the d coordinates of X_i (kind 2)."""
 
     def __init__(self, kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequence: int, chain: int):
         self.kind = kind
@@ -19,7 +19,7 @@ class Report:
 
 
 def unpack(payload: bytes) -> Report:
-    """The report in ``payload``. Raises Invalid for a wrong length, version, kind, chain index or sequence."""
+    """Decode the report in ``payload``. Raises Invalid for a wrong length, version, kind, chain index or sequence."""
     size = len(payload)
     if size < LENGTH or size % 4 or size > LENGTH + 4 * (LARGEST_DIMENSION - 1):
         raise Invalid("the report has %d bytes, expected %d" % (size, LENGTH))

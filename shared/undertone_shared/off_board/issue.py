@@ -1,4 +1,6 @@
-"""What the aggregator publishes: campaigns, and the topics of its series. A board does not carry this module."""
+"""Messages that the aggregator publishes: campaigns, and the topics of its series. A board does not carry this
+module.
+"""
 
 import struct
 
@@ -42,10 +44,10 @@ def build(
     stream: "StreamRule | None" = None,
     schedule: "Schedule | None" = None,
 ) -> Campaign:
-    """The campaign with these fields, its body canonical. Raises Invalid.
+    """Make the campaign with these fields and a canonical body. Raises Invalid.
 
-    Either a ``cohort`` with the ``report`` rule, None in a threshold epoch; or a ``stream``. Without a ``schedule``
-    everybody reports every slot, for the threshold in a threshold epoch and else never.
+    Pass either a ``cohort`` with the ``report`` rule, which is None in a threshold epoch, or a ``stream``. Without a
+    ``schedule`` every device reports every slot, for the threshold only in a threshold epoch.
     """
     rule: StreamRule | ScalarRule | None = stream
     if rule is None:
@@ -81,12 +83,12 @@ def build(
 
 
 def pack(campaign: Campaign, issued_at: int, sign: "Callable[[bytes], bytes] | None" = None) -> bytes:
-    """The retained message. ``sign`` makes 64 bytes of 32; without it nobody signs. Raises Invalid for issued_at."""
+    """Return the retained message. ``sign`` makes 64 bytes from 32; None: unsigned. Raises Invalid for issued_at."""
     check_integer("issued_at", issued_at, 0, LARGEST_TIME)
     signature = bytes(SIGNATURE_BYTES) if sign is None else sign(digest_of(campaign.body))
     return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body + signature
 
 
 def aggregate_topic(prefix: str, campaign: str, series: str) -> str:
-    """Where the aggregator keeps a retained series for users."""
+    """Return the topic of a retained series for users."""
     return "%s/%s/aggregate/%s" % (prefix, campaign, series)

@@ -1,6 +1,6 @@
-"""What a person writes as a number, as the exact rational that it is: 0.1 is 1/10, not the nearest double.
+"""Parsing of a number in text as an exact rational: 0.1 is 1/10, not the nearest double.
 
-The one parser of privacy parameters on the server. A board does not carry this module.
+This is the only parser of privacy parameters on the server. A board does not carry this module.
 """
 
 from undertone_shared.errors import Invalid
@@ -14,7 +14,7 @@ _LARGEST_EXPONENT = 400
 
 
 def rational(name: str, value: "Any", least: str, most: str) -> "tuple[int, int]":
-    """(p, q), q > 0, of a decimal number or a fraction such as 0.05, 1e-5 or 1/20, ``least`` <= p/q <= ``most``.
+    """Parse a decimal number or a fraction such as 0.05, 1e-5 or 1/20 to (p, q), q > 0, ``least`` <= p/q <= ``most``.
 
     ``value`` is text, a Fraction or an integer, or a float, taken as ``str`` writes it. Raises Invalid, with ``name``.
     """
@@ -59,7 +59,7 @@ def _written(text: str) -> "tuple[int, int] | None":
 
 
 def _digits(text: str) -> int:
-    """Raises ValueError for anything but digits: no sign, no space, no underscore."""
+    """Parse digits. Raises ValueError for anything else: a sign, a space, an underscore."""
     if not text or text.strip("0123456789"):
         raise ValueError("not digits")
     return int(text)

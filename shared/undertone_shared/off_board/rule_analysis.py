@@ -1,4 +1,4 @@
-"""What a receiver asks of a campaign's rule, and a device never does: bases of the classes there.
+"""Facts of a campaign's rule for its receiver, which a device never needs: base classes of the rules.
 
 A board does not carry this module.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ScalarAnalysis:
-    """What a receiver asks of a `ScalarRule`."""
+    """Facts of a `ScalarRule` for its receiver."""
 
     kind: str
     ranges: "tuple[tuple[int, int, int], ...]"
@@ -22,11 +22,11 @@ class ScalarAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold, of several blocks the highest; None while it is being looked for."""
+        """The threshold, of several blocks the highest; None while none is chosen."""
         return max([theta for _, _, theta in self.ranges]) if self.ranges else None
 
     def describe(self) -> "dict[str, Any]":
-        """The JSON value that ``parse_rule`` reads back."""
+        """Return the JSON value that ``parse_rule`` reads."""
         report = self.report
         return {
             "kind": self.kind,
@@ -35,7 +35,7 @@ class ScalarAnalysis:
         }
 
     def admits(self, kind: int, values: "tuple[int, ...]", chain: int, member: bool) -> "str | None":
-        """None for a report that an honest device may have drawn, else ``wrong_kind`` or ``symbol``."""
+        """Return None for a report that an honest device may have drawn, else ``wrong_kind`` or ``symbol``."""
         belongs = member or self.report is None
         if kind != (COHORT if belongs else REPORT):
             return "wrong_kind"
@@ -44,7 +44,7 @@ class ScalarAnalysis:
 
 
 class StreamAnalysis:
-    """What a receiver asks of a `StreamRule`."""
+    """Facts of a `StreamRule` for its receiver."""
 
     fields: "Sequence[str]"
     law: str
@@ -56,13 +56,15 @@ class StreamAnalysis:
     reports: int
 
     def describe(self) -> "dict[str, Any]":
-        """The JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
+        """Return the JSON value from which the same rule is made, its fields in their fixed order (under CPython)."""
         values = {name: getattr(self, name) for name in self.fields}
         values["noise"] = list(self.noise)
         return values
 
     def admits(self, kind: int, values: "tuple[int, ...]", chain: int, member: bool) -> "str | None":
-        """None for a report that an honest device may have drawn, else ``wrong_kind``, ``malformed`` or ``symbol``."""
+        """Return None for a report that an honest device may have drawn, else ``wrong_kind``, ``malformed`` or
+        ``symbol``.
+        """
         if kind != STREAM:
             return "wrong_kind"
         if len(values) != self.dimension:
@@ -70,9 +72,9 @@ class StreamAnalysis:
         return None if chain <= self.reports and max([abs(x) for x in values]) <= self.largest_release() else "symbol"
 
     def largest_release(self) -> int:
-        """What no honest device releases more than: a false device moves the mean by no more.
+        """Return the largest release of an honest device, which limits how far a false device can move the mean.
 
-        One-bit: its exact bound. Gaussian: half the range and 12 standard deviations, which noise exceeds with
+        One-bit: its exact bound. Gaussian: half the range plus 12 standard deviations, which noise exceeds with
         probability below 1e-32.
         """
         a = 1 << self.shift
