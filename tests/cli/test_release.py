@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from typer.main import get_command
 
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from support.waiting import wait_for
 from undertone.__main__ import main
 from undertone.app import app
 from undertone_central.make import MECHANISMS, parameters
@@ -186,10 +186,7 @@ def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     for i in range(23):
         child.stdin.write(b"%d\n" % (i % 7))
     child.stdin.flush()
-    deadline = time.monotonic() + 120
-    while not (state.exists() and json.loads(state.read_text())["progress"]["consumed"] == 23):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: state.exists() and json.loads(state.read_text())["progress"]["consumed"] == 23)
     child.send_signal(end)
     said = child.communicate()[1].decode()
     assert child.returncode == (130 if end == signal.SIGINT else -signal.SIGKILL)
@@ -229,10 +226,7 @@ class Listener:
         return released
 
     def wait(self, count):
-        deadline = time.monotonic() + 120
-        while len(self.numbers()) < count:
-            assert time.monotonic() < deadline, self.lines
-            time.sleep(0.02)
+        wait_for(lambda: len(self.numbers()) >= count, what=f"number {count}")
 
 
 def started(arguments, log):
@@ -254,11 +248,7 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
         child = started(arguments, log)
         try:
             # Readings reach it from the moment of its subscription on: repeat the first until one does.
-            deadline = time.monotonic() + 120
-            while not listener.numbers():
-                assert time.monotonic() < deadline
-                meter.publish(raw, "1 500", qos=1)
-                time.sleep(0.1)
+            wait_for(lambda: meter.publish(raw, "1 500", qos=1) and listener.numbers(), what="the first reading")
             for number in range(2, 21):
                 meter.publish(raw, f"{number} 500", qos=1)
                 # A repetition of what was sent, and something that is no reading.

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
 from undertone_simulator.stage import Stage
 
@@ -30,12 +30,8 @@ def test_sigterm_leaves_nothing_running(words: str, tmp_path: Path, mosquitto_bi
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 120
-        # Broker and server.
-        while len(processes_of(folder)) < 2:
-            assert command.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_for(lambda: len(processes_of(folder)) >= 2 or command.poll() is not None, what="broker and server")
+        assert command.poll() is None
         command.send_signal(signal.SIGTERM)
         assert command.wait(120) == 130
         assert processes_of(folder) == []

@@ -11,6 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from support.command import undertone
 from support.paho_client import leave
+from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.hang_up import watch_hang_up
@@ -80,14 +81,13 @@ def password(tmp_path: Path, name: str) -> str:
 
 def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
     """The broker's answer, once it has read its files again."""
-    end = time.monotonic() + 60
-    while True:
+
+    def as_expected():
         client = Client(port, name, secret)
         client.close()
-        if client.refused != expected:
-            return
-        assert time.monotonic() < end
-        time.sleep(0.1)
+        return client.refused != expected
+
+    wait_for(as_expected, what=f"the broker's answer to {name}")
 
 
 @pytest.mark.broker

@@ -15,6 +15,7 @@ import pytest
 
 from support.paho_client import leave
 from support.private_broker import TLS, PrivateBroker
+from support.waiting import wait_for
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import inbox as module
 from undertone_aggregator.mqtt import packets
@@ -58,10 +59,12 @@ def make(address: Address, said: list[str] | None = None, **options: Any) -> Inb
 def opened(address: Address, said: list[str] | None = None, **options: Any) -> Inbox:
     """A new session's inbox, once the broker keeps messages for it."""
     made = make(address, said, **options)
-    deadline = time.monotonic() + 60
-    while not made.ready:
-        assert time.monotonic() < deadline
+
+    def ready() -> bool:
         assert made.take(0.05) == []
+        return made.ready
+
+    wait_for(ready)
     return made
 
 

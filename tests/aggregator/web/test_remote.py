@@ -4,7 +4,6 @@ import contextlib
 import http.server
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import uvicorn
 
 import undertone
+from support.waiting import wait_for
 from undertone_aggregator.estimate import remote
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.remote import RemoteResults
@@ -21,8 +21,6 @@ from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.site import StoreSite
 from undertone_shared.errors import Invalid
 
-PATIENCE = 120.0
-
 
 @pytest.fixture
 def url(site: StoreSite, free_port: Callable[[], int]) -> Iterator[str]:
@@ -30,10 +28,7 @@ def url(site: StoreSite, free_port: Callable[[], int]) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(make_app(site), host="127.0.0.1", port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + PATIENCE
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert server.started
+    wait_for(lambda: server.started, what="the page")
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()

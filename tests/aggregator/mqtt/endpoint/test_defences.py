@@ -74,11 +74,8 @@ class Site:
     def honest_goes_on(self, reports: int = 5, seconds: float = 60.0) -> None:
         """The honest device has that many more reports acknowledged."""
         wanted = len(self.waits) + reports
-        deadline = time.monotonic() + seconds
-        while len(self.waits) < wanted:
-            assert not self._failures, self._failures
-            assert time.monotonic() < deadline, "the honest device is not served"
-            time.sleep(0.005)
+        wait_for(lambda: len(self.waits) >= wanted or self._failures, seconds, "a report of the honest device")
+        assert not self._failures, self._failures
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
