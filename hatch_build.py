@@ -1,4 +1,4 @@
-"""The build's own step: the page's chart library goes into the wheel; git holds its name and checksum alone."""
+"""A build step: fetch the page's chart library for the wheel; git holds only its name and checksum."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 
 
 class Vendor(BuildHookInterface):  # type: ignore[type-arg]
-    """Runs scripts/vendor.py unless its files are there; a build without npm goes on and warns."""
+    """Run scripts/vendor.py unless its files exist; a build without npm continues with a warning."""
 
     PLUGIN_NAME = "custom"
 

@@ -1,13 +1,13 @@
-"""What the device's code takes of a heap, by the form it is loaded in; writes docs/results/boards.md.
+"""Measure how much heap the device's code needs, by the form of its modules, and write docs/results/boards.md.
 
 usage: .venv/bin/python scripts/board_memory.py [OUT]
 
-device/measure.py runs under the unix port of MicroPython, whose words and so whose objects are twice as large as a
-board's: from sources, from .mpy files, and from a read-only file system in place, as from ROMFS or frozen firmware;
-compiled like the rest but for the first. The least heap is looked for in steps of 1 KB; the image, which a board has in
-flash, is taken off. What runs in a heap here runs in it on a board. The last rows are what to count on: the heap of a
-board, in words of 32 bits, in which tests/device/board/test_board.py runs main.py with TLS, from .mpy files and from
-flash. What the firmware itself takes of a heap, for Wi-Fi or TLS, comes on top.
+device/measure.py runs under the unix port of MicroPython, whose words, and therefore objects, are twice as large as a
+board's. Its modules come from sources, from .mpy files, and from a read-only file system that is used in place, like
+ROMFS or frozen firmware; all but the sources are compiled. The script finds the least heap in steps of 1 KB and
+subtracts the image, which a board has in flash. Code that runs in a heap here runs in the same heap on a board. Rely on
+the last rows: the heap of a board with words of 32 bits in which tests/device/board/test_board.py runs main.py with
+TLS, from .mpy files and from flash. The firmware's own use of the heap, for Wi-Fi or TLS, comes on top.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ with open({path!r}, "rb") as file:
 vfs.mount(vfs.VfsRom(image), "/rom")
 sys.path[:] = ["/rom"]
 """
-# KB of heap, in words of 32 bits, that a board should have, by the form of its code.
+# Heap in KB that a board with words of 32 bits should have, by the form of its code.
 BOARD_KB = {".mpy files": 96, FLASH: 64}
 SIGNED_KB = {".mpy files": 96, FLASH: 80}
 _ROW = re.compile(r"^\| (.*?) \| (\d+) (bytes|us) \|$", re.MULTILINE)
@@ -52,7 +52,7 @@ SHOWN = {
 
 
 def measure(code: str, paths: list[Path | str], scratch: Path, heap: int | None = None) -> dict[str, int] | None:
-    """The table's rows, None where the heap is too small."""
+    """Return the table's rows, None if the heap is too small."""
     size = None if heap is None else str(heap)
     done = mp.run_micropython(code, paths=paths, cwd=scratch, heap=size)
     if done.returncode:
@@ -63,7 +63,7 @@ def measure(code: str, paths: list[Path | str], scratch: Path, heap: int | None 
 
 
 def forms(scratch: Path) -> dict[str, tuple[str, list[Path | str], int]]:
-    """Name -> (program, where it imports from, bytes of the image in its heap) of each form that code is loaded in."""
+    """Return each form of the code by name: (program, place of its modules, bytes of the image in its heap)."""
     mp.compile_boards(scratch / "lib")
     mp.compile_mpy(REPO / "device/measure.py", scratch / "lib", optimise=3)
     with contextlib.redirect_stdout(io.StringIO()):
@@ -79,7 +79,7 @@ def forms(scratch: Path) -> dict[str, tuple[str, list[Path | str], int]]:
 
 
 def table() -> str:
-    """The page."""
+    """Return the page."""
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
         columns = {}

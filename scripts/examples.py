@@ -1,4 +1,4 @@
-"""The devices' two files with every field, from the parsers themselves: what has a default stands at it.
+"""Example policy and configuration of a device with every field, from the parsers; fields show their defaults.
 
 python scripts/examples.py     writes device/examples/policy.json and device.json; a test compares
 """
@@ -11,7 +11,7 @@ from undertone_device.setup import config
 from undertone_shared import policy
 
 FOLDER = Path(__file__).parents[1] / "device" / "examples"
-# What only an owner or an installer knows; every other field has a default.
+# Fields that only an owner or an installer knows; every other field has a default.
 OWNERS = {
     "sensor": "energy",
     "measures": ["sum", "mean"],
@@ -33,9 +33,9 @@ INSTALLERS: dict[str, Any] = {
 
 
 def example_policy() -> dict[str, Any]:
-    """Every field of a policy in the parser's order. Raises Invalid if the parser refuses it."""
+    """Return every field of a policy in the parser's order. Raises Invalid if the parser refuses it."""
     read = policy.parse_policy(json.dumps({"version": policy.VERSION, **OWNERS}).encode())
-    # A field that follows from others is shown as it comes out.
+    # A field that follows from others has the value that follows.
     return {
         name: OWNERS[name] if name in OWNERS else getattr(read, name) if default is None else default
         for name, default in policy._FIELDS.items()
@@ -43,7 +43,7 @@ def example_policy() -> dict[str, Any]:
 
 
 def example_config() -> dict[str, Any]:
-    """Every field of a configuration, but the password that a file holds here. Raises Invalid."""
+    """Return every field of a configuration except the password, which a file holds here. Raises Invalid."""
     read = config.parse_config(json.dumps(INSTALLERS).encode())
     broker = {
         name: INSTALLERS["broker"].get(name, getattr(read.broker, name))
@@ -56,7 +56,7 @@ def example_config() -> dict[str, Any]:
 
 
 def text_of(fields: dict[str, Any]) -> str:
-    """As JSON, a field a line."""
+    """Return fields as JSON, one field per line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in fields.items())
     return f"{{\n{lines}\n}}\n"
 

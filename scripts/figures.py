@@ -1,6 +1,6 @@
-"""Figures in the guides are those of docs/results: this writes them in again, and a test compares.
+"""Write the figures of docs/results into the guides; a test compares them.
 
-python scripts/figures.py     brings every marked figure of the guides up to date with docs/results
+python scripts/figures.py     updates every marked figure of the guides from docs/results
 
 ``<!-- figure: STUDY condition; condition; column -->0.95``: the text after the comment is the cell of the first row of
 STUDY.json that meets the conditions, rounded to as many digits as are shown. A condition is ``column=value``, or a
@@ -21,7 +21,7 @@ from pathlib import Path
 
 REPO = Path(__file__).parents[1]
 RESULTS = REPO / "docs" / "results"
-# Every page but the results' own, which are made from the same files.
+# Every page except the results' own, which are made from the same files.
 PAGES = [*sorted((REPO / "docs").glob("*.md")), REPO / "README.md", *sorted(REPO.glob("*/README.md"))]
 
 Cell = str | int | float
@@ -47,14 +47,14 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 @cache
 def rows_of(study: str) -> tuple[Row, ...]:
-    """A study's rows. Raises OSError."""
+    """Return a study's rows. Raises OSError."""
     return tuple(json.loads((RESULTS / f"{study}.json").read_text("utf-8"))["rows"])
 
 
 def refreshed(text: str) -> tuple[str, int]:
-    """The text with the results' figures in place of what it shows, and how many marks were understood.
+    """Return the text with the results' figures, and the number of marks that were understood.
 
-    Raises LookupError where a study has no such row or column, ValueError where its cell is no number.
+    Raises LookupError if a study has no such row or column, ValueError if its cell is no number.
     """
     text, figures = FIGURE.subn(lambda match: match["mark"] + _figure(match), text)
     text, tables = TABLE.subn(lambda match: match["mark"] + match["heads"] + match["rule"] + _body(match), text)
@@ -101,7 +101,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _meeting(rows: Sequence[Row], conditions: Sequence[str], where: str) -> list[Row]:
-    """The rows that meet the conditions. Raises LookupError where there are none."""
+    """Return the rows that meet the conditions. Raises LookupError if there are none."""
     chosen = [row for row in rows if all(_meets(row, condition) for condition in conditions)]
     if not chosen:
         raise LookupError(f"there is no row for {where}")
@@ -109,7 +109,7 @@ def _meeting(rows: Sequence[Row], conditions: Sequence[str], where: str) -> list
 
 
 def _meets(row: Row, condition: str) -> bool:
-    # The names of columns, and values, may have such signs, too.
+    # Names of columns and values may contain such signs, too.
     for sign in re.finditer("<=|>=|<|>|=", condition):
         column, value = condition[: sign.start()].strip(), condition[sign.end() :].strip()
         if column.partition("[")[0] in row:
@@ -128,14 +128,14 @@ def _same(cell: float, value: str) -> bool:
 
 
 def _number(row: Row, column: str) -> float:
-    """A cell's number: the k-th of ``column[k]``, else its first."""
+    """Return a cell's number: the k-th for ``column[k]``, else the first."""
     name, _, place = column.rstrip("]").partition("[") if column not in row else (column, "", "")
     cell = row[name]
     return float(_NUMBER.findall(cell)[int(place or 1) - 1]) if isinstance(cell, str) else float(cell)
 
 
 def _styled(value: float, shown: str) -> str:
-    """``value`` with the digits, the exponent, the commas and the leading zero, or none, of ``shown``."""
+    """Return ``value`` in the style of ``shown``: digits, exponent, commas, leading zero or none."""
     mantissa, exponential, _ = shown.partition("e")
     digits = len(mantissa.partition(".")[2])
     if exponential:
@@ -146,7 +146,7 @@ def _styled(value: float, shown: str) -> str:
 
 
 def main() -> None:
-    """Write the figures of every guide anew and say which guides have changed."""
+    """Update the figures of every guide and print the names of the changed guides."""
     for page in PAGES:
         before = page.read_text("utf-8")
         after, _ = refreshed(before)

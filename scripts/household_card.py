@@ -1,4 +1,4 @@
-"""Draws what Home Assistant shows a household, from the discovery message and a state that a device publishes.
+"""Draw what Home Assistant shows a household, from the discovery message and a state that a device publishes.
 
 usage: .venv/bin/python scripts/household_card.py    (then make diagrams)
 """
@@ -11,7 +11,7 @@ from undertone_device.host.home_assistant import HomeAssistantCard
 from undertone_device.mqtt.packets import CONNECTED
 
 OUT = Path(__file__).resolve().parents[1] / "docs/diagrams/household.dot"
-# A month of half-hours at epsilon = ln 3, a day of rest between two reports.
+# Half-hours for a month at epsilon = ln 3, with a day of rest between two reports.
 STATUS = {
     "campaign": {"name": "power", "certificates": {"report": [3, 1]}, "stream": None},
     "cap": [3, 1],
@@ -40,27 +40,27 @@ width=2.6]
 
 
 class Kept:
-    """A broker that keeps what is published."""
+    """A broker that records publications."""
 
     def __init__(self) -> None:
         self.messages: dict[str, bytes] = {}
         self._events: list[tuple[str]] = [(CONNECTED,)]
 
     def connect(self) -> None:
-        """At once."""
+        """Connect at once."""
 
     def poll(self, milliseconds: int) -> list[tuple[str]]:
-        """The connection, once."""
+        """Return the connection event, once."""
         events, self._events = self._events, []
         return events
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> None:
-        """Keep it."""
+        """Record a publication."""
         self.messages[topic] = payload
 
 
 def card() -> str:
-    """The drawing's text: a tile for each sensor that is no diagnosis."""
+    """Return the drawing's text: a tile for each sensor that is not a diagnostic one."""
     broker: Any = Kept()
     HomeAssistantCard("meter-17", broker, "homeassistant").show(STATUS)
     device = next(json.loads(text) for topic, text in broker.messages.items() if topic.endswith("/config"))

@@ -1,4 +1,4 @@
-"""Prints what each module weighs as .mpy, the form that boards load, made by `undertone device compile` as they get it.
+"""Print the size of each module as .mpy, compiled for boards as `undertone device compile` does.
 
 usage: .venv/bin/python scripts/mpy_sizes.py
 """
@@ -12,7 +12,7 @@ sys.path.append(str(REPO / "tests"))
 
 from support.micropython import compile_boards  # noqa: E402
 
-# Loaded when a policy, a campaign or an owner wants them.
+# Modules that a board loads only if a policy, a campaign or an owner needs them.
 LATER = {
     "streams": {"gaussian", "points", "stream", "stream_policy", "stream_state"},
     "tables": {"table"},
@@ -27,13 +27,13 @@ LATER = {
 
 
 def sizes() -> dict[tuple[str, str], int]:
-    """Bytes of each compiled module, by package and name."""
+    """Return the bytes of each compiled module, by package and name."""
     with tempfile.TemporaryDirectory() as out:
         return {(path.parent.name, path.stem): path.stat().st_size for path in compile_boards(Path(out))}
 
 
 def totals() -> dict[str, int]:
-    """Bytes by when they are loaded."""
+    """Return the bytes by the time at which modules are loaded."""
     by_kind = dict.fromkeys(["every board", *LATER], 0)
     for (_, name), size in sizes().items():
         by_kind[next((kind for kind, names in LATER.items() if name in names), "every board")] += size

@@ -83,7 +83,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{DEVICE}/test_spent.py",
         *_DEVICE,
         "tests/device/setup/test_storage.py",
-        "tests/device/core/test_ledger_file.py",
     ),
     "device/undertone_device/core/spent.py": (
         f"{DEVICE}/test_spent.py",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds wheel and sdist into dist/, checks both, and runs the wheel in a fresh environment. Uploads nothing.
+# Build wheel and sdist into dist/, check both, and run the wheel in a fresh environment. Upload nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/.venv/bin

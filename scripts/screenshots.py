@@ -1,4 +1,4 @@
-"""Takes the pictures of aggregator/README.md: the page over a simulated campaign, and doctor beside a server that runs.
+"""Take the pictures of aggregator/README.md: the page over a simulated campaign, and doctor beside a running server.
 
 .venv/bin/python scripts/screenshots.py        # needs Chromium and mosquitto; writes docs/page.png, docs/doctor.png
 """
@@ -20,25 +20,25 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 UNDERTONE = [sys.executable, "-m", "undertone"]
 WIDTH = 1000
 _WAIT_SECONDS = 60.0
-# A terminal, as a document.
+# An HTML page that looks like a terminal.
 _TERMINAL = """<body style="margin:0;background:#16181d"><pre style="margin:0;padding:18px;color:#e6e6e6;
 font:13px/1.5 monospace">{}</pre></body>"""
 
 
 def run(*words: str, folder: Path) -> str:
-    """A command, as an operator gives it."""
+    """Run a command as an operator would."""
     return subprocess.run([*UNDERTONE, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
+    """Return a port of loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait(url: str) -> None:
-    """Until it answers."""
+    """Wait until the address answers."""
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
@@ -51,7 +51,7 @@ def wait(url: str) -> None:
 
 
 def page(browser: Any, folder: Path) -> None:
-    """One campaign: three days of half-hours of 2,000 households."""
+    """Take a picture of the page: a campaign over three days of half-hours of 2,000 households."""
     run("simulate", "--devices", "2000", "--slots", "144", "--epsilon", "2", "--seed", "7", "--store", "power.sqlite",
         folder=folder)  # fmt: skip
     port = free_port()
@@ -75,7 +75,7 @@ def page(browser: Any, folder: Path) -> None:
 
 
 def doctor(browser: Any, folder: Path) -> None:
-    """What it says beside a server that runs."""
+    """Take a picture of doctor's output beside a running server."""
     health = f"127.0.0.1:{free_port()}"
     run("init", "home", "--managed", "--health", health, folder=folder)
     run("campaign", "create", "home", "power", "--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1",
@@ -94,7 +94,7 @@ def doctor(browser: Any, folder: Path) -> None:
 
 
 def main() -> int:
-    """Both pictures."""
+    """Take both pictures."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page(browser, Path(name))

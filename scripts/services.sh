@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes the servers available that `make test-services` tests against and `make test` does without.
-# Whatever is missing afterwards is named by the test that needs it, which fails under CI.
+# Install the servers that `make test-services` needs and `make test` does not.
+# If a server is still missing, the test that needs it says so, and fails under CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 
-# Half a gigabyte that nothing but these tests needs.
+# Half a gigabyte that only these tests need.
 .venv/bin/python -c "import pyspark" 2>/dev/null ||
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 
-# package: a file that it brings
+# package: a file of it
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
     [chromium]="/usr/bin/chromium"

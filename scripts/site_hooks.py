@@ -1,4 +1,4 @@
-"""Takes the guides that stand beside their code into the site, and points their links to where they are there."""
+"""Take the guides that are beside their code into the site, and point links to their places there."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-# Of the repository: of the site.
+# Path in the repository -> path in the site.
 GUIDES = {
     "README.md": "index.md",
     "device/README.md": "guides/device.md",
@@ -26,7 +26,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links to files of the repository to their pages; what has none keeps its words."""
+    """Point links to files of the repository to their pages; a link to a file without a page becomes plain text."""
     here = page.file.src_uri
     source = next((s for s, target in GUIDES.items() if target == here), f"docs/{here}")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the tools available that pip cannot install: mosquitto, and MicroPython for 32 bits (needs node).
-# Whatever is missing afterwards is named on one line; the tests that need it then skip, or fail under CI.
+# Install the tools that pip cannot install: mosquitto, and MicroPython for 32 bits (needs node).
+# A tool that is still missing is named on one line; tests that need it then skip, or fail under CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -12,7 +12,7 @@ has_mosquitto() {
     for executable in "${executables[@]}"; do
         command -v "$executable" >/dev/null || return 1
     done
-    # The version stands in the first line of the help text, which mosquitto prints with exit code 3.
+    # mosquitto prints its version in the first line of its help, with exit code 3.
     [[ $(mosquitto -h 2>&1 || true) =~ mosquitto\ version\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= 2))
 }
 
@@ -25,13 +25,13 @@ install_as_root() {
         { apt update && apt install -y mosquitto mosquitto-clients >/dev/null; }
 }
 
-# The packages that `apt-get install` would fetch: mosquitto, its clients, and those libraries that are missing here.
+# Print the packages that `apt-get install` would fetch: mosquitto, its clients, and missing libraries.
 missing_packages() {
     apt install -y --reinstall --no-install-recommends --print-uris -o Debug::NoLocking=1 mosquitto mosquitto-clients |
         sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p"
 }
 
-# Without root: apt-get may still download, and keep package lists of its own.
+# Without root, apt-get can still download, with package lists of its own.
 unpack_without_root() {
     local state=$tools/apt packages package
     echo "unpacking mosquitto into .tools (not root)"

@@ -1,4 +1,4 @@
-"""Puts what the page takes from npm beside its own files: web/static/vendor, from the lock file, without its scripts.
+"""Copy the page's packages from npm into web/static/vendor, by the lock file and without running their scripts.
 
 usage: python scripts/vendor.py    (needs npm; the wheel's build runs it, too)
 """
@@ -15,7 +15,7 @@ FILES = ("uplot/dist/uPlot.iife.min.js", "uplot/dist/uPlot.min.css", "uplot/LICE
 
 
 def vendor() -> list[Path]:
-    """The files, made anew. Raises RuntimeError with npm's words."""
+    """Write the files anew. Raises RuntimeError with npm's message."""
     npm = shutil.which("npm")
     if npm is None:
         raise RuntimeError("npm was not found: the page's chart library cannot be put into the package")

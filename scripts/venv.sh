@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes .venv and installs Undertone into it, editable, with everything that its tests need.
+# Make .venv and install Undertone into it, editable, with everything that its tests need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# 3.11 first: the MicroPython interpreter for the tests has wheels for no other version.
+# 3.11 first, because only for it there are wheels of the MicroPython interpreter for the tests.
 find_python() {
     local candidate
     for candidate in ${PYTHON:-python3.11 python3.12 python3.13 python3.14 python3}; do

@@ -1,4 +1,4 @@
-"""Names what a wheel lacks, or holds beyond what pyproject.toml says; exit code 1 then."""
+"""Print the files that a wheel lacks or has beyond what pyproject.toml says; exit code 1 if there are any."""
 
 import subprocess
 import sys
@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def committed(folder: str) -> list[str]:
-    """The files of the repository below a folder, or the one of that name."""
+    """Return the repository's files below a folder, or the one file of that name."""
     listed = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True)
     return listed.stdout.split()
 
 
 def main(wheel: str) -> int:
-    """Compare."""
+    """Compare a wheel with the repository."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     inside = build["targets"]["wheel"]
     expected = {name.partition("/")[2] for package in inside["packages"] for name in committed(package)}

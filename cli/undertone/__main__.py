@@ -8,10 +8,10 @@ from undertone.extras import advice
 
 
 def main() -> int:
-    """Run the command line; return the exit code."""
+    """Run the command line and return the exit code."""
     command = next(iter(sys.argv[1:]), "")
     if command == "device":
-        # A plain install contains only the device, without Typer.
+        # A plain install is the device alone and has no Typer.
         from undertone_device.__main__ import main as device
 
         return device(sys.argv[2:])

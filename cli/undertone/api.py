@@ -1,4 +1,4 @@
-"""The commands as functions of Python values: the analyst's API, which `undertone` exports."""
+"""The analyst's API, as `undertone` exports it: what the commands do, as functions of Python values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +29,13 @@ def certify(
     levels: int = window.LEVELS,
     bins: int = 128,
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
-    """Compute the exact privacy, bias and variance of mechanisms from their integer weights, and check e^``epsilon``.
+    """Return the exact privacy, bias and variance of mechanisms, computed from their integer weights.
 
-    Name a mechanism, or give the file of a ``table`` or of a ``campaign`` (whose mechanisms are certified in order). A
-    stream campaign is checked against (``epsilon``, ``delta``). ``levels`` is for the piecewise ones, ``bins`` for
-    square-wave. With ``signer``, a public key in hex, a campaign's message must have its signature. Raises Invalid for
-    bad input, OSError, and `undertone_aggregator.design.audit.NotCertified` for a mechanism that exceeds its cap or is
-    biased.
+    Name a mechanism, or give the file of a ``table`` or of a ``campaign``; a campaign's mechanisms are certified in
+    order. The cap on the privacy loss is e^``epsilon``; a stream campaign's cap is (``epsilon``, ``delta``). ``levels``
+    applies to the piecewise mechanisms, ``bins`` to square-wave. ``signer``: a public key in hex, whose signature the
+    campaign's message must then carry. Raises Invalid for bad input, OSError, and
+    `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
     if sum(source is not None for source in (mechanism, table, campaign)) != 1:
         raise Invalid("expected exactly one of mechanism, table and campaign")
@@ -56,14 +56,14 @@ def certify_published(
     fakes: float = 0.0,
     delta: float | None = None,
 ) -> dict[str, Published]:
-    """Return the guarantee against readers of published numbers only: span -> (ε, δ), with the trust that it needs.
+    """Return what the published numbers alone reveal about one household: span of time -> (ε, δ) and its assumptions.
 
-    ``reports``: number behind the smallest published number; ``slots``: numbers per day that include a report of the
-    household (1 if devices take turns); ``fakes``: the share of reports that may be false and hide nobody. Raises
-    Invalid.
+    ``reports``: number of reports behind the smallest published number. ``slots``: number of published numbers of a day
+    that contain a report of the household (1 if devices take turns). ``fakes``: share of the reports that may be fake
+    and hide nobody. Raises Invalid.
     """
     if reports is None:
-        raise Invalid("reports is missing: how many are behind the smallest published number")
+        raise Invalid("reports is missing, expected the number of reports behind the smallest published number")
     made = certify_named(mechanism, str(epsilon)).mechanism
     chance = PUBLISHED_DELTA if delta is None else delta
     spans = {"a slot": 1, "a day": slots, "a year": 365 * slots}

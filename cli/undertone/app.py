@@ -32,14 +32,14 @@ from undertone.commands import (
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
-# Typer's exception for a wrong command line; it has no public name.
+# Typer's exception for a wrong command line; Typer gives it no public name.
 _Usage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="undertone",
     help="Time series from many small devices under local differential privacy, over MQTT.",
     no_args_is_help=True,
-    # With markup, words in brackets would disappear from the help.
+    # Markup would remove words in brackets from the help.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 @app.callback()
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
-    # `undertone.__main__` handles --version, because Typer may not be installed.
+    # `undertone.__main__` handles --version, because it also works without Typer.
     pass
 
 
@@ -94,7 +94,7 @@ def run() -> int:
     except KeyboardInterrupt:
         return 130
     except typer.Abort:
-        print("error: stopped without an answer", file=sys.stderr)
+        print("error: stopped because a question was not answered", file=sys.stderr)
         return 1
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -104,9 +104,7 @@ def run() -> int:
         return 2
     except UnicodeDecodeError as error:
         at = error.start
-        print(
-            f"error: a file that was given is not UTF-8 text: its byte {at} is {error.object[at]:#04x}", file=sys.stderr
-        )
+        print(f"error: an input file is not UTF-8 text: its byte {at} is {error.object[at]:#04x}", file=sys.stderr)
         return 2
     except (Invalid, Refused, OSError) as error:
         print(f"error: {with_suggestion(_sentence(error))}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Names of the extras that contain a missing package; a plain install contains only the device."""
+"""The extra of the distribution that provides a missing package; a plain install is the device alone."""
 
 DISTRIBUTION = "undertone-ldp"
 _EXTRAS = {
@@ -9,11 +9,11 @@ _EXTRAS = {
     "pyarrow": "all",
     "pyspark": "spark",
 }
-# Commands whose pictures need matplotlib.
+# Commands that draw with matplotlib.
 _DRAW = ("bench", "demo", "experiment")
 
 
 def advice(module: str, command: str = "") -> str:
-    """Return a sentence for a user whose ``command`` needs a missing top-level package."""
+    """Return one sentence that says how to install a top-level package that ``command`` needs."""
     extra = _EXTRAS.get(module, "simulator" if command in _DRAW else "aggregator")
     return f"this needs {module}; install it with: pip install '{DISTRIBUTION}[{extra}]'"

@@ -1,4 +1,4 @@
-"""Shared parts of commands that run until they are stopped: the stop event, and the log."""
+"""Stopping and logging, for commands that run until a signal stops them."""
 
 import signal
 import sys
@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from undertone_aggregator.base.log import Journal
 
 FORMATS = ("text", "json")
-Seconds = Annotated[float | None, typer.Option(help="Stop after this long; else at SIGTERM or Ctrl-C.")]
-LogFormat = Annotated[str, typer.Option(help="text or json: one object a line.")]
+Seconds = Annotated[float | None, typer.Option(help="Stop after so many seconds; without it, at SIGTERM or Ctrl-C.")]
+LogFormat = Annotated[str, typer.Option(help="text, or json with one object per line.")]
 
 
 def stop_event(seconds: float | None = None) -> threading.Event:
-    """Return an event that is set at SIGTERM, at Ctrl-C, and after ``seconds``, if given. Raises Invalid for a wrong
-    number.
-    """
+    """Return an event that SIGTERM, Ctrl-C and the end of ``seconds`` set. Raises Invalid for negative ``seconds``."""
     if seconds is not None and not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise Invalid(f"--seconds is {seconds}, expected 0 or more")
     stop = threading.Event()
@@ -34,12 +32,12 @@ def stop_event(seconds: float | None = None) -> threading.Event:
 
 
 def end_like_ctrl_c() -> None:
-    """Make SIGTERM end the process like Ctrl-C, so that a command also ends its own brokers and servers."""
+    """Let SIGTERM end the command as Ctrl-C does, so that it also stops the brokers and servers that it started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def open_journal(log_format: str) -> "Journal":
-    """Open the server's log: text to standard error, JSON to standard output. Raises Invalid for another format."""
+    """Return a server's log: text on standard error, JSON on standard output. Raises Invalid for another format."""
     from undertone_aggregator.base.log import Journal
 
     if log_format not in FORMATS:

@@ -1,4 +1,4 @@
-"""Command-line options made from the fields of a dataclass, which has their names, types, defaults and help."""
+"""Command-line options from the fields of a dataclass, which alone states their names, types, defaults and help."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-# Types that the command line can parse, in order of preference.
+# Types that a command line can give. Of several that a field allows, the first of this list is used.
 _WRITTEN = (Path, str, bool, int, float)
 
 
@@ -45,7 +45,7 @@ def _parameters(options: type) -> list[inspect.Parameter]:
         allowed, text = get_args(hints[field.name])
         kinds = get_args(allowed) if get_origin(allowed) in (Union, UnionType) else (allowed,)
         kind: Any = next(each for each in _WRITTEN if each in kinds)
-        # A flag has no opposite: it is off unless it is given.
+        # A flag is off unless it is given, so it needs no opposite such as --no-json.
         words = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
         option = typer.Option(*words, help=text)
         annotation: Any = Annotated[(kind | None if type(None) in kinds else kind, option)]

@@ -1,4 +1,4 @@
-"""Error sentences about a command line: what was given, what was expected, and a suggestion."""
+"""Error sentences for a wrong command line: the given value, the expected one, and a suggestion."""
 
 import difflib
 import re
@@ -9,14 +9,14 @@ _EXPECTED = re.compile(r" is '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)
 
 
 def with_suggestion(sentence: str) -> str:
-    """Add a suggestion to a sentence such as "X is 'hybird', expected one of auto, hybrid"."""
+    """Return the sentence; add "did you mean hybrid?" if it says "X is 'hybird', expected one of auto, hybrid"."""
     found = _EXPECTED.search(sentence)
     near = difflib.get_close_matches(found[1], found[2].split(", "), 1) if found else []
     return f"{sentence}: did you mean {near[0]}?" if near else sentence
 
 
 def usage_sentence(error: Any, words: Sequence[str]) -> str:
-    """Return a sentence about Typer's error in these words of the command line."""
+    """Return one sentence about the error that Typer found in these words of the command line."""
     if type(error).__name__ == "NoSuchOption":
         option = error.option_name
         if re.fullmatch(r"-\d[\d.]*", option):
@@ -36,13 +36,13 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
 
 
 def _plain(message: str) -> str:
-    """Format a message as the middle of a sentence."""
+    """Return a message in the form of a sentence's middle: no capital at the start, no full stop."""
     message = " ".join(message.split()).rstrip(".")
     return message[:1].lower() + message[1:]
 
 
 def _given(options: Sequence[str], words: Sequence[str]) -> str | None:
-    """Return the value that the words give to an option; the last one, as in Typer."""
+    """Return the value that the words give to an option: the last one, as Typer does."""
     value = None
     for i, word in enumerate(words):
         for option in options:

@@ -1,4 +1,4 @@
-"""Options of commands that name a store, and one of the campaigns in it."""
+"""Options that name a store, and one of the campaigns in it."""
 
 from typing import Annotated
 
@@ -6,4 +6,4 @@ import typer
 
 STORE_HELP = "The store: a file, or postgresql://user@host/database."
 StoreUrl = Annotated[str, typer.Argument(help=STORE_HELP)]
-WhichCampaign = Annotated[str | None, typer.Option(help="Which campaign, where the database holds several.")]
+WhichCampaign = Annotated[str | None, typer.Option(help="The campaign; needed if the database holds several.")]

@@ -32,7 +32,7 @@ def test_nothing_of_it_is_applied_so_nothing_changes(folder: Path, verb: str) ->
     done = undertone("campaign", verb, str(folder), "power", str(folder / "campaigns/power.toml"))
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: campaign power has not begun: nothing of it is applied, change campaigns/power.toml itself"
+        "error: campaign power has not begun, so there is nothing to apply to: change campaigns/power.toml itself"
     ]
 
 
@@ -40,7 +40,7 @@ def test_a_plan_that_is_no_text_is_a_sentence(folder: Path, tmp_path: Path) -> N
     (tmp_path / "plan.toml").write_bytes(b"bound\xff")
     done = undertone("campaign", "diff", str(folder), "power", str(tmp_path / "plan.toml"))
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["error: a file that was given is not UTF-8 text: its byte 5 is 0xff"]
+    assert done.stderr.splitlines() == ["error: an input file is not UTF-8 text: its byte 5 is 0xff"]
 
 
 def test_its_backup_names_no_slot(folder: Path, tmp_path: Path) -> None:

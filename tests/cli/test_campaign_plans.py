@@ -61,7 +61,7 @@ def test_an_option_of_create_is_named_when_it_is_wrong(home: Home) -> None:
     for option, named in (
         ("rounds=[48,", "campaign.rounds"),
         ("colour=red", "colour"),
-        ("bound=5", "bound is given already"),
+        ("bound=5", "but bound has a value already"),
         ("bound", "'bound'"),
         ("blocks=1\nlevels=2", "campaign.blocks"),
     ):

@@ -49,7 +49,7 @@ def test_a_managed_broker_is_on_loopback_without_tls(run, tmp_path):
 def test_an_absence_sizes_the_outbox(run, tmp_path):
     code, out, _ = run("--absence", "12h")
     assert code == 0
-    assert "each keeps its newest 25 reports, 600 bytes, while nobody takes them: 12h" in out
+    assert "each keeps its newest 25 reports, 600 bytes, while the server is away: 12h" in out
     assert device(tmp_path)["outbox"] == 25
     code, _, error = run("--absence", "3d", out="other")
     assert (code, "absence is 259200 s, expected at most 172800 s" in error) == (2, True)

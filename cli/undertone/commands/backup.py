@@ -1,4 +1,4 @@
-"""``undertone backup`` and ``undertone restore``: copies of a server's folder or of one store while its server runs."""
+"""``undertone backup`` and ``undertone restore``, for a server's folder or for one store."""
 
 import json
 from pathlib import Path
@@ -17,13 +17,13 @@ def register(app: typer.Typer) -> None:
 
 def backup(
     source: Annotated[str, typer.Argument(help="A server's folder, or one store: a file.")],
-    file: Annotated[Path, typer.Argument(help="Where the copy goes; nothing is replaced.")],
+    file: Annotated[Path, typer.Argument(help="File for the copy; an existing file is never replaced.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy a server's folder, or one store, whole and consistent, while the server goes on.
+    """Make a consistent copy of a server's folder, or of one store, while the server runs.
 
-    Of a folder all goes in that a new machine needs: plans, stores, keys, the authority, fleets, groups, passwords.
-    Which secrets those are is printed; keep the file as you keep them.
+    The copy of a folder has all that a new machine needs: plans, stores, keys, the authority, fleets, groups and
+    passwords. The command lists the secrets in it. Protect the file as you protect them.
     """
     if Path(source).is_dir():
         _backup_home(Path(source), file, as_json=as_json)
@@ -54,14 +54,14 @@ def _backup_home(folder: Path, file: Path, *, as_json: bool) -> None:
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup, of a server's folder or of a store.")],
+    file: Annotated[Path, typer.Argument(help="A backup of a server's folder, or of a store.")],
     target: Annotated[
         Path,
-        typer.Argument(help="An empty or new folder; or the store to replace: what is there is kept beside it."),
+        typer.Argument(help="An empty or new folder, or the store to replace; the old store is kept beside it."),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Make a server's folder of its backup, or put a store's backup in its place; and say what neither can know."""
+    """Restore a server's folder or a store from its backup, and list what the backup cannot know."""
     from undertone_operate.backup import restore as put_back
     from undertone_operate.home_backup import is_home_backup, restore_home
 

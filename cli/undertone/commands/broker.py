@@ -1,4 +1,4 @@
-"""``undertone broker``: manages the broker of a server's folder."""
+"""``undertone broker``: passwords of the broker of a server's folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from undertone_shared.errors import Invalid
 
-app = typer.Typer(help="The broker of a server's folder: its passwords.", no_args_is_help=True)
+app = typer.Typer(help="Change passwords of the broker of a server's folder.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
@@ -17,7 +17,7 @@ def register(root: typer.Typer) -> None:
 
 @app.callback()
 def _group() -> None:
-    # Without a callback Typer would omit the name of a single command.
+    # With a single command Typer would drop the command's name.
     pass
 
 
@@ -25,12 +25,12 @@ def _group() -> None:
 def rotate(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     user: Annotated[
-        str, typer.Argument(help="aggregator, with its workers' users, or analyst, with analyst-2 to analyst-8.")
+        str, typer.Argument(help="aggregator (with its workers' users), or analyst (with analyst-2 to analyst-8).")
     ] = "aggregator",
 ) -> None:
-    """A new password for the server, or for who reads estimates; the old one is refused from now on.
+    """Give a new password to the server, or to the readers of estimates; the old one is refused from now on.
 
-    A device's is undertone devices rotate.
+    For a device's password: undertone devices rotate.
     """
     from undertone_aggregator.mqtt import credentials
     from undertone_aggregator.server.folder import Home
@@ -48,4 +48,4 @@ def rotate(
     write_private(path, password + "\n")
     print(f"{path} holds the new password")
     if user == credentials.AGGREGATOR:
-        print("start the broker again, and then the server: a SIGHUP would lose what waits for the server")
+        print("restart the broker and then the server; a SIGHUP would lose the messages that wait for the server")

@@ -1,4 +1,4 @@
-"""``undertone campaign``: manages a server's campaigns; each change is shown before it is made."""
+"""``undertone campaign``: create, show, change and end the campaigns of a server's folder."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ _KEY = re.compile(r"[a-z_]+")
 _CAMPAIGN = re.compile(r"^\[campaign\][^\n]*", re.MULTILINE)
 _VERSION = re.compile(r"^version\s*=.*$", re.MULTILINE)
 
-app = typer.Typer(help="Make, show, change and end the campaigns of a server's folder.", no_args_is_help=True)
+app = typer.Typer(help="Create, show, change and end the campaigns of a server's folder.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")]
 Name = Annotated[str, typer.Argument(help="The campaign.")]
@@ -37,19 +37,22 @@ def register(root: typer.Typer) -> None:
 def create(
     folder: Folder,
     name: Name,
-    sensor: Annotated[str, typer.Option(help="The sensor whose readings it takes.")],
-    unit: Annotated[str, typer.Option(help="The reading's unit, in whole units.")],
+    sensor: Annotated[str, typer.Option(help="The sensor that the campaign collects from.")],
+    unit: Annotated[str, typer.Option(help="Unit of the readings, which are whole numbers.")],
     bound: Annotated[int, typer.Option(help="Public upper bound of a reading.")],
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
     slot_seconds: Annotated[int, typer.Option(help="Length of a slot.")] = 1800,
     options: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other option, as in --set rounds=[48,96] --set window=24h.")
+        list[str] | None,
+        typer.Option("--set", help="Any other option of a plan, such as --set rounds=[48,96] --set window=24h."),
     ] = None,
-    collect: Annotated[str, typer.Option(help="reports, or stream: all of a device's under one budget.")] = "reports",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what it would be, and write nothing.")] = False,
+    collect: Annotated[
+        str, typer.Option(help="reports, or stream: all reports of a device under one budget.")
+    ] = "reports",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the campaign, and write nothing.")] = False,
 ) -> None:
-    """Show what a campaign costs in privacy and what would go badly, and write its plan; a server that runs begins it
-    at once. `undertone campaign delete` takes back one of which nothing was reported.
+    """Show what a campaign costs in privacy and what would go wrong, then write its plan. A running server starts it
+    at once. `undertone campaign delete` removes a campaign that has no reports yet.
     """
     import time
 
@@ -68,7 +71,7 @@ def create(
         if not equals or not _KEY.fullmatch(key):
             raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
         if key in lines:
-            raise Invalid(f"--set is {text!r}, but {key} is given already")
+            raise Invalid(f"--set is {text!r}, but {key} has a value already")
         lines[key] = _value(value)
     plan = "\n".join(["[campaign]", *(f"{key} = {value}" for key, value in lines.items()), ""])
     config = home.config(name, plan)
@@ -82,7 +85,7 @@ def create(
 
 @app.command("list")
 def show_all(folder: Folder, as_json: AsJson = False) -> None:
-    """All campaigns with their states, and why where there is a reason."""
+    """List all campaigns with their states and the reasons for them."""
     from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
@@ -101,7 +104,7 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
-    """One campaign: its plan, its state, what it costs and what came."""
+    """Show one campaign: its plan, its state, its privacy cost and its reports."""
     from undertone_aggregator.server.folder import Home
 
     home = Home(folder)
@@ -116,7 +119,7 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> None:
-    """What a changed plan would change, and who would refuse it; nothing is made. Exit code 1 if anything differs."""
+    """Show what a changed plan would change and which devices would refuse it. Exit code 1 if anything differs."""
     from undertone_aggregator.server.folder import Home
 
     made, refusals, warnings = _changes(Home(folder), name, plan.read_text())
@@ -136,12 +139,12 @@ def apply(
     name: Name,
     plan: Plan,
     although_refused: Annotated[
-        bool, typer.Option("--although-refused", help="Also where policies of devices refuse the changed campaign.")
+        bool, typer.Option("--although-refused", help="Apply even if policies of devices refuse the changed campaign.")
     ] = False,
 ) -> None:
-    """Make the changes that diff shows; a server that runs takes them up with the next epoch.
+    """Make the changes that diff shows; a running server uses them from the next epoch on.
 
-    The plan must be of the version that is in force, and no device's policy may refuse it.
+    The plan must have the version that is in force, and no device's policy may refuse it.
     """
     from undertone_aggregator.campaign.binding import apply_plan, version_of
     from undertone_aggregator.server.folder import Home
@@ -154,9 +157,9 @@ def apply(
         version = version_of(store.meta())
         if made:
             if refusals.refusing and not although_refused:
-                raise Invalid(f"{refusals}: nothing was changed, --although-refused makes the change all the same")
+                raise Invalid(f"{refusals}: nothing was changed; --although-refused applies the change anyway")
             version = apply_plan(store, config.campaign, config.stream)
-    # The plan is written even if nothing changes: an interrupted command may have changed the store but not the plan.
+    # Even without a difference: an interrupted command may have changed the store and not the plan.
     home.write_plan(name, _with_version(text, version))
     if not made:
         print("nothing would change")
@@ -167,7 +170,7 @@ def apply(
 
 @app.command()
 def delete(folder: Folder, name: Name) -> None:
-    """Delete a campaign of which nothing was reported yet, its plan and its store; retire any other."""
+    """Delete a campaign that has no reports yet, with its plan and its store. Retire any other instead."""
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.lifecycle import delete
 
@@ -185,18 +188,18 @@ def _life(verb: str, explain: str) -> None:
     app.command(verb)(change)
 
 
-_life("pause", "Issue no epoch and publish nothing; what devices send under the last campaign is still counted.")
+_life("pause", "Issue no epoch and publish nothing; reports under the last campaign still count.")
 _life("resume", "End a pause.")
-_life("retire", "Take the campaign off the air for good; what is under way is still counted.")
+_life("retire", "End the campaign for good; reports that are under way still count.")
 
 
 def _toml(text: str) -> str:
-    """Quote a text as TOML. JSON's escapes are valid TOML, which also escapes U+007F and has no surrogate pairs."""
+    """Return a text as TOML: JSON's escapes, but U+007F escaped and no pairs of surrogates."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _value(text: str) -> str:
-    """Return an option's value as TOML; a value that is not TOML, such as 24h, becomes text."""
+    """Return an option's value as TOML; a value that is not TOML by itself, such as 24h, becomes a text."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
         if set(tomllib.loads(f"value = {text}")) == {"value"}:
             return text
@@ -204,7 +207,7 @@ def _value(text: str) -> str:
 
 
 def _with_version(text: str, version: int) -> str:
-    """Return a plan's text with this version in [campaign], in place of the old one."""
+    """Return a plan's text with this version in [campaign], in place of its own."""
     line = f"version = {version}"
     if _VERSION.search(text):
         return _VERSION.sub(line, text, count=1)
@@ -212,7 +215,7 @@ def _with_version(text: str, version: int) -> str:
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":
-    """Return the changes of the plan in ``text``, the devices' refusals, and its warnings; its files are checked."""
+    """Return what the plan in ``text`` changes, which devices refuse it, and its warnings; read the files it names."""
     import time
 
     from undertone_aggregator.campaign.binding import Refusals, changes, refusals_of
@@ -224,7 +227,9 @@ def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, 
     with open_store(config.store_url, campaign=name, read_only=True) as store:
         meta = store.meta()
     if "facts" not in meta:
-        raise Invalid(f"campaign {name} has not begun: nothing of it is applied, change campaigns/{name}.toml itself")
+        raise Invalid(
+            f"campaign {name} has not begun, so there is nothing to apply to: change campaigns/{name}.toml itself"
+        )
     made = changes(meta, config.campaign, config.stream)
     if not made:
         return made, Refusals(), []
@@ -233,7 +238,7 @@ def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, 
 
 
 def _glance(home: "Home", name: str) -> dict[str, Any]:
-    """Return the facts of a campaign; if it cannot be read, the reason, so that the others are still listed."""
+    """Return a campaign's row; if the campaign cannot be read, a row with the error, so that the others still show."""
     try:
         return _facts(home, name)
     except (Invalid, OSError) as wrong:
@@ -261,7 +266,7 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
     except NoStore:
         pass
     except (Invalid, OSError):
-        # A running server explains a campaign's failure itself.
+        # A running server states itself why the campaign fails.
         if state_of(served, name, life, now).state != FAILED:
             raise
     state = state_of(served, name, life, now)

@@ -1,4 +1,4 @@
-"""``undertone certify``: recomputes the privacy of a report from a mechanism's integer weights."""
+"""``undertone certify``: proof of a report's privacy loss, computed from a mechanism's integer weights."""
 
 import json
 from pathlib import Path
@@ -21,28 +21,30 @@ def certify(
     epsilon: Annotated[str, typer.Option(help="the cap on one reading's privacy loss, 0.05 to 8")],
     mechanism: Annotated[str | None, typer.Option(help=f"one of {NAMES}")] = None,
     table: Annotated[Path | None, typer.Option(help="a file with one mechanism as JSON, such as a table")] = None,
-    campaign: Annotated[Path | None, typer.Option(help="a campaign's body, or the retained message")] = None,
+    campaign: Annotated[Path | None, typer.Option(help="a file with a campaign's body or its retained message")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="of a stream campaign (1e-5), or of what is published (1e-6)")
+        float | None, typer.Option(help="δ of a stream campaign (1e-5), or of the published numbers (1e-6)")
     ] = None,
     signer: Annotated[
         str | None, typer.Option(help="a public key in hex: the retained message must carry its signature")
     ] = None,
     published: Annotated[
-        bool, typer.Option("--published", help="what whoever sees only published numbers learns; needs --reports")
+        bool, typer.Option("--published", help="show what the published numbers alone reveal; needs --reports")
     ] = False,
-    reports: Annotated[int | None, typer.Option(help="published: the reports behind the smallest number")] = None,
-    slots: Annotated[int, typer.Option(help="published: numbers of one day that a household is in")] = 48,
-    fakes: Annotated[float, typer.Option(help="published: share of the reports that may be fake")] = 0.0,
-    levels: Annotated[int, typer.Option(help="levels less one that a reading is rounded to")] = 256,
+    reports: Annotated[
+        int | None, typer.Option(help="with --published: number of reports behind the smallest number")
+    ] = None,
+    slots: Annotated[int, typer.Option(help="with --published: numbers of one day that contain a household")] = 48,
+    fakes: Annotated[float, typer.Option(help="with --published: share of the reports that may be fake")] = 0.0,
+    levels: Annotated[int, typer.Option(help="number of levels that a reading is rounded to, less one")] = 256,
     bins: Annotated[int, typer.Option(help="bins of square-wave")] = 128,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
 
-    Name a mechanism, or give a table or a campaign file that is held to the cap e^EPSILON; a stream
-    campaign is held to (EPSILON, DELTA) for all reports of a device together.
-    With --published: what the world learns that sees only the published numbers, over a slot, a day and a year.
+    Name a mechanism, or give the file of a table or of a campaign. The cap is e^EPSILON for one report, and
+    (EPSILON, DELTA) for all reports of a device in a stream campaign.
+    With --published: what the published numbers alone reveal over a slot, a day and a year.
     """
     from undertone import api
     from undertone_aggregator.design import audit

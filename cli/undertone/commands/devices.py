@@ -1,27 +1,58 @@
-"""``undertone devices``: manages the devices of a fleet that is in use."""
+"""``undertone devices``: add, list, change and remove the devices of a running fleet."""
 
 import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from undertone.options import with_options
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_operate.devices import FleetFiles
 
-Home = Annotated[Path | None, typer.Option("--home", help="the server's folder, as undertone init makes it")]
-Campaign = Annotated[str | None, typer.Option("--campaign", help="with --home: the campaign; not needed for the only")]
-Config = Annotated[Path | None, typer.Option("--config", help="without --home: the aggregator's configuration, TOML")]
-Folder = Annotated[Path | None, typer.Option("--fleet", help="with --config: the folder that provision wrote")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
-app = typer.Typer(help="Devices of a running fleet: add, list, rotate, revoke, forget.", no_args_is_help=True)
+
+@dataclass(frozen=True, kw_only=True)
+class FleetChoice:
+    """The fleet that a command works on: one campaign of a server's folder, or a folder that `provision` wrote."""
+
+    home: Annotated[Path | None, "the server's folder, as undertone init makes it"] = None
+    campaign: Annotated[str | None, "with --home: the campaign; not needed if there is only one"] = None
+    config: Annotated[Path | None, "without --home: the aggregator's configuration, TOML"] = None
+    fleet: Annotated[Path | None, "with --config: the folder that provision wrote"] = None
+
+    @contextmanager
+    def open(self) -> "Iterator[FleetFiles]":
+        """Open the fleet and its store. Raises Invalid if the options name no fleet, or two."""
+        from undertone_aggregator.server.folder import Home
+        from undertone_aggregator.settings.config import read_config
+        from undertone_aggregator.store.store import open_store
+        from undertone_operate.devices import FleetFiles
+
+        if (self.home is None) == (self.config is None) or (self.config is None) != (self.fleet is None):
+            raise Invalid("the fleet is missing, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")
+        if self.home is not None:
+            home = Home(self.home)
+            name = home.only(self.campaign)
+            with open_store(home.config(name).store_url, campaign=name) as store:
+                yield FleetFiles.at_home(home, name, store)
+            return
+        assert self.config is not None
+        assert self.fleet is not None
+        config = read_config(self.config)
+        with open_store(config.store_url, campaign=config.campaign.name) as store:
+            yield FleetFiles.provisioned(config, self.fleet, store)
+
+
+app = typer.Typer(help="Add, list, change and remove the devices of a running fleet.", no_args_is_help=True)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -31,45 +62,46 @@ def register(root: typer.Typer) -> None:
 
 
 @app.command()
+@with_options(FleetChoice)
 def add(
+    choice: FleetChoice,
     count: Annotated[int, typer.Argument(metavar="N", help="how many")],
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
     group: Annotated[str, typer.Option(help="their group")] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Provision more devices like the first one of the fleet; names are never given twice."""
+    """Provision more devices like the first one of the fleet; a name is never used twice."""
     from undertone_operate.devices import model_of
     from undertone_operate.provision import life_sentence
 
-    with _open(home, campaign, config, fleet) as opened:
-        target, policy, outbox = model_of(opened)
-        names = opened.add(count, group, target, policy, int(time.time()), outbox)
+    with choice.open() as fleet:
+        target, policy, outbox = model_of(fleet)
+        names = fleet.add(count, group, target, policy, int(time.time()), outbox)
     if as_json:
         print(json.dumps({"devices": names, "group": group}))
         return
-    print(f"{len(names)} devices in {opened.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
+    print(f"{len(names)} devices in {fleet.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
     print(life_sentence(json.loads(policy)))
-    print(_told(opened))
+    print(_broker_advice(fleet))
 
 
 @app.command("list")
+@with_options(FleetChoice)
 def list_devices(
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
-    silent: Annotated[str | None, typer.Option(help="only those without a report for so long: 90m, 12h, 2d")] = None,
+    choice: FleetChoice,
+    silent: Annotated[
+        str | None, typer.Option(help="only devices that have sent nothing for so long: 90m, 12h, 2d")
+    ] = None,
     lost: Annotated[
-        bool, typer.Option("--lost", help="only active ones, silent for so long that what they kept comes too late")
+        bool,
+        typer.Option(
+            "--lost", help="only active devices that were silent so long that the reports they kept would be late"
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every device: its group, state, and when the newest slot that it reported ended."""
-    with _open(home, campaign, config, fleet) as opened:
-        rows = _rows(opened, int(time.time()), None if silent is None else _seconds(silent), lost=lost)
+    """List every device with its group, its state, and the end of the newest slot that it reported."""
+    with choice.open() as fleet:
+        rows = _rows(fleet, int(time.time()), None if silent is None else _seconds(silent), lost=lost)
     if as_json:
         print(json.dumps(rows))
         return
@@ -78,19 +110,17 @@ def list_devices(
 
 
 @app.command()
+@with_options(FleetChoice)
 def show(
+    choice: FleetChoice,
     name: Name,
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """One device."""
-    with _open(home, campaign, config, fleet) as opened:
-        rows = [row for row in _rows(opened, int(time.time()), None) if row["name"] == name]
+    """Show one device."""
+    with choice.open() as fleet:
+        rows = [row for row in _rows(fleet, int(time.time()), None) if row["name"] == name]
     if not rows:
-        raise Invalid(f"{name} is not in the inventory of {opened.folder}")
+        raise Invalid(f"{name} is not in the inventory of {fleet.folder}")
     if as_json:
         print(json.dumps(rows[0]))
         return
@@ -99,120 +129,91 @@ def show(
 
 
 @app.command()
+@with_options(FleetChoice)
 def rotate(
+    choice: FleetChoice,
     name: Name,
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
 ) -> None:
-    """A new password, or certificate: the old one is refused from now on."""
-    with _open(home, campaign, config, fleet) as opened:
-        path = opened.rotate(name)
+    """Give a device a new password or certificate; the old one is refused from now on."""
+    with choice.open() as fleet:
+        path = fleet.rotate(name)
     what = "password" if path.name == "password" else "certificate, with its key beside it,"
     print(f"{path} holds the new {what} of {name}: put it onto the device")
-    print(_told(opened))
+    print(_broker_advice(fleet))
 
 
 @app.command()
+@with_options(FleetChoice)
 def revoke(
+    choice: FleetChoice,
     name: Name,
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
 ) -> None:
-    """Refuse everything that a device sends from now on, at the broker and at admission."""
-    with _open(home, campaign, config, fleet) as opened:
-        print(opened.revoke(name, int(time.time())))
-    print(_told(opened))
+    """Refuse everything that a device sends from now on, at the broker and at the server."""
+    with choice.open() as fleet:
+        print(fleet.revoke(name, int(time.time())))
+    print(_broker_advice(fleet))
 
 
 @app.command()
+@with_options(FleetChoice)
 def forget(
+    choice: FleetChoice,
     name: Name,
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
 ) -> None:
-    """Drop a revoked device's name and files. Its key, which names nobody, stays: the name is not given again."""
-    with _open(home, campaign, config, fleet) as opened:
-        opened.forget(name, int(time.time()))
+    """Delete a revoked device's name and files. Its key, which names nobody, stays, so that no device gets its name."""
+    with choice.open() as fleet:
+        fleet.forget(name, int(time.time()))
     print(f"{name} is forgotten; what it reported stays in the sums")
 
 
 @app.command()
+@with_options(FleetChoice)
 def conflicts(
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
+    choice: FleetChoice,
     as_json: AsJson = False,
 ) -> None:
-    """Devices that sent two reports for one interval: a copied ledger, or a stolen password. Needs store.audit."""
-    with _open(home, campaign, config, fleet) as opened:
-        names = sorted({device for device, _, outcome in opened.store.audit() if outcome == "conflict"})
-        if not names and opened.store.outcomes()["conflict"]:
-            raise Invalid("there are conflicts, but [store] audit is off: nobody knows whose they are")
+    """List devices that sent two reports for one interval: a sign of a copied ledger or a stolen password.
+
+    Needs [store] audit in the configuration.
+    """
+    with choice.open() as fleet:
+        names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})
+        if not names and fleet.store.outcomes()["conflict"]:
+            raise Invalid("there are conflicts, but [store] audit is off, so their devices are not known")
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
 
 
 @app.command()
+@with_options(FleetChoice)
 def export(
+    choice: FleetChoice,
     out: Annotated[Path, typer.Option(help="a CSV file")],
-    home: Home = None,
-    campaign: Campaign = None,
-    config: Config = None,
-    fleet: Folder = None,
 ) -> None:
-    """The inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
+    """Write the inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
     import csv
     import io
 
     from undertone_aggregator.store.files import write_private
 
-    with _open(home, campaign, config, fleet) as opened:
-        rows = _rows(opened, int(time.time()), None)
+    with choice.open() as fleet:
+        rows = _rows(fleet, int(time.time()), None)
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report"])
     writer.writeheader()
     writer.writerows(rows)
-    # Only the operator may know when a household reported last.
+    # Private, because it tells when each household reported last.
     write_private(out, text.getvalue())
     print(f"{len(rows)} devices in {out}")
 
 
-@contextmanager
-def _open(home: Path | None, campaign: str | None, config: Path | None, fleet: Path | None) -> "Iterator[FleetFiles]":
-    from undertone_aggregator.server.folder import Home
-    from undertone_aggregator.settings.config import read_config
-    from undertone_aggregator.store.store import open_store
-    from undertone_operate.devices import FleetFiles
-
-    if (home is None) == (config is None) or (config is None) != (fleet is None):
-        raise Invalid("whose devices is not said, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")
-    if home is not None:
-        opened = Home(home)
-        name = opened.only(campaign)
-        with open_store(opened.config(name).store_url, campaign=name) as store:
-            yield FleetFiles.at_home(opened, name, store)
-        return
-    assert config is not None
-    assert fleet is not None
-    read = read_config(config)
-    with open_store(read.store_url, campaign=read.campaign.name) as store:
-        yield FleetFiles.provisioned(read, fleet, store)
-
-
-def _told(fleet: "FleetFiles") -> str:
-    """Return a sentence about how the broker learns of the change."""
+def _broker_advice(fleet: "FleetFiles") -> str:
+    """Return one sentence about how the broker learns of the change."""
     from undertone_aggregator.mqtt.broker_process import CONFIG_FILE
     from undertone_aggregator.settings.broker_options import EXTERNAL
 
     if fleet.config.broker.mode != EXTERNAL or (fleet.broker / CONFIG_FILE).is_file():
-        return "a server that runs, or that starts, has its broker know it"
-    return f"for the broker: give it passwords and access of {fleet.broker}, and kill -HUP it while the server runs"
+        return "the server tells its broker, now or when it starts"
+    return f"copy passwords and access of {fleet.broker} to the broker, and kill -HUP it while the server runs"
 
 
 def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
@@ -225,7 +226,7 @@ def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = Fal
     for name, device in sorted(fleet.devices().items()):
         slot = last.get(name)
         ended = None if slot is None else (slot + 1) * seconds
-        # A device that was just added is not lost.
+        # A device that was added recently is not lost yet.
         heard = device.since if ended is None else ended
         if lost and (device.state != ACTIVE or now - heard <= late_seconds(fleet.config.campaign)):
             continue

@@ -1,4 +1,4 @@
-"""``undertone export``: writes everything publishable of a campaign to a folder while its server runs."""
+"""``undertone export``: everything of a campaign that may be published, in one folder."""
 
 import json
 from pathlib import Path
@@ -19,13 +19,13 @@ def export(
     store: StoreUrl,
     folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
     campaign: WhichCampaign = None,
-    form: Annotated[str, typer.Option("--format", help="Of the series: csv, jsonl, parquet, influx.")] = "csv",
+    form: Annotated[str, typer.Option("--format", help="Format of the series: csv, jsonl, parquet, influx.")] = "csv",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write every group's settled series, raw and filtered, with epochs, θ's history and the guarantee beside them.
+    """Write every group's settled series, raw and filtered, with the epochs, the history of θ and the guarantee.
 
-    A slot whose number may not be published, or that nobody reported, is a row of kind absent without a number, as on
-    the page.
+    A slot that nobody reported, or whose number may not be published, becomes a row of kind absent without a number.
+    The server may run meanwhile.
     """
     from undertone_aggregator.campaign.results import open_public
     from undertone_aggregator.estimate import export as write

@@ -1,4 +1,4 @@
-"""``undertone migrate``: updates stores of earlier versions without a server."""
+"""``undertone migrate``: bring stores of earlier versions up to date."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +14,11 @@ def register(app: typer.Typer) -> None:
 
 
 def migrate(
-    place: Annotated[str, typer.Argument(help="A store, or a server's folder with all its stores; no server runs.")],
+    place: Annotated[
+        str, typer.Argument(help="A store, or a server's folder with all its stores; stop the server first.")
+    ],
 ) -> None:
-    """Bring stores of an earlier version up to date, so that they can be read: no server has to be started for it."""
+    """Bring stores of an earlier version up to date, so that they can be read without starting a server."""
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.store.store import NoStore, open_store
 

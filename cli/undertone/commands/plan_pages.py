@@ -22,7 +22,7 @@ def show(plan: "FleetPlan | StreamComparison | WindowPlan") -> None:
 
 
 def _show_reports(plan: "FleetPlan") -> None:
-    """Print spans, θ, the requirements of a wanted error, traffic, privacy."""
+    """Print spans, θ, what a wanted error would need, traffic and privacy."""
     from rich.console import Console
     from rich.table import Table
 
@@ -52,8 +52,9 @@ def _show_reports(plan: "FleetPlan") -> None:
         least, most = (end(block.standard_error for block in blocks) for end in (min, max))
         thetas = ", ".join(f"{_time_of(block.first, plan.per_day)} {block.theta}" for block in blocks)
         console.print(
-            f"by time of day, where the rounds tell it: θ from {thetas} {unit}; noise {least:.3g} to {most:.3g}, error"
-            f" {plan.day.error:.3g} {unit} a slot: {plan.day.ratio:.2f} of one θ's mean square"
+            f"with a θ for each time of day, if the rounds can tell them apart: θ from {thetas} {unit};"
+            f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g} {unit} a slot:"
+            f" {plan.day.ratio:.2f} of one θ's mean square"
         )
     for sentence in plan.warnings:
         console.print(sentence)
@@ -80,7 +81,7 @@ def _time_of(slot: int, per_day: int) -> str:
 
 
 def _show_stream(plan: "StreamComparison") -> None:
-    """Print the methods side by side, and the recommended one."""
+    """Print the methods side by side, and which one to use."""
     from rich.console import Console
     from rich.table import Table
 
@@ -105,7 +106,7 @@ def _show_stream(plan: "StreamComparison") -> None:
 
 
 def _show_window(plan: "WindowPlan") -> None:
-    """Print the ways side by side, with errors as shares of the mean."""
+    """Print the ways of collecting side by side, their errors in shares of the mean."""
     from rich.console import Console
     from rich.table import Table
 
@@ -121,6 +122,6 @@ def _show_window(plan: "WindowPlan") -> None:
     console.print(f"{plan.devices} devices; errors of a slot's mean, in shares of the mean, with the Hybrid")
     console.print(table)
     for way in plan.ways:
-        console.print(f"{way.name}: {way.guarantee}{'' if way.same else ': not the same, to compare'}")
+        console.print(f"{way.name}: {way.guarantee}{'' if way.same else '(another guarantee, for comparison)'}")
     for sentence in plan.sentences:
         console.print(sentence)

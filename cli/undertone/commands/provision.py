@@ -1,4 +1,4 @@
-"""``undertone provision``: writes a fleet's files before its first report."""
+"""``undertone provision``: write the files of a new fleet."""
 
 import json
 from dataclasses import replace
@@ -22,27 +22,33 @@ def register(app: typer.Typer) -> None:
 def run(
     campaign: Annotated[Path, typer.Option(help="the aggregator's configuration, TOML")],
     devices: Annotated[int, typer.Option(help="how many devices")],
-    out: Annotated[Path, typer.Option(help="folder for the files; a fleet in it is never replaced")],
+    out: Annotated[Path, typer.Option(help="folder for the files; an existing fleet is never replaced")],
     host: Annotated[
-        str | None, typer.Option(help="the broker as devices reach it; the configuration's if absent")
+        str | None, typer.Option(help="the broker's name or address for devices (default: the configuration's)")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="its port; the configuration's if absent")] = None,
-    ca: Annotated[Path | None, typer.Option(help="certificate of the authority that signed the broker's")] = None,
+    port: Annotated[int | None, typer.Option(help="the broker's port (default: the configuration's)")] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="certificate of the authority that signed the broker's certificate")
+    ] = None,
     private_ca: Annotated[
-        bool, typer.Option("--private-ca", help="make an authority and the broker's certificate")
+        bool, typer.Option("--private-ca", help="create an authority and a certificate for the broker")
     ] = False,
     certificates: Annotated[
-        bool, typer.Option("--certificates", help="with --private-ca: each device has a certificate, and no password")
+        bool,
+        typer.Option("--certificates", help="with --private-ca: give each device a certificate instead of a password"),
     ] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="MQTT without TLS, for loopback only")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="use MQTT without TLS; for loopback only")] = False,
     absence: Annotated[
-        str | None, typer.Option(help="the server may be away so long, as 2d: sizes what devices keep; 96 reports")
+        str | None,
+        typer.Option(
+            help="longest absence of the server, such as 2d, for which devices keep their reports (default: 96 reports)"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Write names, passwords, policies and configurations of a fleet, and its broker's password and ACL files.
+    """Write the names, passwords, policies and configurations of a fleet, and its broker's password and ACL files.
 
-    Each policy allows the campaign's epsilon and nothing more.
+    Each policy allows the campaign's ε and nothing more.
     """
     from undertone_aggregator.settings.broker_options import DIRECT
     from undertone_aggregator.settings.config import read_config
@@ -69,22 +75,22 @@ def run(
         print(f"each may spend rho = {rho / (1 << 20):.5f} on streams of {config.campaign.sensor} in {seconds} seconds")
     print(f"each may spend epsilon = ln({p}/{q}) per reading (event level) on {config.campaign.sensor}, and no more")
     print(life_sentence(policy))
-    print(f"each takes campaigns alone that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
+    print(f"each accepts only campaigns that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
     if outbox is not None:
-        print(f"each keeps its newest {outbox} reports, {24 * outbox:,} bytes, while nobody takes them: {absence}")
-        print("one that restarts while the server is away draws nothing until it hears from it")
+        print(f"each keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away: {absence}")
+        print("a device that restarts while the server is away draws nothing until it hears from the server")
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
         print(f"TLS: cafile {out / 'tls/ca.crt'}, certfile {out / 'tls/server.crt'}, keyfile {out / 'tls/server.key'}")
         if certificates:
             print(_where_certificates(direct, out))
     elif target.authority is None:
-        print("no TLS: the policies say insecure, fit for loopback only")
+        print("no TLS: the policies allow insecure connections, fit for loopback only")
 
 
 def _where_certificates(direct: bool, out: Path) -> str:
     if direct:
-        return f"in [broker]: ca_file = {str(out / 'tls/ca.crt')!r}, by which the endpoint knows the devices"
+        return f"in [broker]: ca_file = {str(out / 'tls/ca.crt')!r}, which the endpoint needs to verify the devices"
     options = f"require_certificate true, use_identity_as_username true, crlfile {out / 'tls/ca.crl'}"
     return f"in that listener: {options}; the server needs another"
 

@@ -1,4 +1,4 @@
-"""``undertone query``: prints estimates from a store, as a table or in the formats of other tools."""
+"""``undertone query``: print estimates from a store, as a table or in the formats of other tools."""
 
 import json
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate, Row
     from undertone_aggregator.estimate.query import Results
 
-# Two more formats besides `export.FORMATS`: a table for people, and one JSON object with everything about the campaign.
+# Formats beside those of `export.FORMATS`: a table for people, and one JSON object with everything.
 _TABLE, _JSON = "table", "json"
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -30,31 +30,46 @@ def register(app: typer.Typer) -> None:
 def query(
     store: StoreUrl,
     campaign: WhichCampaign = None,
-    since: Annotated[str | None, typer.Option(help="Only so long before the newest slot: 90m, 24h, 7d, 2w.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", help="From this local time on: 2026-03-01T18:00.")] = None,
-    to: Annotated[str | None, typer.Option(help="Before this local time.")] = None,
-    tz: Annotated[str | None, typer.Option(help="The zone of these times; the campaign's by default.")] = None,
-    first: Annotated[int | None, typer.Option(help="First slot, by its number.")] = None,
-    last: Annotated[int | None, typer.Option(help="Last slot, by its number.")] = None,
-    newest: Annotated[int | None, typer.Option(min=1, help="Only this many newest slots.")] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only these groups; all, everybody, by default.")] = None,
-    groups: Annotated[bool, typer.Option("--groups", help="Every group.")] = False,
-    settled: Annotated[bool, typer.Option("--settled", help="Only slots that no report is waited for.")] = False,
-    filtered: Annotated[bool, typer.Option("--filtered", help="The filtered series beside the raw one.")] = False,
-    every: Annotated[int | None, typer.Option(min=1, help="Runs of this many slots instead of single ones.")] = None,
-    between: Annotated[
-        str | None, typer.Option(help="The mean of all selected slots in these hours of the day: 18:00-23:00.")
+    since: Annotated[
+        str | None, typer.Option(help="Only the newest slots, back to so long ago: 90m, 24h, 7d, 2w.")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="The mean of all selected slots, by group or of all.")] = None,
-    quantiles: Annotated[str | None, typer.Option(help="Quantiles of the readings per run, such as 0.5,0.9.")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Only slots from this local time on: 2026-03-01T18:00.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(help="Only slots before this local time.")] = None,
+    tz: Annotated[str | None, typer.Option(help="Time zone of these times; by default the campaign's.")] = None,
+    first: Annotated[int | None, typer.Option(help="Number of the first slot.")] = None,
+    last: Annotated[int | None, typer.Option(help="Number of the last slot.")] = None,
+    newest: Annotated[int | None, typer.Option(min=1, help="Only this many newest slots.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only these groups; by default all, which is everybody.")
+    ] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="Print every group.")] = False,
+    settled: Annotated[
+        bool, typer.Option("--settled", help="Only settled slots: those that no more reports can change.")
+    ] = False,
+    filtered: Annotated[bool, typer.Option("--filtered", help="Print the filtered series beside the raw one.")] = False,
+    every: Annotated[
+        int | None, typer.Option(min=1, help="Print means over this many slots instead of single slots.")
+    ] = None,
+    between: Annotated[
+        str | None,
+        typer.Option(help="Print one mean: of the selected slots in these hours of the day, such as 18:00-23:00."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Print one mean of the selected slots: group for each group, all for everybody.")
+    ] = None,
+    quantiles: Annotated[
+        str | None, typer.Option(help="Print quantiles of the readings, such as 0.5,0.9, per cycle or per --every.")
+    ] = None,
     form: Annotated[str, typer.Option("--format", help="One of table, json, csv, jsonl, parquet, influx.")] = _TABLE,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write there; needed for parquet.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write to this file; required for parquet.")] = None,
 ) -> None:
-    """Estimates with standard errors and 95 % intervals, per slot and group.
+    """Print estimates with standard errors and 95 % intervals, per slot and group.
 
-    --every 48 gives means over days of half-hours; --quantiles the distribution of the readings, per cycle or --every.
-    --from 2026-03-01 --to 2026-03-02 --between 18:00-23:00 --by group gives the mean of that evening for each group.
+    --every 48 prints means over days of half-hours, --quantiles the distribution of the readings.
+    --from 2026-03-01 --to 2026-03-02 --between 18:00-23:00 --by group prints the mean of that evening for each group.
     """
     from undertone_aggregator.campaign.results import open_results
     from undertone_aggregator.estimate.distribution import Quantile
@@ -116,7 +131,7 @@ def _span(
     moments: tuple[str | None, str | None, str | None],
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
-    """Return the selection from the options. Raises Invalid if they select in two ways at once."""
+    """Return the slots that the options select. Raises Invalid for options that exclude each other."""
     since, start, end = moments
     first, last = slots
     if sum(text is not None for text in (since, start, first)) > 1:
@@ -125,7 +140,7 @@ def _span(
         raise Invalid("--to and --last exclude each other")
     begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
     if since is not None:
-        # A start before 1970, as in a store without reports, means no limit.
+        # A start before the epoch, as for a store without a report, selects everything.
         begin = datetime.fromtimestamp(max(results.ends - _seconds(since), 0), UTC)
     return begin, last if end is None else _moment("--to", end, zone)
 
@@ -179,7 +194,7 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader closed the pipe, as `head` does; nothing may be flushed to it at exit.
+        # The reader has closed the pipe, as `head` does: flush nothing to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -206,7 +221,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         mean, model = f"mean, {campaign.unit}", "95 %: x (a model)"
         heads = [starts, "series", "reports", mean, "± s.e.", "95 %: min(x, θ)", model, "± if 1 % are fake"]
         if rows and isinstance(rows[0], RangeEstimate):
-            # A run at the campaign's ends, or across a gap, has fewer slots than requested.
+            # A mean at the ends of the campaign, or over a gap, has fewer slots than --every.
             heads[2:2] = ["slots"]
             heads.pop()
     table = Table(*heads, title=campaign.name)
@@ -214,7 +229,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     for row in rows:
         table.add_row(*_cells(row, zone, results.settled))
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
-    # Gaussian noise has no bound on the ratio of one report: its guarantee is for the stream.
+    # Gaussian noise bounds no ratio for a single report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
     lines = [theta + said, results.guarantee]
     lines.append(
@@ -262,7 +277,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
         mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", raw]
         return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))
-    # The mark is for a slot that still receives reports.
+    # Reports can still change this slot.
     mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
     head = [local(row.start, zone) + mark, str(row.series)]
     if isinstance(row, Estimate) and row.is_absent:

@@ -1,4 +1,4 @@
-"""``undertone recount``: compares landed files with a store."""
+"""``undertone recount``: compare landed files with a store."""
 
 import json
 from pathlib import Path
@@ -17,16 +17,18 @@ def register(app: typer.Typer) -> None:
 
 
 def recount(
-    folder: Annotated[Path, typer.Argument(help="The folder of [landing]; of several machines, their common one.")],
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of [landing]; for several machines, the one that they share.")
+    ],
     store: Annotated[str, typer.Option(help=STORE_HELP)],
     campaign: WhichCampaign = None,
-    first: Annotated[int, typer.Option(min=0, help="First slot, by its number.")] = 0,
-    last: Annotated[int, typer.Option(min=0, help="Last slot, by its number.")] = 0xFFFFFFFF,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first slot.")] = 0,
+    last: Annotated[int, typer.Option(min=0, help="Number of the last slot.")] = 0xFFFFFFFF,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Count landed files again on this machine, and compare with a store; exit code 1 if a histogram differs.
+    """Count landed files again on this machine and compare with a store; exit code 1 if a histogram differs.
 
-    Choose slots whose files are still kept and that no report is waited for.
+    Choose settled slots whose files still exist.
     """
     from undertone_aggregator.store.store import open_store
     from undertone_operate.recount import compare, merged

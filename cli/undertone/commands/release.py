@@ -1,6 +1,4 @@
-"""``undertone release``: makes a private stream from raw values, with one command per mechanism, and queries a
-release.
-"""
+"""``undertone release``: make a private stream from raw values, one command per mechanism, and query it."""
 
 import inspect
 import json
@@ -27,11 +25,11 @@ _HELP = {
     "pak.consistency": "none, least-squares or least-absolute",
     "delta": "failure probability",
     "fanout": "fan-out of the hierarchy",
-    "hold_out": "values held out for the threshold",
-    "horizon": "the most values that will ever arrive",
-    "monotone": "the running sum never falls",
-    "noise": "of the threshold: exponential or laplace",
-    "pak.noise": "of the threshold: laplace, gaussian or cauchy",
+    "hold_out": "number of values held out to choose the threshold",
+    "horizon": "largest number of values that will ever arrive",
+    "monotone": "make the running sum never fall",
+    "noise": "mechanism that chooses the threshold: exponential or laplace",
+    "pak.noise": "noise of the threshold: laplace, gaussian or cauchy",
     "objective": "excess (no constant), or count (the paper's, with --c)",
     "percentile": "the quantile sought",
     "share": "share of epsilon for sequential updates",
@@ -39,7 +37,7 @@ _HELP = {
     "smoother": "auto, recent, mean, median, moving-average or exponential",
     "smoothing": "levels that the smoother replaces; auto, or paper for the authors' rounding",
     "span": "longest range of interest, a power of the fan-out",
-    "theta": "a public threshold; else it is chosen from held-out values",
+    "theta": "a public threshold; without it, held-out values choose one",
     "threshold": "s-pak or s-p",
     "update": "none, parallel or sequential updates of the threshold",
 }
@@ -57,7 +55,7 @@ def register(app: typer.Typer) -> None:
 
 
 class _Mechanisms(TyperGroup):
-    """One command per mechanism, made when it is used: its options are those of the mechanism's signature."""
+    """One command per mechanism, made on demand, with the parameters of the mechanism as options."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the mechanisms, and ``query``."""
@@ -66,14 +64,14 @@ class _Mechanisms(TyperGroup):
         return [*MECHANISMS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that name; None for an unknown one."""
+        """Return the command of that name, or None."""
         from undertone_central.make import MECHANISMS
 
         return _command(cmd_name) if cmd_name in MECHANISMS else super().get_command(ctx, cmd_name)
 
 
 def _command(mechanism: str) -> Any:
-    """Make the command that releases by this mechanism."""
+    """Return the command that releases with this mechanism."""
     from undertone_central.continual import Continual
     from undertone_central.make import MECHANISMS, parameters
 
@@ -95,9 +93,7 @@ def _command(mechanism: str) -> Any:
 
 
 def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """Convert a mechanism's parameter to an option of the command; its default is None, which means that it is not
-    given.
-    """
+    """Return a mechanism's parameter as an option of the command, which is None unless it is given."""
     kinds = parameter.annotation if isinstance(parameter.annotation, type) else str
     whole = kinds is int or parameter.annotation == int | None
     kind: Any = bool if kinds is bool else int if whole else str
@@ -129,14 +125,21 @@ def _release(
     ] = None,
     scale: Annotated[str, typer.Option(help="natural units per unit of the input, such as 1000 for kWh in Wh")] = "1",
     last_block: Annotated[str, typer.Option(help="hold back or pad the last incomplete block")] = "hold",
-    state: Annotated[Path | None, typer.Option(help="checkpoint, secret; OUTPUT.state for files")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="file of the checkpoint, which is secret; for files OUTPUT.state")
+    ] = None,
     continues: Annotated[
-        bool, typer.Option("--continues", help="resuming from a pipe: it goes on, and does not start again")
+        bool,
+        typer.Option("--continues", help="when resuming from a pipe: the pipe continues where the release stopped"),
     ] = False,
     user: Annotated[str | None, typer.Option(help="MQTT user; the password is in UNDERTONE_PASSWORD")] = None,
-    ca: Annotated[Path | None, typer.Option(help="MQTT over TLS: certificate of the broker's authority")] = None,
-    seconds: Annotated[float | None, typer.Option(help="MQTT: stop after so long; else at SIGTERM or Ctrl-C")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="the summary as JSON")] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="for MQTT over TLS: certificate of the authority that signed the broker's")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="for MQTT: stop after so many seconds; without it, at SIGTERM or Ctrl-C")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
 ) -> None:
     from undertone_central.release import MQTT, Broker, release
 
@@ -186,7 +189,7 @@ def _summary(released: "Released", as_json: bool, out: Any) -> None:
 
 @contextmanager
 def _bar(expected: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error, if that is a terminal."""
+    """Return a progress bar on standard error, which shows only on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

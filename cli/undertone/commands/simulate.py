@@ -1,4 +1,4 @@
-"""``undertone simulate``: runs a campaign on a population of any size, without a network and in bounded memory."""
+"""``undertone simulate``: a campaign over a population of any size, without a network and in bounded memory."""
 
 import json
 import math
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
-# The truth with which the intervals are compared, and the text about the wider ones, by the kind of the campaign's
-# rules.
+# By kind of rule: the truth that the intervals should hold, and the one that the wider intervals should hold.
 _TRUTHS = {"scalar": ("truncated", ", {} wider ones the raw truth"), "stream": ("clipped", "")}
 
 
@@ -80,7 +79,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
 
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
-    """Return everything about the campaign and its slots as one JSON object."""
+    """Return the campaign and its slots as one JSON object."""
     from undertone_aggregator.campaign.collection import guarantee_of
     from undertone_aggregator.estimate.estimates import plain
 
@@ -189,8 +188,8 @@ class _Progress:
         self._progress.stop()
 
     def show(self, done: int, planned: int) -> None:
-        """Show the number of device-slots that are done, of those planned."""
+        """Show how many device-slots are done, of those planned so far."""
         self._progress.update(self._task, completed=done, total=planned)
         if not self._console.is_terminal and time.monotonic() >= self._said + 10:
             self._said = time.monotonic()
-            self._console.print(f"{done:,} of {planned:,} reports that are settled so far")
+            self._console.print(f"{done:,} of {planned:,} reports that are planned so far")

@@ -1,4 +1,4 @@
-"""``undertone spark``: counts landed reports on many machines, and recounts them after a loss."""
+"""``undertone spark``: count landed reports on many machines, and count them again after a loss."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from undertone_aggregator.spark.job import Job
 
 Config = Annotated[Path, typer.Option(help='The aggregator\'s configuration, with [landing] counts = "spark".')]
-Master = Annotated[str | None, typer.Option(help="Spark's master; else what spark-submit says.")]
-Partitions = Annotated[int | None, typer.Option(min=1, help="Tasks of a batch, 8 by default; fixed by the checkpoint.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master; without it, spark-submit's.")]
+Partitions = Annotated[
+    int | None, typer.Option(min=1, help="Number of tasks of a batch, 8 by default; the checkpoint fixes it.")
+]
 Buckets = Annotated[
-    int, typer.Option(min=1, max=1 << 20, help="Parts of the devices, about 10,000 devices each; fixed as well.")
+    int,
+    typer.Option(
+        min=1, max=1 << 20, help="Number of parts of the devices, about 10,000 devices each; the checkpoint fixes it."
+    ),
 ]
 
-spark = typer.Typer(name="spark", help="Count landed reports on many machines, by Spark.", no_args_is_help=True)
+spark = typer.Typer(name="spark", help="Count landed reports on many machines with Spark.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -31,18 +36,19 @@ def register(app: typer.Typer) -> None:
 @spark.command("run")
 def run(
     config: Config,
-    checkpoint: Annotated[Path, typer.Option(help="What Spark remembers: a folder that all machines share. Keep it.")],
+    checkpoint: Annotated[Path, typer.Option(help="Folder of Spark's checkpoint, which all machines share. Keep it.")],
     master: Master = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Between two batches.")] = 30.0,
     files: Annotated[
-        int | None, typer.Option(min=1, help="Files of one batch at most; else 1 GiB of all that waits.")
+        int | None,
+        typer.Option(min=1, help="Largest number of files in one batch; without it, up to 1 GiB of the waiting files."),
     ] = None,
     partitions: Partitions = None,
     buckets: Buckets = 64,
-    once: Annotated[bool, typer.Option("--once", help="End when everything that has landed is counted.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when everything that has landed is counted.")] = False,
     log_format: LogFormat = "text",
 ) -> None:
-    """Count what workers land, into the campaign's store: each report once, whatever dies and starts again."""
+    """Count landed reports into the campaign's store: each report once, even after crashes and restarts."""
     job = _job(config, checkpoint, master, files=files, partitions=partitions, buckets=buckets)
     job = replace(job, seconds=seconds, once=once)
     job.run(stop_event(), _say(log_format))
@@ -51,16 +57,19 @@ def run(
 @spark.command("recount")
 def recount(
     config: Config,
-    checkpoint: Annotated[Path, typer.Option(help="A new folder that all machines share: spark run goes on with it.")],
+    checkpoint: Annotated[
+        Path,
+        typer.Option(help="A new folder for the checkpoint, which all machines share; spark run continues with it."),
+    ],
     master: Master = None,
     partitions: Partitions = None,
     buckets: Buckets = 64,
     log_format: LogFormat = "text",
 ) -> None:
-    """Count the landed files that the store lacks, after it was restored or its checkpoint was lost.
+    """Count the landed files that the store lacks, after the store was restored or the checkpoint was lost.
 
-    No spark run may be counting meanwhile. The store says which batch it holds; files of later ones are counted, with a
-    new checkpoint that remembers the devices of the earlier ones, as far as their files are kept.
+    Stop spark run first. The store names the newest batch that it holds. The files of later batches are counted, with a
+    new checkpoint that knows the devices of the earlier batches as far as their files still exist.
     """
     from undertone_aggregator.spark.recovery import recover
 

@@ -1,4 +1,4 @@
-"""``undertone verify``: checks that a fleet's reports agree with the aggregator's store."""
+"""``undertone verify``: compare what a fleet sent with what the aggregator stored."""
 
 import json
 from pathlib import Path
@@ -21,14 +21,14 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    ledger: Annotated[list[Path], typer.Option(help="ledger of a fleet or log of a device; may be repeated")],
+    ledger: Annotated[list[Path], typer.Option(help="ledger of a fleet, or log of a device; may be repeated")],
     store: Annotated[str, typer.Option(help=STORE_HELP + " Kept with audit = true.")],
     campaign: WhichCampaign = None,
     landing: Annotated[
         Path | None, typer.Option(help="The folder of [landing], where Spark counts: the audit is in its files.")
     ] = None,
     broker_window: Annotated[
-        float, typer.Option(help="seconds before a kill of the broker whose acknowledgements it may have forgotten")
+        float, typer.Option(help="seconds before the broker was killed; it may have lost what it acknowledged then")
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -60,7 +60,7 @@ def verify(
 
 
 def accounts_table(accounts: "Accounts") -> Table:
-    """Return a table of both identities, one column each."""
+    """Return a table of both identities, one in each column."""
     table = Table("", "deliveries", "distinct reports", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -81,7 +81,7 @@ def accounts_table(accounts: "Accounts") -> Table:
 
 
 def verdict(accounts: "Accounts") -> str:
-    """Return a sentence that says whether the accounts hold."""
+    """Return one sentence that says whether the accounts agree."""
     if accounts.holds:
         return "Both identities hold: zero unexplained."
     counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())

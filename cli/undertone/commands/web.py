@@ -1,4 +1,4 @@
-"""``undertone web``: serves the page and the HTTP API over stores."""
+"""``undertone web``: the page and the HTTP API."""
 
 import os
 import signal
@@ -26,24 +26,27 @@ def web(
     stores: Annotated[
         list[str] | None, typer.Argument(help="Stores: files, or postgresql://user@host/database.")
     ] = None,
-    home: Annotated[Path | None, typer.Option(help="A server's folder, with all its campaigns, instead.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="A server's folder with all its campaigns, instead of stores.")
+    ] = None,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT to listen on.")] = "127.0.0.1:8080",
     token: Annotated[
         Path | None,
         typer.Option(
-            help="With --home: a file of mode 0600 with the token of who may pause, resume, retire and revoke."
+            help="With --home: a file of mode 0600 with the token that permits pause, resume, retire and revoke."
         ),
     ] = None,
     remote_actions: Annotated[
-        bool, typer.Option("--remote-actions", help="Allow that beyond this machine: behind a proxy with TLS.")
+        bool,
+        typer.Option("--remote-actions", help="Accept these actions from other machines, too; use a proxy with TLS."),
     ] = False,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", help="A host name that the page answers to beside addresses and this machine's own."),
+        typer.Option("--name", help="A host name that the page accepts beside addresses and this machine's own names."),
     ] = None,
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
-    """Show aggregate series on a page, live, and serve them by HTTP. Reading never disturbs a running aggregator."""
+    """Show estimates on a live page and serve them over HTTP. A running aggregator is not disturbed."""
     from undertone_aggregator.base.packages import chart_warning
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.options import host_name, split_address
@@ -54,9 +57,9 @@ def web(
     host, port = split_address("--listen", listen)
     page_names = [host_name("--name", name) for name in names or ()]
     if bool(stores) == (home is not None):
-        raise Invalid("whose campaigns is not said, expected stores or --home DIR")
+        raise Invalid("campaigns are missing, expected stores or --home DIR")
     if token is not None and home is None:
-        raise Invalid("--token is given without --home: a store alone has no life to change")
+        raise Invalid("--token is given without --home, expected a server's folder whose campaigns it can change")
     logins = None if token is None else Logins(read_token(token))
     site = StoreSite(named(stores or ())) if home is None else _home_site(Home(home), acting=logins is not None)
     if warning := chart_warning():
@@ -76,11 +79,8 @@ def web(
 
 
 def _end_with_input() -> None:
-    """End this process when standard input ends: `undertone serve` has the other end, so a killed server leaves no
-    page.
-    """
-    # os.read is used because an interpreter that ends for another reason cannot take sys.stdin's buffer from this
-    # thread.
+    """End when standard input closes: `undertone serve` holds the other end, so a killed server leaves no page."""
+    # Not sys.stdin: at exit the interpreter could not take the lock of its buffer from this thread.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

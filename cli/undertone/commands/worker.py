@@ -1,4 +1,4 @@
-"""``undertone worker``: runs another worker process, on any machine, for a campaign whose store is a database."""
+"""``undertone worker``: one more ingest process, on any machine, for a campaign in a PostgreSQL database."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,20 +18,23 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     store: Annotated[str, typer.Option(help="The campaign's store: postgresql://user@host/database.")],
-    password_file: Annotated[Path, typer.Option(help="A file with the server's own password at the brokers.")],
-    campaign: Annotated[str | None, typer.Option(help="Which one, if the database holds several.")] = None,
+    password_file: Annotated[Path, typer.Option(help="A file with the server's password at the brokers.")],
+    campaign: Annotated[str | None, typer.Option(help="The campaign; needed if the database holds several.")] = None,
     shards: Annotated[
-        str, typer.Option(help=f"{AUTO}: its fair share of the partitions; a number: at most so many.")
+        str, typer.Option(help=f"{AUTO}: a fair share of the partitions; or the largest number of partitions to take.")
     ] = AUTO,
     ca_file: Annotated[
-        Path | None, typer.Option(help="The authority of the brokers' certificates, if it is not the system's.")
+        Path | None,
+        typer.Option(
+            help="Certificate of the authority that signed the brokers' certificates; by default the system's."
+        ),
     ] = None,
     seconds: Seconds = None,
     log_format: LogFormat = "text",
 ) -> None:
-    """Take in reports together with the workers of other machines; how, is read from the store.
+    """Take in reports together with the workers of other machines; the store holds the configuration.
 
-    It may be killed at any moment: others take its partitions over.
+    The worker may be killed at any moment: others then take over its partitions.
     """
     from undertone_aggregator.base.systemd import notify
     from undertone_aggregator.server.worker import Joining

@@ -1,4 +1,4 @@
-"""Planning: predicts the errors of a campaign for known readings, before anything is deployed.
+"""Plans: the predicted errors and costs of a campaign, for readings that are known.
 
-Start reading: ``predict.py``.
+Start reading: ``plan.py``, which asks one of the planners; all of them take their errors from ``prediction.py``.
 """

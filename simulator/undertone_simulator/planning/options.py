@@ -1,4 +1,4 @@
-"""The options of a plan, for the command line and the planner."""
+"""Options of a plan, from the command line to the planner."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,38 +25,38 @@ OPTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(FleetOptions):
-    """Options of a plan: a campaign's fleet, its privacy and its way of collecting.
+    """Options of a plan: the fleet, the privacy and the way of collecting.
 
-    An option that is None was not given: its default follows the semicolon in its help. Raises Invalid for an option
+    An option that is None was not given: its help names its default. Raises Invalid for an option
     that does not apply to the chosen planner, and for a value out of range.
     """
 
     devices: Annotated[int, "number of devices"] = 1000
     epsilon: Annotated[Fraction | float | str, "privacy of one reading (event level), or of a whole stream"] = "1"
     window: Annotated[
-        str | None, "such as 24h: compare all ways of collecting that spend epsilon in any such window"
+        str | None,
+        "a length of time such as 24h: compare all ways of collecting that spend ε in any window of this length",
     ] = None
     error: Annotated[
-        float | str | None, "wanted error of a slot's mean, in the unit or as in 5%: print what would reach it"
+        float | str | None,
+        "wanted error of a slot's mean, in the unit or such as 5%: print how many devices or which ε would reach it",
     ] = None
-    mechanism: Annotated[str | None, "of reports: auto, hybrid, piecewise or optimal; auto"] = None
-    cohort_share: Annotated[float | None, f"of reports: share that keeps the threshold up to date; {COHORT_SHARE}"] = (
-        None
-    )
-    days: Annotated[int | None, f"of reports: length of the campaign; {DAYS}"] = None
-    slots: Annotated[int | None, f"of a stream: its number of reports; {STREAM_SLOTS}"] = None
-    delta: Annotated[float | None, f"of a stream (user level); {DELTA:f}"] = None
-    slew: Annotated[float | str | None, f"of a stream: largest step between reports, a share of the range; {SLEW}"] = (
-        None
-    )
-    query: Annotated[str | None, f"of a stream: slot, or range:M for sums over M slots; {QUERY}"] = None
-    chains: Annotated[int | None, f"of a stream: 1, and 1 more for each allowed reboot; {CHAINS}"] = None
+    mechanism: Annotated[str | None, "of reports: auto, hybrid, piecewise or optimal (default auto)"] = None
+    cohort_share: Annotated[
+        float | None, f"of reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})"
+    ] = None
+    days: Annotated[int | None, f"of reports: length of the campaign in days (default {DAYS})"] = None
+    slots: Annotated[int | None, f"of a stream: its number of reports (default {STREAM_SLOTS})"] = None
+    delta: Annotated[float | None, "δ of a stream (user level; default 0.00001)"] = None
+    slew: Annotated[
+        float | str | None, f"of a stream: largest step between reports, a share of the range (default {SLEW})"
+    ] = None
+    query: Annotated[str | None, f"of a stream: slot, or range:M for sums over M slots (default {QUERY})"] = None
+    chains: Annotated[int | None, f"of a stream: 1, and 1 more for each allowed reboot (default {CHAINS})"] = None
     movement: Annotated[
-        float | None, "of a stream: standard deviation of the mean's step per slot; a quarter of the slew"
+        float | None, "of a stream: standard deviation of the mean's step per slot (default a quarter of the slew)"
     ] = None
-    per_report: Annotated[bool, "of a stream: epsilon and delta are of each report, as in the paper's Kaggle run"] = (
-        False
-    )
+    per_report: Annotated[bool, "of a stream: ε and δ are for each report alone, as in the paper's Kaggle run"] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,9 +29,12 @@ class FleetOptions:
 
     devices: Annotated[int, "number of devices"]
     epsilon: Annotated[Fraction | float | str | None, "privacy of one reading (event level), or of a whole stream"]
-    collect: Annotated[str | None, "reports, or stream: all reports of a device under one budget; reports"] = None
+    collect: Annotated[str | None, "reports, or stream: all reports of a device under one budget (default reports)"] = (
+        None
+    )
     population: Annotated[
-        str | None, f"synthetic readings: households, phones, time-in-state, heavy-tail or temperature; {POPULATION}"
+        str | None,
+        f"synthetic readings: households, phones, time-in-state, heavy-tail or temperature (default {POPULATION})",
     ] = None
     data: Annotated[Path | str | None, "file of readings to use instead: .npz, .csv or .parquet"] = None
     unit: Annotated[str | None, "unit of the readings, if the file does not say"] = None
