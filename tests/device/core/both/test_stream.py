@@ -447,3 +447,37 @@ def test_windows_are_counted_from_the_campaigns_first_slot():
     device.reporter.close_slot(device.now)
     chains = [chain(report) for report in [device.slot() for _ in range(14)] if report is not None]
     assert chains[:8] == [1, 2, 3, 4, 1, 2, 3, 4]
+
+
+class Watched(Entropy):
+    """Notes how many words are left when a reading of 0 to 1000 is rounded to its grid."""
+
+    def __init__(self, source):
+        Entropy.__init__(self, source)
+        self.seen = []
+
+    def below(self, n):
+        if n == 1000:
+            self.seen.append(self.left)
+        return Entropy.below(self, n)
+
+
+def test_a_reading_is_rounded_with_a_full_buffer_whatever_the_noise_took():
+    for stream in (rule(), rule(law="one-bit", noise=[8200, 1100000])):
+        entropy = Watched(Counting())
+        device = running(stream, entropy=entropy)
+        for _ in range(20):
+            assert device.slot() is not None
+        assert entropy.seen == [64] * 20
+
+
+def test_every_window_that_a_campaign_begins_counts_for_ever():
+    daily = rule(renewal=48)
+    for slots, windows in ((1, 1), (48, 1), (49, 2), (96, 2), (97, 3)):
+        stream = {"rho": (1 << 32) - 1, "period_seconds": 400 * DAY, "lifetime": windows * daily.charge()}
+        campaign = stream_campaign(daily, last_slot=START // SLOT + slots - 1)
+        device = Device(now=START - SLOT, stream=stream)
+        device.accept(campaign)
+        assert device.reporter.ledger.ever_rho == windows * daily.charge(), slots
+        stream["lifetime"] -= 1
+        assert refusal(Device(now=START - SLOT, stream=stream), campaign) == "rho"
