@@ -69,6 +69,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{DEVICE}/test_policy_limits.py",
         "tests/shared/test_policy_memory.py",
         _both("campaign"),
+        f"{DEVICE}/test_reporter.py",
         f"{DEVICE}/test_rest.py",
         f"{DEVICE}/test_signature.py",
     ),

@@ -137,25 +137,28 @@ def test_a_campaign_at_the_owners_limits_and_just_beyond():
 
 
 def test_an_epochs_time_at_its_limits():
+    """A day after the last, by the owner's word or, without it, by the campaign's cycle."""
     first = make_campaign()
     later = make_campaign(epoch=START + DAY)
-    policy = make_policy(epoch_seconds=DAY, lead_seconds=DAY)
-    for campaign, accepted, last, now, word in (
-        (later, None, 0, START, None),
-        (later, None, 0, START - 1, "epoch_ahead"),
-        (later, first, START, START, None),
-        (later, first, START + 1, START, "epoch_too_soon"),
-        (later, first, START + DAY, START, "epoch_rollback"),
-        (later, None, START + DAY, START, "epoch_rollback"),
-        (first, None, 0, first.end - 1, None),
-        (first, None, 0, first.end, "ended"),
-    ):
-        try:
-            policy.check_succession(campaign, accepted, last, now)
-            said = None
-        except Refused as refusal:
-            said = refusal.reason
-        assert said == word, (last, now)
+    assert later.cycle * later.slot_seconds == DAY
+    for epoch_seconds in (DAY, 0):
+        policy = make_policy(epoch_seconds=epoch_seconds, lead_seconds=DAY)
+        for campaign, accepted, last, now, word in (
+            (later, None, 0, START, None),
+            (later, None, 0, START - 1, "epoch_ahead"),
+            (later, first, START, START, None),
+            (later, first, START + 1, START, "epoch_too_soon"),
+            (later, first, START + DAY, START, "epoch_rollback"),
+            (later, None, START + DAY, START, "epoch_rollback"),
+            (first, None, 0, first.end - 1, None),
+            (first, None, 0, first.end, "ended"),
+        ):
+            try:
+                policy.check_succession(campaign, accepted, last, now)
+                said = None
+            except Refused as refusal:
+                said = refusal.reason
+            assert said == word, (epoch_seconds, last, now)
 
 
 def test_another_campaign_gets_the_sensor_at_the_end_of_the_first():
