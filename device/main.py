@@ -1,28 +1,29 @@
-"""A board's program: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
+"""The program of a board: copy it to / as main.py, beside device.json, policy.json, ca.crt and your sensor.py.
 
-Wi-Fi first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because TLS
-and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``: one sample, an integer in
-the campaign's unit; with DEEP_SLEEP the value of the slot that has just ended.
+Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because
+TLS and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``, which returns one
+sample, an integer in the campaign's unit; with DEEP_SLEEP it returns the value of the slot that has just ended.
 """
 
 # ruff: noqa: E402
 
 import gc
 
-# Before anything is loaded: a heap that is collected often stays in one piece.
+# This comes before any import: frequent collections keep the heap in one piece.
 gc.threshold(4096)
 
 import os
 import sys
 
-# Where code may lie: as flashed, and as an update puts it.
+# Folders of code: as flashed, and as an update installs it.
 FOLDERS = ("lib", "lib2")
 
 
 def choose_code():
-    """Put the folder of the code to run first; True while it is on trial (see `undertone_device.board.update`).
+    """Put the folder of the code to run first in sys.path; return True while it is on trial
+    (`undertone_device.board.update`).
 
-    The file says which folder is good, which one to run, and for how many more boots that may be another one.
+    The file names the good folder, the folder to run, and the number of boots that may still try the latter.
     """
     for name in ("code", "code.new"):
         try:
@@ -33,7 +34,7 @@ def choose_code():
         if good not in FOLDERS:
             continue
         if folder != good:
-            # What cannot be read is no boot that is left, and no folder to try.
+            # An unreadable entry means no boots left, or no folder to try.
             left = int(boots) - 1 if boots.isdigit() and folder in FOLDERS else -1
             folder = folder if left >= 0 else good
             with open("code.new", "w") as file:
@@ -60,27 +61,27 @@ except Exception:
         raise
     machine.reset()
 
-# Between reports the board sleeps, if True: for slots of minutes, with a policy that allows it (see device/README.md).
+# If True, the board sleeps between reports: for slots of minutes, with a policy that allows it (see device/README.md).
 DEEP_SLEEP = False
 STEP_MILLISECONDS = 500
 WIFI_MILLISECONDS = 30000
 AWAKE_MILLISECONDS = 60000
-# Code on trial that has not reported by then is tried once less.
+# Code on trial that has not reported after this time loses one of its trial boots.
 TRIAL_MILLISECONDS = 6 * 3600 * 1000
 UNKNOWN_SLEEP_SECONDS = 600
 SHORT_SLEEP_SECONDS = 3600
-# The longest that the port allows: opening TLS must fit in.
+# The longest timeouts that ports allow: opening TLS must finish within one.
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
 CONNECT_MILLISECONDS = 3500
-# Acknowledged reports that the memory of the clock remembers through a sleep: 336 bytes with two times, where even an
-# ESP8266 has 492. Without them the next wake, whose ledger was written before the PUBACK, would send them again.
+# Number of acknowledged reports that the clock's memory keeps through a sleep: 336 bytes with two times; even an
+# ESP8266 has 492. Without it the next wake would send them again, because the ledger was written before the PUBACK.
 REMEMBERED = 20
 VERIFIER = "undertone_shared.ed25519"
 STARTED = clock.ticks()
 
 
 def read_settings():
-    """device.json; the code that reads it is dropped again: with it, a heap of 64 KB would be too small."""
+    """Read device.json; the code that reads it is unloaded again, because it would not fit in a heap of 64 KB."""
     from undertone_device.setup.config import check_board, read_config
 
     try:
@@ -96,7 +97,7 @@ def read_settings():
 
 
 def receive_settings():
-    """A board that was flashed and nothing else: its files come over the serial line, then it starts anew."""
+    """Receive a board's first files over the serial line, then restart; for a board that was only flashed."""
     from undertone_device.board import receive
     from undertone_device.setup.storage import FileStorage
 
@@ -105,7 +106,7 @@ def receive_settings():
 
 
 def start_watchdog():
-    """The board's watchdog at its longest, or None."""
+    """Start the board's watchdog with the longest possible timeout; return None if it has none."""
     for milliseconds in WATCHDOG_MILLISECONDS:
         try:
             return machine.WDT(timeout=milliseconds)
@@ -115,7 +116,7 @@ def start_watchdog():
 
 
 def start_network(config):
-    """The radio, on from now; on boards without one the cable."""
+    """Switch the radio on, or on boards without one the cable interface."""
     if hasattr(network, "hostname"):
         network.hostname(config.name)
     interface = network.WLAN(network.STA_IF) if hasattr(network, "WLAN") else network.LAN()
@@ -124,7 +125,7 @@ def start_network(config):
 
 
 def elapsed(since):
-    """Milliseconds."""
+    """Return the milliseconds since ``since``."""
     return (clock.ticks() - since) & TICKS_MASK
 
 
@@ -137,7 +138,7 @@ class Link:
         self._asked = None
 
     def check(self):
-        """True if connected; asks for a connection, again every half a minute."""
+        """Return True if connected; otherwise ask for a connection, again every half minute."""
         if self._interface.isconnected():
             return True
         if self._credentials and (self._asked is None or elapsed(self._asked) > WIFI_MILLISECONDS):
@@ -150,14 +151,14 @@ class Link:
 
 
 def set_clock(host):
-    """NTP; raises OSError."""
+    """Set the clock by NTP. Raises OSError."""
     ntptime.host = host
     ntptime.settime()
 
 
 def make_client(config, alive, read, asleep=None, acknowledged=None):
-    """The client; after the radio is on, for its random numbers. ``read``: `sensor.read`."""
-    # Not at the top: a wrong device.json is told before memory is spent, and this code is for the start alone.
+    """Make the client; call it after the radio is on, which random numbers need. ``read``: `sensor.read`."""
+    # Imported here, so that a wrong device.json is reported before memory is used, and the code serves only the start.
     from undertone_device.setup import assembly
 
     ntp = config.ntp
@@ -184,7 +185,7 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
 
 
 def judge(client):
-    """Keep the code on trial once the broker has acknowledged a report; start anew when it takes too long."""
+    """Keep the code on trial once the broker has acknowledged a report; restart when that takes too long."""
     global ON_TRIAL
     if ON_TRIAL and client.counts["acked"]:
         from undertone_device.board import update
@@ -197,18 +198,18 @@ def judge(client):
 
 
 def run_loop(config, alive, read, stopped):
-    """For boards on mains power."""
+    """Run a board on mains power."""
     link = Link(start_network(config), config.wifi)
     client = make_client(config, alive, read)
     said = ""
     while not stopped():
-        # Without a network the client goes on: slots are closed, and the outbox keeps their reports. It looks no name
-        # up, which would block for longer than some watchdogs wait.
+        # The client also runs without a network: slots are closed, and the outbox stores their reports. It does not
+        # look up names then, which would block for longer than some watchdogs allow.
         client.reachable = link.check()
         client.step(STEP_MILLISECONDS)
         judge(client)
         if VERIFIER in sys.modules:
-            # It has verified a new campaign's signature, and is not needed until the next one.
+            # A new campaign's signature has been verified; the code is not needed until the next one.
             unload(VERIFIER)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != said:
@@ -218,11 +219,13 @@ def run_loop(config, alive, read, stopped):
 
 
 def slept(memory, now):
-    """Milliseconds from the last draw or boot to now, by the clock that ran on through the sleep; None after a boot.
+    """Return the milliseconds from the last draw or boot to now, by the clock that runs during sleep; None after a
+    boot.
 
-    ``memory`` holds that clock's seconds when the board fell asleep, and the milliseconds since the draw by then.
+    ``memory`` contains that clock's seconds when the board fell asleep, and the milliseconds since the draw at that
+    time.
     """
-    # Some ports do not tell a wake from a boot.
+    # Some ports cannot distinguish a wake from a boot.
     cause = getattr(machine, "DEEPSLEEP_RESET", None)
     if cause is None or machine.reset_cause() != cause or len(memory) < 8:
         return None
@@ -233,11 +236,11 @@ def slept(memory, now):
 
 
 def run_once(config, alive, read):
-    """For boards on a battery: one report, then sleep until the next slot has ended. Does not return on a board."""
+    """Run a board on a battery: one report, then sleep until the next slot has ended. Does not return on a board."""
     started = clock.ticks()
     memory = getattr(machine.RTC(), "memory", None)
     remembered = b"" if memory is None else memory()
-    # Before NTP moves the clock that ran on through the sleep.
+    # This is read before NTP changes the clock that ran during the sleep.
     asleep = slept(remembered, clock.unix_time())
     link = Link(start_network(config), config.wifi)
     while not link.check() and elapsed(started) < WIFI_MILLISECONDS:
@@ -251,28 +254,29 @@ def run_once(config, alive, read):
     judge(client)
     now = clock.unix_time()
     if memory is not None:
-        # Never more than has passed: the time since this wake's draw counts as none.
+        # This must never exceed the real time: the time since this wake's draw counts as zero.
         since = 0 if report is not None else (asleep or 0) + elapsed(started)
         times = now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
         memory(times + b"".join(acknowledged[-REMEMBERED:]))
     campaign = client.reporter.campaign
     seconds = UNKNOWN_SLEEP_SECONDS
     if campaign is not None:
-        # Not at the slot's edge, where all boards would wake at once; two draws must be 0.9 slots apart.
+        # The board does not wake at the slot's edge, where all boards would wake at once; two draws must be 0.9 slots
+        # apart.
         slot = campaign.slot_seconds
         seconds = slot - now % slot + client.jitter(slot // 20)
     print("undertone: sleeping for", seconds, "s;", client.reporter.paused or client.trouble or "reported")
     try:
         machine.deepsleep(seconds * 1000)
     except ValueError:
-        # Longer than this port's timer: it wakes, finds the slot reported, and sleeps on.
+        # The sleep is longer than this port's timer allows: the board wakes, finds the slot reported, and sleeps again.
         machine.deepsleep(SHORT_SLEEP_SECONDS * 1000)
 
 
 def main(stopped=lambda: False):
-    """Start as the constants above say."""
+    """Start in the mode that the constants above choose."""
     config = read_settings()
-    # Only now: a board that waits for its files has none yet.
+    # Imported only now, because a board that waits for its files does not have it yet.
     import sensor
 
     watchdog = start_watchdog()

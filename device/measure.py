@@ -1,14 +1,15 @@
-"""What the device costs on this interpreter: ``mpremote run device/measure.py``, or ``micropython device/measure.py``.
+"""Measure the device's cost on this interpreter: ``mpremote run device/measure.py``, or ``micropython
+device/measure.py``.
 
-Prints rows of a Markdown table: heap that the modules take, that a running device takes, and what one slot costs.
-The campaign is as large as they come in practice: 256 bins of Square Wave and a Hybrid, 1.7 KB.
+Prints rows of a Markdown table: the heap used by the modules, the heap used by a running device, and the cost of one
+slot. The campaign is as large as they are in practice: 256 bins of Square Wave and a Hybrid, 1.7 KB.
 """
 
 # ruff: noqa: E402
 
 import gc
 
-# As in main.py, before anything is loaded: a small heap stays in one piece.
+# As in main.py this comes before any import, so that a small heap stays in one piece.
 gc.threshold(4096)
 
 import os
@@ -25,14 +26,14 @@ SLOTS = 200
 
 
 def allocated():
-    """Bytes of the heap in use after a collection."""
+    """Return the bytes of the heap in use after a collection."""
     gc.collect()
     gc.collect()
     return gc.mem_alloc()
 
 
 def row(what, value, unit):
-    """One line of the table."""
+    """Print one line of the table."""
     print("| %s | %d %s |" % (what, value, unit))
 
 
@@ -120,7 +121,7 @@ def modules():
 
 
 def message():
-    """A campaign message, written by hand: boards have nothing that issues campaigns."""
+    """Return a campaign message, written by hand because boards have no code that issues campaigns."""
     import json
     import struct
 
@@ -135,7 +136,7 @@ def message():
 
 
 def device(packed):
-    """A client with that campaign, and its clock."""
+    """Make a client with that campaign, and its clock."""
     from undertone_device.core.reporter import Reporter
     from undertone_device.mqtt.client import Client
     from undertone_shared.entropy import Entropy
@@ -173,7 +174,7 @@ def device(packed):
 
 
 def per_slot():
-    """Rows for a running device and for one slot of it, storage and network left out."""
+    """Print rows for a running device and for one slot of it, without storage and network."""
     packed = message()
     before = allocated()
     client, clock = device(packed)
@@ -202,7 +203,7 @@ def per_slot():
 
 
 def storage():
-    """Rows for one write of the ledger where this board keeps files, and for 32 random bytes."""
+    """Print rows for one write of the ledger to this board's files, and for 32 random bytes."""
     from undertone_device.setup.storage import FileStorage
 
     store = FileStorage(".")
@@ -219,7 +220,7 @@ def storage():
 
 
 def signature():
-    """A row for verifying a campaign's signature, which a device does once for each new campaign."""
+    """Print a row for verifying a campaign's signature, which a device does once for each new campaign."""
     from undertone_shared.errors import Refused
     from undertone_shared.policy import Policy
 
@@ -237,7 +238,7 @@ def signature():
     )
     started = time.ticks_us()
     try:
-        # A wrong one takes as long as a right one.
+        # A wrong signature takes as long as a valid one.
         policy.check_signature(bytes(32), bytes(64))
     except Refused:
         pass
@@ -248,7 +249,7 @@ STAGES = (modules, per_slot, storage, signature)
 
 
 def main():
-    """The whole table."""
+    """Print the whole table."""
     print("| %s | MicroPython %s |" % (sys.platform, ".".join([str(part) for part in sys.implementation.version[:3]])))
     print("|---|---|")
     row("heap", gc.mem_alloc() + gc.mem_free(), "bytes")

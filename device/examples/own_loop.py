@@ -1,10 +1,10 @@
-"""Only the core, in a firmware that has its own loop, clock and MQTT connection.
+"""Example: only the reporter core, in a firmware that has its own loop, clock and MQTT connection.
 
     micropython device/examples/own_loop.py
 
-The firmware passes in what it has: a store of named bytes, random bytes, a tick counter. It calls ``observe`` with raw
-samples and ``close_slot`` often, publishes what that returns at QoS 1, and says ``acked`` when the PUBACK has come.
-Here the connection is a stand-in that prints, and an hour passes at once.
+The firmware passes in its parts: a storage of named bytes, random bytes, a tick counter. It calls ``observe`` with raw
+samples and ``close_slot`` often, publishes the returned report at QoS 1, and calls ``acked`` when the PUBACK has
+arrived. Here the connection is a stand-in that prints, and an hour passes at once.
 """
 
 import sys
@@ -23,21 +23,21 @@ from undertone_shared.topics import report_topic  # noqa: E402
 
 
 class Flash:
-    """Where the firmware keeps things: ``write`` must be atomic and durable, see `undertone_device.setup.storage`."""
+    """The firmware's storage: ``write`` must be atomic and durable, see `undertone_device.setup.storage`."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
 
     def read(self, name: str) -> "bytes | None":
-        """The bytes last written, or None."""
+        """Return the bytes last written, or None."""
         return self._files.get(name)
 
     def write(self, name: str, data: "bytes | memoryview") -> None:
-        """Raises OSError, the old bytes kept."""
+        """Replace the bytes. Raises OSError, and keeps the old bytes then."""
         self._files[name] = bytes(data)
 
     def delete(self, name: str) -> None:
-        """Forget them."""
+        """Delete the bytes."""
         self._files.pop(name, None)
 
 
@@ -49,17 +49,17 @@ class Clock:
         self._ticks = 0
 
     def ticks(self) -> int:
-        """Called by the reporter."""
+        """Return the ticks; the reporter calls this."""
         return self._ticks & 0x3FFFFFFF
 
     def advance(self, seconds: int) -> None:
-        """What time does by itself."""
+        """Simulate that time passes."""
         self.now += seconds
         self._ticks += seconds * 1000
 
 
 def retained_campaign(now: int) -> bytes:
-    """What the firmware's MQTT connection hears on undertone/v2/load/config."""
+    """Return the message that the firmware's MQTT connection receives on undertone/v2/load/config."""
     cohort = WindowMechanism(2721, 1001, 3, 1, 3, (0, 100, 200, 500, 1000))
     pieces = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
     campaign = issue.build(
@@ -81,7 +81,7 @@ def retained_campaign(now: int) -> bytes:
 
 
 def main() -> None:
-    """One hour of slots of a minute, six samples in each."""
+    """Run one hour of slots of a minute, with six samples in each."""
     clock = Clock(1800000000)
     policy = Policy(
         {
@@ -108,10 +108,10 @@ def main() -> None:
         reporter.observe(step % 7, clock.now)
         report = reporter.close_slot(clock.now)
         if report is not None:
-            # The firmware's publish(topic, report, qos=1); a retry sends reporter.outbox[0] again.
+            # A firmware would call publish(topic, report, qos=1) here; a retry sends reporter.outbox[0] again.
             print(topic, "".join("%02x" % byte for byte in report))
             reporter.acked(report)
-    # ``paused`` says in one word why the last finished slot gave no report.
+    # ``paused`` is one word: why the last finished slot gave no report.
     print(len(reporter.outbox), "reports wait; spent until", reporter.spent_until, reporter.paused)
 
 

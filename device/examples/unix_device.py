@@ -2,9 +2,9 @@
 
     micropython device/examples/unix_device.py CONFIG SLOTS READINGS
 
-CONFIG is a device's configuration; READINGS a comma-separated list of integers or a file with one reading a line (its
-coordinates separated by spaces), one reading per slot, from the first again after the last; reading i goes into slot
-first + i. It ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard output:
+CONFIG is a device's configuration. READINGS is a comma-separated list of integers, or a file with one reading a line
+(its coordinates separated by spaces). Each slot uses one reading, from the first again after the last; reading i goes
+into slot first + i. It ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard output:
 
     start NAME / sent SECONDS HEX / acked SECONDS HEX / state WORD / end SENT ACKED OUTBOX FREE
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_list(text: str) -> "list[Sample]":
-    """The integers in a comma-separated list, or the readings in a file of that name."""
+    """Return the integers in a comma-separated list, or the readings in a file of that name."""
     if text.replace(",", "").replace("-", "").strip().isdigit():
         return [int(word) for word in text.split(",")]
     with open(text) as file:
@@ -36,14 +36,14 @@ def read_list(text: str) -> "list[Sample]":
 
 
 def say(*words: object) -> None:
-    """One line, at once."""
+    """Print one line at once."""
     sys.stdout.write(" ".join([str(word) for word in words]) + "\n")
     if hasattr(sys.stdout, "flush"):
         sys.stdout.flush()
 
 
 def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]":
-    """Report ``slots`` slots, a round at a time; closed, or interrupted, it sends what waits and leaves the broker."""
+    """Report ``slots`` slots, a round at a time; if closed or interrupted, send the outbox and disconnect."""
     config = read_config(path)
     policy = assembly.read_policy(config)
     transport = assembly.board_transport(config, policy, clock.ticks)
@@ -52,7 +52,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
     def read(now: int) -> "Sample | None":
         reporter = holder[0].reporter
         campaign = reporter.next_campaign
-        # The reporter turns to the next campaign in the slot that is being opened.
+        # The reporter switches to the next campaign in the slot that is being opened.
         if campaign is None or now < campaign.epoch:
             campaign = reporter.campaign
         if campaign is None:
@@ -90,7 +90,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
 
 
 def main() -> None:
-    """As the arguments say."""
+    """Run the device with the arguments of the command line."""
     running = rounds(sys.argv[1], int(sys.argv[2]), read_list(sys.argv[3]))
     try:
         for _ in running:

@@ -1,4 +1,4 @@
-"""The client that is flashed, in rooms: ``core``, ``mqtt``, ``setup``, ``board``, ``host``, ``sensors``, ``tools``.
+"""The client for devices, in rooms: ``core``, ``mqtt``, ``setup``, ``board``, ``host``, ``sensors``, ``tools``.
 
 Boards load all but ``host`` and ``tools``, so that those rooms keep to the MicroPython subset. Import modules by name.
 Start reading: ``core/__init__.py``.
@@ -6,8 +6,8 @@ Start reading: ``core/__init__.py``.
 
 import sys
 
-# A C stack of 8 KB, as the Pico W has, holds three imports within each other. So the package loads first what the
-# modules of every device import, each after the ones that it imports itself.
+# A C stack of 8 KB, as on the Pico W, has room for three nested imports. So the package first loads the modules that
+# every device needs, each after the modules that it imports itself.
 for _name in (
     "undertone_shared.errors",
     "undertone_shared.checks",
@@ -29,7 +29,7 @@ for _name in (
 
 
 def unload(name: str) -> None:
-    """Drop a module for the memory of its code; the next import loads it again. Objects made of it stay whole."""
+    """Remove a module to free the memory of its code; the next import loads it again. Existing objects stay valid."""
     parts = name.split(".")
     del sys.modules[name]
     delattr(sys.modules[".".join(parts[:-1])], parts[-1])

@@ -1,4 +1,4 @@
-"""``python -m undertone_device run|status|pause|resume|... --config FILE``: a device on a phone, a gateway, a Pi.
+"""``python -m undertone_device run|status|pause|resume|... --config FILE``: run a device on a phone, a gateway, a Pi.
 
 Exit codes: 0 done, 2 bad input or usage.
 """
@@ -21,7 +21,7 @@ from undertone_shared.errors import Invalid
 
 
 def main(argv: list[str]) -> int:
-    """Run the command line; returns the exit code. Bad input is one sentence on stderr."""
+    """Run the command line; return the exit code. For bad input, print one sentence on stderr."""
     arguments = _parser().parse_args(argv)
     try:
         if arguments.command == "run":
@@ -95,7 +95,7 @@ def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int
         campaign = status.parse_status(read_bounded(f"{config.state}/{status.FILE}", status.LARGEST))["campaign"]
         slot = campaign["slot_seconds"] if campaign else slot
     except Invalid:
-        pass  # no device has run here yet
+        pass  # No device has run here yet.
     current = pauses.read(storage, now)
     if command == "resume":
         pause = pauses.end(current, now, slot, policy.rest_seconds)

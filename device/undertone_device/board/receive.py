@@ -1,7 +1,7 @@
-"""A board without files waits on its serial line for them: one line, a JSON object of file name to text.
+"""A board without files waits for them on its serial line: one line, a JSON object of file name to text.
 
-`undertone device send FOLDER --port PORT` sends what `undertone provision` wrote. Nothing is written unless all of it
-is right. Loaded only where device.json is missing.
+`undertone device send FOLDER --port PORT` sends the files that `undertone provision` wrote. Nothing is written unless
+everything is valid. The module is loaded only if device.json is missing.
 """
 
 import json
@@ -20,7 +20,9 @@ _MOST_FILES = 8
 
 
 def wait(lines: "Any", write: "Callable[[str, bytes], None]", say: "Callable[[str], None]") -> bool:
-    """Read lines until one holds a device's files, and write them, device.json last; False when the lines end."""
+    """Read lines until one contains a device's files, and write them, device.json last; return False when the lines
+    end.
+    """
     say("no device.json: send this device's files as one line")
     while True:
         line = lines.readline()
@@ -31,7 +33,7 @@ def wait(lines: "Any", write: "Callable[[str, bytes], None]", say: "Callable[[st
         except Invalid as error:
             say("refused: %s" % error)
             continue
-        # A power cut in the middle leaves a board that waits again.
+        # device.json is written last, so that a power cut in between leaves a board that waits again.
         for name in sorted(files, key=lambda name: name == "device.json"):
             write(name, files[name])
         say("stored %d files" % len(files))
@@ -39,7 +41,7 @@ def wait(lines: "Any", write: "Callable[[str, bytes], None]", say: "Callable[[st
 
 
 def parse_files(line: "bytes | str") -> "dict[str, bytes]":
-    """The files in a line, the configuration and the policy checked. Raises Invalid."""
+    """Parse the files in a line, and check the configuration and the policy. Raises Invalid."""
     if len(line) > LARGEST:
         raise Invalid("the line has %d characters, expected at most %d" % (len(line), LARGEST))
     try:

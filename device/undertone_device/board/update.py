@@ -1,11 +1,11 @@
-"""New code for a board, at its owner's word: fetched, checked, tried, and dropped again if it does not report.
+"""Update of a board's code at its owner's request: fetch, check, try, and drop it again if it does not report.
 
     from undertone_device.board import update
     update.fetch("http://host/undertone-0.2.0", "sha256 of its package.json, as the release printed it")
 
-The new code goes into the one of two folders that is not in use; every file's sha256 must be the one in package.json,
-and package.json's the one given. Then one file, `code`, names the folder and the boots that it may try (`main.py`).
-Only a report that the broker acknowledged makes it the good one (`keep`). Loaded on demand.
+The new code goes into the one of two folders that is not in use. Every file's sha256 must match package.json, and
+package.json's sha256 the given one. Then one file, `code`, names the folder and the boots that may try it (`main.py`).
+Only a report that the broker acknowledged makes it the good one (`keep`). The module is loaded on demand.
 """
 
 import binascii
@@ -27,7 +27,7 @@ _PART = 512
 
 
 def state(storage: "FileStorage") -> "tuple[str, str, int]":
-    """(good folder, folder to run, boots that it may still try); what `main.py` reads. As flashed: lib."""
+    """Return (good folder, folder to run, boots that may still try it), as `main.py` reads them. As flashed: lib."""
     try:
         good, now, boots = (storage.read(STATE) or b"").decode().split()
         return good, now, int(boots)
@@ -36,9 +36,9 @@ def state(storage: "FileStorage") -> "tuple[str, str, int]":
 
 
 def fetch(url: str, digest: str, root: str = "") -> str:
-    """Stage the release at ``url`` and have it tried from the next boot on; the folder. Raises Invalid, OSError.
+    """Stage the release at ``url``, to be tried from the next boot on; return its folder. Raises Invalid, OSError.
 
-    ``digest``: the sha256 of its package.json in hexadecimal. Whatever interrupts this, the code that runs now stays.
+    ``digest``: the sha256 of its package.json in hexadecimal. After any interruption the running code stays in use.
     """
     storage = FileStorage(root or ".")
     good, now, _ = state(storage)
@@ -57,7 +57,7 @@ def fetch(url: str, digest: str, root: str = "") -> str:
 
 
 def keep(root: str = "") -> None:
-    """The code on trial has reported: it is the good one. Raises OSError."""
+    """Mark the code on trial as the good one, because it has reported. Raises OSError."""
     storage = FileStorage(root or ".")
     good, now, _ = state(storage)
     if good != now:
@@ -67,7 +67,7 @@ def keep(root: str = "") -> None:
 def _manifest(url: str, digest: str) -> "dict[str, str]":
     import mip
 
-    # What mip itself downloads with.
+    # mip itself downloads with this module.
     answer: Any = mip.requests.get(url)
     try:
         data = answer.content
@@ -80,7 +80,7 @@ def _manifest(url: str, digest: str) -> "dict[str, str]":
 
 
 def _install(url: str, path: str, names: "dict[str, str]") -> None:
-    """The files of the checked manifest and no others: mip would ask for the list anew, and believe the answer."""
+    """Install exactly the files of the checked manifest: mip would download the list again, and trust that answer."""
     import mip
 
     folder = ""
@@ -105,7 +105,7 @@ def _make_folders(path: str) -> None:
     for i in range(len(parts)):
         try:
             os.mkdir("/".join(parts[: i + 1]))
-        except OSError:  # it is there, or opening the file says why not
+        except OSError:  # The folder exists, or opening the file will raise the reason.
             pass
 
 
@@ -127,7 +127,7 @@ def _hex(digest: "Any") -> str:
 
 
 def _clear(path: str) -> None:
-    """Remove a folder and what is in it."""
+    """Remove a folder and its content."""
     try:
         entries = os.listdir(path)
     except OSError:

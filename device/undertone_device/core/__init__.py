@@ -1,4 +1,4 @@
-"""The part that privacy rests on: samples go in, at most one report of each slot comes out. It does no input or output.
+"""The core, on which privacy depends: samples in, at most one report per slot out. It does no input or output itself.
 
 It owns slot values, drawing, the ledger with its caps, pauses, and which campaigns the device accepts.
 May import: nothing.

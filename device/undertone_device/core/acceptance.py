@@ -1,4 +1,4 @@
-"""Which campaigns this device takes part in: the accepted one, the next one, and why others were refused."""
+"""Acceptance of campaigns: the current one, the next one, and the reasons why others were refused."""
 
 from undertone_device.core.campaign_files import CampaignFiles
 from undertone_device.core.ledger import BUILT, NO_CAMPAIGN
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 _DAY = 86400
-# So long after its slot a server still takes a report: docs/wire.md.
+# A server takes a report for this long after its slot: docs/wire.md.
 _LATE_SECONDS = 2 * _DAY
 _LATE_SLOTS = 96
 
 
 class Acceptance:
-    """The campaigns on file and in the ledger, under the owner's policy. ``refusals`` counts reasons."""
+    """The campaigns in files and in the ledger, under the owner's policy. ``refusals`` counts reasons."""
 
     def __init__(self, policy: "Policy", storage: "Storage", ledger: "Ledger", guard: "Guard"):
         self.refusals: dict[str, int] = {}
@@ -29,7 +29,7 @@ class Acceptance:
         self._policy = policy
         self._ledger = ledger
         self._guard = guard
-        # What the server said last, and the uptime at which it was heard.
+        # The time in the server's last message, and the uptime at which it arrived.
         self._issued_at = self._heard_at = 0
         self.campaign = self.files.load(ledger.current, policy)
         self.following = self.files.load(ledger.next, policy)
@@ -55,7 +55,7 @@ class Acceptance:
                 _check_name(known, name)
                 self._hear(issued_at, now)
                 return False
-        # Once per body: the one that was accepted is known above.
+        # The signature is checked once per body: an accepted body is known above.
         self._policy.check_signature(
             campaigns.digest_of(campaigns.body_of(message)), campaigns.signature_of(message), alive
         )
@@ -79,16 +79,18 @@ class Acceptance:
         return True
 
     def _hear(self, issued_at: int, now: int) -> None:
-        # One that agrees with the clock gives way only to a later one that does, too: a forged one cannot pause the
-        # device. One that does not agree gives way to any: neither it nor a wrong clock outlasts the next message.
+        # A time that agrees with the clock is replaced only by a later one that also agrees, so that a forged message
+        # cannot pause the device. One that does not agree is replaced by any, so that neither it nor a wrong clock
+        # outlasts the next message.
         if not self.agrees(now) or (issued_at > self._issued_at and _agree(now, issued_at)):
             self._issued_at = issued_at
             self._heard_at = self._ledger.uptime
 
     def agrees(self, now: int) -> bool:
-        """Whether the device's clock agrees with what the server said last and the ticks that have passed since.
+        """Return True if the device's clock agrees with the server's last time plus the ticks since then.
 
-        That counts for a day, and then for as long as a report is still taken when the server comes back.
+        The server's time is valid for a day, and then for as long as a report is still accepted when the server comes
+        back.
         """
         campaign = self.campaign
         passed = self._ledger.uptime - self._heard_at
@@ -96,7 +98,7 @@ class Acceptance:
         return passed <= _DAY + late and _agree(now, self._issued_at + passed)
 
     def _restore(self, campaign: "Campaign") -> None:
-        """Put back the lost or damaged file of a campaign that the ledger names: it was accepted and charged before."""
+        """Write a campaign of the ledger again whose file was lost or damaged: it was accepted and charged before."""
         try:
             self.files.save(campaign)
         except (OSError, MemoryError) as error:
@@ -120,7 +122,7 @@ class Acceptance:
         else:
             ledger.next = campaign.fingerprint
         try:
-            # The file first: a ledger never names a campaign that is not there.
+            # The file is written first, so that the ledger never names a campaign without a file.
             self.files.save(campaign)
             self._guard.write()
         except (OSError, MemoryError) as error:
@@ -133,7 +135,7 @@ class Acceptance:
             self.following = campaign
 
     def promote(self, now: int) -> "Campaign | None":
-        """The current campaign; the next one becomes it when its epoch begins."""
+        """Return the current campaign; the next one becomes current when its epoch begins."""
         following = self.following
         if following is None or (self.campaign is not None and now < following.epoch):
             return self.campaign

@@ -1,4 +1,4 @@
-"""The exact sum of a buffer of samples, also of ulab's arrays; loaded where one is taken."""
+"""The exact sum of a buffer of samples, including ulab's arrays; loaded only if a buffer is used."""
 
 from undertone_shared.checks import SMALL, check_integer
 from undertone_shared.errors import Invalid
@@ -17,7 +17,7 @@ _PART = 128
 
 
 def total(samples: "Sequence[int]") -> int:
-    """The exact sum of a buffer: integers of 30 bits, or a ulab array of 8 or 16 bits each. Raises Invalid.
+    """Return the exact sum of a buffer: integers of 30 bits, or a ulab array of 8 or 16 bits each. Raises Invalid.
 
     ulab's own ``sum`` is a mean times n, which rounds.
     """
@@ -30,7 +30,7 @@ def total(samples: "Sequence[int]") -> int:
         raise Invalid(
             "samples are an array of dtype %r, expected a row of int8, uint8, int16 or uint16" % samples.dtype
         )
-    # An array of truth values says that its dtype is uint8; its elements tell.
+    # An array of booleans reports uint8 as its dtype, so its elements are checked.
     if len(samples) and isinstance(samples[0], bool):
         raise Invalid("samples are an array of truth values, expected a row of int8, uint8, int16 or uint16")
     result = 0

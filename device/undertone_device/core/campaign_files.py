@@ -1,7 +1,7 @@
-"""The accepted campaigns on file, and which campaign each waiting report belongs to.
+"""Files of the accepted campaigns, and the campaign of each report in the outbox.
 
-One file per accepted campaign holds its body. ``names`` outlives them: a JSON object from the fingerprints of reports
-that still wait to their campaigns' names, so that after a reboot they go to their own topic.
+Each accepted campaign has a file with its body. The file ``names`` is kept longer: a JSON object from the fingerprints
+of reports in the outbox to their campaigns' names, so that after a reboot they are sent to the right topic.
 """
 
 import json
@@ -21,14 +21,14 @@ _MOST_NAMES = 8
 
 
 class CampaignFiles:
-    """Campaigns in a storage. Losing any of them costs data, never privacy."""
+    """Campaigns in a storage. Losing any of them loses data, never privacy."""
 
     def __init__(self, storage: "Storage"):
         self._storage = storage
         self._names = _parse_names(storage.read(NAMES))
 
     def load(self, fingerprint: bytes, policy: "Policy") -> "Campaign | None":
-        """The campaign, None if its file is not there, damaged, or no longer within the policy."""
+        """Return the campaign, None if its file is missing, damaged, or not allowed by the policy any more."""
         body = self._storage.read(_file(fingerprint))
         if body is None:
             return None
@@ -45,12 +45,12 @@ class CampaignFiles:
         self._known(campaign)
 
     def _known(self, campaign: Campaign) -> Campaign:
-        campaign.body = b""  # the file has it; a board needs the memory
+        campaign.body = b""  # The file has it; a board needs the memory.
         self._names[campaign.fingerprint.hex()] = campaign.name
         return campaign
 
     def retire(self, fingerprint: bytes, following: Campaign, outbox: "Outbox") -> None:
-        """Delete a campaign that another one follows; whose reports still wait is written first."""
+        """Delete a campaign after its successor was accepted; first save the names for reports still in the outbox."""
         names: dict[str, str] = {}
         index = len(outbox)
         while index and len(names) < _MOST_NAMES:
@@ -64,11 +64,11 @@ class CampaignFiles:
                 self._storage.write(NAMES, json.dumps(names).encode())
             self._storage.delete(_file(fingerprint))
         except OSError:
-            pass  # whichever: a full or broken disk costs a name, or leaves a file that nothing points to
+            pass  # In any case: a full or broken disk loses a name, or leaves an unused file.
         self._known(following)
 
     def name_of(self, report: bytes) -> "str | None":
-        """The name of a report's campaign, None if it is not known any more."""
+        """Return the name of a report's campaign, None if it is not known any more."""
         return self._names.get(fingerprint_of(report).hex())
 
 
@@ -83,6 +83,6 @@ def _parse_names(data: "bytes | None") -> "dict[str, str]":
         if isinstance(fields, dict):
             for fingerprint in fields:
                 names[fingerprint] = check_name("campaign", fields[fingerprint])
-    except (ValueError, RuntimeError):  # Invalid is a ValueError
+    except (ValueError, RuntimeError):  # Invalid is a ValueError.
         return {}
     return names

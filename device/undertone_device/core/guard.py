@@ -1,7 +1,8 @@
-"""The caps and the ledger behind them: they keep every measured interval to at most one draw, and draws apart.
+"""The guard of a sensor: its caps and its ledger. It allows at most one draw per measured interval, and keeps draws
+apart.
 
-The ledger's ``spent_until`` moves forward before a report leaves, and what the clock must allow the monotonic tick
-counter must allow, too, whatever server, broker or clock say. Nothing here ever depends on a reading.
+The ledger's ``spent_until`` moves forward before a report leaves. What the clock allows must also be allowed by the
+monotonic tick counter, whatever server, broker or clock say. Nothing here ever depends on a reading.
 """
 
 from undertone_device import unload
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 _DAY = 86400
-# Written when a ledger begins, with how often one did: one that is missing beside it was lost, not new.
+# This file is written when a ledger begins, with the number of ledgers begun: a ledger missing beside it was lost.
 BEGUN = "begun"
 
 
 class Guard:
-    """One sensor's caps and what its ledger counts against them. ``rule_states``: by kind of rule."""
+    """One sensor's caps and the counts in its ledger. ``rule_states``: by kind of rule."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Guard:
         self._ledger = ledger
         self._ticks = ticks
         self._rule_states = rule_states
-        # What the file already counts as spent, when slots are reserved in blocks.
+        # What the file already counts as spent, if slots are reserved in blocks.
         self._until = ledger.spent_until
         self._reserved = 0
         self._units = 0
@@ -56,9 +57,9 @@ class Guard:
         if asleep is not None:
             self._drew_at = (now - asleep) & TICKS_MASK
             slept = asleep // 1000
-            # From the draw: a ledger that was written since has counted part of it.
+            # Counted from the draw: a ledger that was written later has counted part of the sleep.
             ledger.uptime = max(ledger.uptime, drew + slept)
-        # Uptime is counted in whole seconds: one more than has passed since the last draw or boot never counts.
+        # Uptime is counted in whole seconds: never more than one second too many since the last draw or boot.
         self._rest_from = ledger.uptime - slept + 1
 
     def start(self, now: int) -> None:
@@ -71,7 +72,7 @@ class Guard:
                 self.write()
             elif losses is not None:
                 return
-            # After the ledger: a power cut between leaves one that began, not one that was lost.
+            # It is written after the ledger: a power cut in between leaves a ledger that began, not one that was lost.
             self._storage.write(BEGUN, b"%d" % (int(losses or 0) + 1))
         except (OSError, ValueError) as error:
             raise Refused("storage", "the ledger could not be begun: %s" % error)
@@ -81,7 +82,7 @@ class Guard:
         ledger.lost = False
         ledger.spent_until = ledger.began = self._until = now
         if lost:
-            # As much as can have been drawn was: the whole cap in the last period, and all of a lifetime.
+            # The worst case is assumed: the whole cap was drawn in the last period, and all of a lifetime.
             policy = self._policy
             ledger.uptime += policy.period_seconds
             self._rest_from += policy.period_seconds
@@ -91,23 +92,23 @@ class Guard:
                 state.lost(now)
 
     def advance(self) -> None:
-        """Count uptime: to be called at least every twelve days, before the ticks come round."""
+        """Count uptime: to be called at least every twelve days, before the ticks wrap around."""
         seconds = ((self._ticks() - self._at) & TICKS_MASK) // 1000
         self._at = (self._at + seconds * 1000) & TICKS_MASK
         self._ledger.uptime += seconds
 
     def rested(self, opened: int) -> bool:
-        """Whether a slot that opened at this uptime did so late enough after the last draw and boot, in ticks."""
+        """Return True if a slot that opened at this uptime began long enough after the last draw and boot, in ticks."""
         rest = self._policy.rest_seconds
         by_clock = not rest or self._policy.rest_by != "ticks"
         return by_clock or opened - self._rest_from >= in_ticks(rest)
 
     def begins(self, campaign: "Campaign", slot: int) -> int:
-        """The Unix second from which on readings may enter a slot's value: a counter's is based in the slot before."""
+        """Return the Unix second from which readings enter a slot's value; a counter's starts in the slot before."""
         return (slot - 1 if campaign.measure == "counter" else slot) * campaign.slot_seconds
 
     def restart(self) -> None:
-        """Another campaign is the current one."""
+        """Reset the rule states, because another campaign becomes current."""
         for state in self._rule_states.values():
             state.restart()
 
@@ -116,9 +117,10 @@ class Guard:
         return self._rule_states.get(campaign.rule.kind)
 
     def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """One word why this slot must not be drawn, or None. ``opened``: the uptime from which on it was measured.
+        """Return one word why this slot must not be drawn, or None. ``opened``: the uptime at which its measurement
+        began.
 
-        The clock agrees with the server's, as `Acceptance.agrees` says.
+        The caller has checked that the clock agrees with the server's (`Acceptance.agrees`).
         """
         ledger = self._ledger
         policy = self._policy
@@ -128,7 +130,7 @@ class Guard:
         if slot > campaign.last_slot:
             return "ended"
         if start + campaign.slot_seconds > now:
-            # Only a clock that was ahead can have closed it.
+            # The slot can only have been closed by a clock that was ahead.
             return "ahead"
         if start < ledger.spent_until:
             self._return(now)
@@ -145,8 +147,8 @@ class Guard:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
-        # No campaign has shorter slots than the policy allows. Where a period holds no more of those than the cap, the
-        # clock has nothing to say: only ticks can tell of more.
+        # No campaign has shorter slots than the policy allows. If a period contains no more of those than the cap, the
+        # clock need not be checked: only ticks can show more.
         by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
         if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
@@ -156,11 +158,12 @@ class Guard:
         return state.obstacle(campaign, slot) if state else None
 
     def _return(self, now: int) -> None:
-        """Undo a wrong clock, once the clock agrees with the server's again: what is spent ahead was spent by now.
+        """Undo a wrong clock, once the clock agrees with the server's again: intervals spent ahead count as spent by
+        now.
 
-        An honest clock never spends more than a day and a block of reserved slots ahead. All that was measured was
-        measured by now, and the ticks keep the next draw a slot and a rest away. Devices without such ticks, and
-        streams, whose windows the clock numbers, stay as they are: their owner has `reset`.
+        An honest clock never spends more than a day and a block of reserved slots ahead. Everything that was measured
+        was measured by now, and the ticks keep the next draw a slot and a rest away. Devices without such ticks, and
+        streams, whose windows the clock numbers, are not changed: their owner can use `reset`.
         """
         ledger = self._ledger
         policy = self._policy
@@ -173,14 +176,16 @@ class Guard:
         unload("undertone_device.core.reset")
         self._until = now
         self._reserved = 0
-        # After a boot, too.
+        # This applies after a boot, too.
         self._drew_at = self._ticks()
         self._rest_from = ledger.uptime + 1
 
     def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """The word ``pause`` if the household's pause covers any of the slot, by clock or ticks. To be asked each slot.
+        """Return the word ``pause`` if the household's pause covers any of the slot, by clock or ticks. Call it each
+        slot.
 
-        In a pause the ledger is written as often as if reports were drawn: a boot does not forget how long it lasted.
+        During a pause the ledger is written as often as if reports were drawn, so that a boot does not forget its
+        length.
         """
         ledger = self._ledger
         try:
@@ -189,7 +194,7 @@ class Guard:
                 self._span = None
                 return None
             if self._span is None:
-                # Most boards never pause.
+                # Most boards never pause, so the code is loaded only now.
                 from undertone_device.core.pause_span import PauseSpan
 
                 self._span = PauseSpan(self._storage, self._policy.rest_by == "ticks")
@@ -199,16 +204,18 @@ class Guard:
             if covered and ledger.uptime - self._wrote_at >= self._policy.write_seconds:
                 self.write()
         except (OSError, ValueError, IndexError):
-            covered = True  # nobody can read until when: not before the file is mended or removed
+            covered = True  # The end cannot be read: the pause lasts until the file is repaired or removed.
         return "pause" if covered else None
 
     def _cost(self, campaign: "Campaign") -> int:
-        """Units of epsilon of one report, by the dearest of the campaign's mechanisms; a stream is charged in rho."""
+        """Return the units of epsilon of one report, by the most expensive mechanism; a stream is charged in rho
+        instead.
+        """
         if campaign is not self._campaign:
             self._campaign = campaign
-            # What is reserved was reserved at the price of the one before.
+            # Reserved draws were reserved at the price of the campaign before.
             self._units = self._reserved = 0
-            # Once in a campaign: not kept in a board's memory.
+            # This runs once per campaign, so the code is not kept in a board's memory.
             from undertone_device.core import units
 
             for _, mechanism in campaign.rule.mechanisms:
@@ -238,7 +245,9 @@ class Guard:
         self._rest_from = ledger.uptime + 1
 
     def commit(self, campaign: "Campaign") -> bool:
-        """Whether what was spent is on file; it is written at most once in the policy's ``write_seconds``."""
+        """Return True if the spent draws are on file; the file is written at most once in the policy's
+        ``write_seconds``.
+        """
         ledger = self._ledger
         if ledger.spent_until <= self._until and self._reserved and not ledger.urgent:
             self._reserved -= 1
@@ -256,6 +265,6 @@ class Guard:
         return True
 
     def write(self) -> None:
-        """Write the ledger with what is reserved already. Raises OSError."""
+        """Write the ledger with the draws that are already reserved. Raises OSError."""
         self._ledger.write(self._until, self._reserved, self._units)
         self._wrote_at = self._ledger.uptime

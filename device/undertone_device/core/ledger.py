@@ -1,4 +1,5 @@
-"""What a sensor has spent and what it still has to send, in one file that is written before the radio is used.
+"""The ledger of a sensor: what it has spent and what it still has to send, in one file, written before any
+transmission.
 
 ======= ===== ==================================================================================
 byte    field meaning (big-endian)
@@ -44,7 +45,7 @@ byte   field meaning (big-endian)
 148-   u32×2 each group's last draw: the second at which its slot starts, and the uptime of the draw
 ====== ===== ==================================================================================
 
-No reading and no noise is in it. Losing it costs data, never privacy: see `Guard.start`.
+It contains no reading and no noise. Losing it loses data, never privacy: see `Guard.start`.
 """
 
 import hashlib
@@ -52,19 +53,19 @@ import struct
 
 from undertone_shared.report import FINGERPRINT_BYTES, LENGTH, STREAM
 
-# The household's pause, "FROM UNTIL" in Unix seconds: see `pauses`.
+# Name of the file with the household's pause, "FROM UNTIL" in Unix seconds: see `pauses`.
 PAUSE = "pause"
-# No clock that is right shows a time before this code existed (2026-11-01).
+# A correct clock never shows a time before this code existed (2026-11-01).
 BUILT = 1793491200
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
     class Storage(Protocol):
-        """Named byte strings; ``write`` is atomic and durable and raises OSError with the old content kept.
+        """Storage of named byte strings; ``write`` is atomic and durable and raises OSError with the old content kept.
 
-        ``read`` gives None for what is absent alone, and raises OSError where it cannot tell. A storage that two
-        processes could use has ``claim()``, which raises Invalid if another one does.
+        ``read`` returns None only if the entry is absent, and raises OSError if that is not certain. A storage that two
+        processes could use has ``claim()``, which raises Invalid if another one uses it.
         """
 
         def read(self, name: str) -> bytes | None: ...
@@ -73,15 +74,14 @@ if TYPE_CHECKING:
 
 
 FILE = "ledger"
-# How many unacknowledged reports a device keeps unless its configuration says otherwise, and at most: 24 bytes each, in
-# RAM and on file.
+# Default and largest number of unacknowledged reports that a device stores: 24 bytes each, in RAM and on file.
 DEFAULT_OUTBOX = 96
 LARGEST_OUTBOX = 4096
 NO_CAMPAIGN = bytes(FINGERPRINT_BYTES)
 _MAGIC = b"UTL2"
 _HEADER = ">4sIIIIIHH8s8sIIIIIHHQQI"
 _HEADER_BYTES = 88
-# Of the sums.
+# Sizes of the sums.
 GROUPS = 48
 DAYS = 31
 MONTH = 24
@@ -112,7 +112,7 @@ class Outbox:
         return bytes(self._buffer[i : i + (self.width if self._buffer[i + 1] == STREAM else LENGTH)])
 
     def append(self, report: bytes) -> bool:
-        """Add the newest report; True if the oldest was dropped for it."""
+        """Add the newest report; return True if the oldest was dropped for it."""
         dropped = self._count == self.capacity
         if dropped:
             self._remove(0)
@@ -122,11 +122,11 @@ class Outbox:
         return dropped
 
     def remove_newest(self) -> None:
-        """Take back the newest report."""
+        """Remove the newest report."""
         self._count -= 1
 
     def remove(self, report: bytes) -> bool:
-        """Remove the report with these bytes; False if it is not there."""
+        """Remove the report with these bytes; return False if it is not there."""
         for index in range(self._count):
             if self[index] == report:
                 self._remove(index)
@@ -141,10 +141,10 @@ class Outbox:
 
 
 class Sums:
-    """Views of one buffer, so that the ledger's file is written without a copy.
+    """The sums as views of one buffer, so that the ledger's file is written without a copy.
 
-    The cap of k draws in any P seconds: k = n m in n groups of m. A group may begin only P after the last draw of
-    the group n before it, so that no P seconds hold more than n groups' draws.
+    The cap of k draws in any P seconds is counted as k = n m in n groups of m. A group may begin only P after the last
+    draw of the n-th group before it, so that no P seconds contain more than n groups' draws.
     """
 
     def __init__(self, buffer: memoryview):
@@ -155,7 +155,7 @@ class Sums:
         self._count = 0
 
     def limit(self, most: int, start: int, uptime: int) -> int:
-        """Count against ``most``; what the file holds was counted otherwise if it is another: all of it is then used.
+        """Set the cap to ``most``; if the file was counted with another cap, all of the new one counts as used.
 
         Draws that the file reserved count as drawn at (``start``, ``uptime``). Returns the uptime of the last draw.
         """
@@ -188,7 +188,9 @@ class Sums:
         return struct.unpack(">II", self.buffer[i : i + 8])
 
     def permits(self, start: int, uptime: int, seconds: int, ticks: int) -> bool:
-        """Whether a draw for a slot at ``start`` keeps the cap: ``seconds`` by the clock and ``ticks`` of uptime."""
+        """Return True if a draw for a slot at ``start`` keeps the cap: ``seconds`` by the clock and ``ticks`` of
+        uptime.
+        """
         if self._count < self._size and self._count:
             return True
         group = self._newest if not self._count else (self._newest + 1) % self._groups
@@ -204,7 +206,7 @@ class Sums:
         self._put(self._newest, start, uptime)
 
     def spend(self, day: int, units: int) -> None:
-        """Add to a day's sum; days that were left out are empty."""
+        """Add to a day's sum; days in between are empty."""
         buffer = self.buffer
         newest = struct.unpack(">I", buffer[20:24])[0]
         if day > newest:
@@ -215,7 +217,7 @@ class Sums:
         struct.pack_into(">I", buffer, i, min(struct.unpack(">I", buffer[i : i + 4])[0] + units, 0xFFFFFFFF))
 
     def pack(self, reserved: int, units: int) -> None:
-        """Put what is counted outside the buffer into it; ``reserved`` draws of ``units`` each are counted ahead."""
+        """Write the counts into the buffer; ``reserved`` draws of ``units`` each are counted in advance."""
         struct.pack_into(
             ">HHIIII", self.buffer, 0, self._groups, self._newest, self._size, self._count, reserved, units
         )
@@ -268,9 +270,9 @@ class Ledger:
         self.lost = False
 
     def write(self, until: int, reserved: int, units: int) -> None:
-        """Make the state durable. Raises OSError, the old file kept.
+        """Make the state durable. Raises OSError, and keeps the old file then.
 
-        ``reserved`` further reports of ``units`` each, their intervals ending by ``until``, count as drawn already.
+        ``reserved`` further reports of ``units`` each, whose intervals end by ``until``, count as drawn already.
         """
         outbox = self.outbox
         encoded = self._encoded
@@ -308,5 +310,5 @@ class Ledger:
 
 
 def in_ticks(seconds: int) -> int:
-    """31/32 of an interval, rounded up: what the tick counter, whose oscillator is not exact, has to count of it."""
+    """Return 31/32 of an interval, rounded up, which the tick counter must show because its oscillator is not exact."""
     return seconds - seconds // 32

@@ -1,4 +1,4 @@
-"""A household's pause as the device counts it, by clock and by ticks. Loaded while there is a file ``pause``."""
+"""A household's pause as the device counts it, by clock and by ticks. Loaded only if a file ``pause`` exists."""
 
 from undertone_device.core.ledger import in_ticks
 
@@ -6,15 +6,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from undertone_device.core.ledger import Storage
 
-# The device's own count: "FROM UNTIL" as it was in ``pause``, then the uptimes at which that begins, ends, was seen.
+# File with the device's own count: "FROM UNTIL" as in ``pause``, then the uptimes of its beginning, its end, and now.
 COUNT = "pause.ticks"
 
 
 class PauseSpan:
     """A pause on the tick counter, in seconds of the ledger's uptime.
 
-    Before it begins, every look at the clock may bring its beginning forward or its end back; once it has begun, only
-    its owner shortens it. ``by_ticks``: False where no counter survives the sleep, and the clock has to be trusted.
+    Before the pause begins, every look at the clock may move its beginning forward or its end back; once it has begun,
+    only its owner shortens it. ``by_ticks``: False if no counter runs through sleep, so that the clock must be trusted.
     """
 
     def __init__(self, storage: "Storage", by_ticks: bool):
@@ -25,12 +25,12 @@ class PauseSpan:
             numbers = [int(word) for word in (storage.read(COUNT) or b"").split()]
             self._start, self._until, self._begins, self._ends, self._seen = numbers
         except ValueError:
-            pass  # none, or damaged: the pause counts as new
+            pass  # There is no count, or a damaged one: the pause counts as new.
 
     def covers(self, pause: bytes, begin: int, end: int, now: int, opened: int, uptime: int) -> bool:
-        """Whether any of the pause is in the slot's interval: [begin, end) by the clock, (opened, uptime] by the ticks.
+        """Return True if the pause overlaps the slot: [begin, end) by the clock, (opened, uptime] by the ticks.
 
-        ``pause``: the file's content. Raises ValueError for one that cannot be read, OSError.
+        ``pause``: the file's content. Raises ValueError for unreadable content, OSError.
         """
         start, until = [int(word) for word in pause.split()]
         if until <= start:
@@ -41,12 +41,12 @@ class PauseSpan:
 
     def _look(self, start: int, until: int, now: int, uptime: int, end: int) -> None:
         ahead = max(start - now, 0)
-        # A slot that ends as the pause begins is not in it, whatever the oscillator is off by. One that ends later is
-        # in it: a clock that says that the pause is over, too, may have jumped before anybody looked.
+        # A slot that ends when the pause begins is not part of it, whatever the oscillator's error. One that ends later
+        # is part of it, even if the clock says that the pause is over: it may have jumped before anybody looked.
         begins = uptime + ahead + ahead // 32 + 1 if ahead else min(uptime, uptime + start - end)
         ends = uptime + ahead + in_ticks(until - start)
         if start != self._start or uptime < self._seen:
-            # New, or the ledger is not the one that counted.
+            # The pause is new, or the ledger is not the one that counted.
             self._begins, self._ends, self._seen = begins, ends, uptime
         elif until < self._until:
             self._ends = min(self._ends, uptime + max(until - now, 0))

@@ -1,9 +1,9 @@
-"""A household's pause: which slots it leaves out is decided ahead, so that no reading can decide it.
+"""A household's pause: the slots that it omits are decided in advance, so that no reading can influence the choice.
 
-The file ``pause`` holds ``FROM UNTIL`` in Unix seconds; a slot that touches [FROM, UNTIL) is not reported, and nothing
-is sent about it. That the device is silent shows; a pause on the days that matter shows which days those are.
+The file ``pause`` contains ``FROM UNTIL`` in Unix seconds; a slot that touches [FROM, UNTIL) is not reported, and
+nothing is sent about it. The silence itself is visible: a pause on sensitive days shows which days those are.
 
-A clock that lies does not end a pause: the device also counts 31/32 of its length in ticks (``pause_span.py``).
+A wrong clock does not end a pause: the device also counts 31/32 of its length in ticks (``pause_span.py``).
 """
 
 from undertone_device.core.ledger import PAUSE
@@ -17,10 +17,11 @@ ENDLESS = 0xFFFFFFFF
 
 
 def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[int, int]:
-    """(from, until) of a pause asked for at ``now``, slots of ``slot`` seconds, the policy's rest ``rest``.
+    """Return (from, until) of a pause requested at ``now``, with slots of ``slot`` seconds and the policy's ``rest``.
 
-    It starts at the first slot's edge after now and a rest: what is measured by then was not known. ``at_once``: now,
-    the open slot included, and for a rest and a day at least. ``seconds``: how long, 0 until it is ended.
+    It starts at the first slot's edge after now and a rest, because what is measured until then was not known.
+    ``at_once``: it starts now, with the open slot, and lasts at least a rest and a day. ``seconds``: its length, 0 for
+    no end.
     """
     start = now if at_once else _edge(now + rest, slot)
     least = max(rest, DAY) if at_once else max(rest, slot)
@@ -28,10 +29,10 @@ def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[
 
 
 def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, int]:
-    """The pause, ending at the first slot's edge after now, and after a rest of it; nothing if it is not in force.
+    """Return the pause with its end at the first slot's edge after now, and after a rest; (0, 0) if it is not in force.
 
-    One that began at once, and so at no slot's edge, lasts a day at least: it was made by somebody who knew what was
-    measured, and must not leave out one slot alone.
+    A pause that began at once, and so not at a slot's edge, lasts at least a day: its owner knew the measurement, and
+    must not omit a single slot.
     """
     start, until = pause
     if not start <= now < until:
@@ -41,7 +42,7 @@ def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, in
 
 
 def extend(pause: tuple[int, int], more: tuple[int, int], now: int) -> tuple[int, int]:
-    """Both pauses as one, with the time between them; ``more`` alone if the other one is over."""
+    """Return both pauses as one, including the time between them; ``more`` alone if the other one is over."""
     if pause[1] <= now:
         return more
     return min(pause[0], more[0]), max(pause[1], more[1])
@@ -52,7 +53,7 @@ def _edge(seconds: int, slot: int) -> int:
 
 
 def read(storage: "Storage", now: int) -> tuple[int, int]:
-    """The pause on file, (0, 0) without one; an endless one for a file that holds something else. Raises OSError."""
+    """Return the pause on file, (0, 0) without one; an endless one if the file is unreadable. Raises OSError."""
     try:
         start, until = (storage.read(PAUSE) or b"0 0").split()
         return int(start), int(until)
@@ -61,5 +62,5 @@ def read(storage: "Storage", now: int) -> tuple[int, int]:
 
 
 def write(storage: "Storage", pause: tuple[int, int]) -> None:
-    """Put a pause on file, for a running device and every one after it. Raises OSError."""
+    """Write a pause to its file, for a running device and every later one. Raises OSError."""
     storage.write(PAUSE, b"%d %d" % pause)

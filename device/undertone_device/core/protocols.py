@@ -1,4 +1,4 @@
-"""What the core asks of the objects that it is given. For type checkers and readers: no device loads this."""
+"""Interfaces of the objects that are passed to the core. For type checkers and readers: no device loads this."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from undertone_shared.campaign import Campaign
 
 
-# What a sensor gives: a number, or a number for each coordinate.
+# A sensor's sample: a number, or a number for each coordinate.
 Sample = int | tuple[int, ...]
 
 
@@ -24,26 +24,26 @@ class Accumulator(Protocol):
         """Take a buffer of samples. Raises Invalid."""
 
     def close(self, ticks: int) -> "Sample | None":
-        """The slot's value, None if nothing was sampled; the next slot starts empty."""
+        """Return the slot's value, None if nothing was sampled; the next slot starts empty."""
 
 
 class RuleState(Protocol):
-    """The state that one kind of rule keeps from report to report, and what it counts and charges."""
+    """The state that one kind of rule keeps from report to report, with its counts and charges."""
 
     def lost(self, now: int) -> None:
-        """The ledger was lost: what it may have counted is spent."""
+        """Count everything that a lost ledger may have counted as spent."""
 
     def charge(self, campaign: "Campaign", now: int) -> None:
         """Charge the campaign as a whole. Raises Refused."""
 
     def restart(self) -> None:
-        """Another campaign is the current one."""
+        """Reset the counts, because another campaign becomes current."""
 
     def forget(self) -> None:
-        """Carry nothing on."""
+        """Continue no earlier state."""
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
-        """One word why this kind may not draw the slot, or None."""
+        """Return one word why this kind may not draw the slot, or None."""
 
     def draw(self, campaign: "Campaign", slot: int, reading: "tuple[int, ...]") -> "tuple[tuple[int, ...], int]":
-        """(values, chain index) of the slot's report. Raises EntropyError."""
+        """Return (values, chain index) of the slot's report. Raises EntropyError."""

@@ -1,7 +1,8 @@
-"""The reporter core: one sensor's samples in, perturbed reports out. No loop, no socket, no clock of its own.
+"""The reporter core: one sensor's samples in, perturbed reports out. It has no loop, no socket and no clock of its own.
 
-Every measured interval enters at most one draw, whatever server, broker or clock say (see `guard`), and a campaign
-outside the policy is refused (see `acceptance`). Unix seconds are passed in; ticks are milliseconds modulo 2^30.
+Every measured interval is used by at most one draw, whatever server, broker or clock say (see `guard`), and a campaign
+that the policy does not allow is refused (see `acceptance`). Unix seconds are passed in; ticks are milliseconds modulo
+2^30.
 """
 
 from undertone_device.core.acceptance import Acceptance
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 class Reporter:
     """One sensor of one device under its owner's policy.
 
-    ``storage`` holds the ledger and the accepted campaigns; ``capacity`` is how many unacknowledged reports are
-    kept (96 slots are the least that the aggregator still admits). ``asleep``: milliseconds since the last draw by
-    a counter that ran on through deep sleep, which makes this wake no boot. ``paused`` says in one word why the
-    last finished slot gave no report.
+    ``storage`` contains the ledger and the accepted campaigns; ``capacity`` is the number of unacknowledged reports
+    that are stored (the aggregator admits at least the last 96 slots). ``asleep``: milliseconds since the last draw by
+    a counter that ran during deep sleep, so that this wake is no boot. ``paused`` is one word: why the last finished
+    slot gave no report.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Reporter:
         self.policy = policy
         self.dropped = 0
         self.paused: str | None = None
-        # For people to read; see `spent`.
+        # The storage is an attribute for status displays; see `spent`.
         self.storage = storage
         self.ledger: Ledger
         self._entropy = entropy
@@ -65,10 +66,10 @@ class Reporter:
             self.ledger = Ledger(storage, capacity)
         self._guard = Guard(policy, storage, self.ledger, ticks, asleep, rule_states)
         self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
-        # The fingerprint of the campaign that this device's place was computed for, and the place.
+        # The fingerprint of the campaign for which this device's place was computed, and the place.
         self._placed = (b"", 0)
         self._open = OpenSlot(ticks, counter_modulus, several)
-        # Unacknowledged reports, oldest first; how often campaigns were refused, by reason.
+        # Unacknowledged reports, oldest first; number of refused campaigns, by reason.
         self.outbox = self.ledger.outbox
         self.refusals = self._accepted.refusals
 
@@ -88,7 +89,7 @@ class Reporter:
         return self.ledger.spent_until
 
     def campaign_of(self, report: bytes) -> "str | None":
-        """The name of the campaign that a report in the outbox belongs to, None if it is not known any more."""
+        """Return the name of the campaign of a report in the outbox, None if it is not known any more."""
         return self._accepted.files.name_of(report)
 
     def accept(
@@ -98,11 +99,11 @@ class Reporter:
         name: "str | None" = None,
         alive: "Callable[[], object] | None" = None,
     ) -> bool:
-        """Take a campaign message; True if it is a new campaign, False for the one accepted already.
+        """Process a campaign message; return True for a new campaign, False for one that is already accepted.
 
-        ``name``: the campaign that the message's topic names, if it came by one; the message must be of that one.
-        ``alive``: a watchdog's feed, while a new campaign's signature is verified.
-        Raises Refused or Invalid, counts the reason in ``refusals`` and keeps the last good one.
+        ``name``: the campaign in the message's topic, if there was one; the message must be of that campaign.
+        ``alive``: feeds a watchdog while a new campaign's signature is verified. Raises Refused or Invalid, counts the
+        reason in ``refusals`` and keeps the last valid campaign.
         """
         had = self.campaign
         new = self._accepted.accept(message, now, name, alive)
@@ -113,9 +114,10 @@ class Reporter:
     # Slots
 
     def observe(self, sample: "Sample", now: int) -> None:
-        """Take one raw sample, an integer in the campaign's unit (a 1 or 0 for duration), or a tuple of integers
+        """Take one raw sample. Raises Invalid.
 
-        where the policy's streams have several dimensions. Raises Invalid.
+        A sample is an integer in the campaign's unit (a 1 or 0 for duration), or a tuple of integers if the policy's
+        streams have several dimensions.
         """
         self._roll(now)
         if self._open.value is not None:
@@ -128,7 +130,7 @@ class Reporter:
             self._open.value.add_many(samples, self._ticks())
 
     def close_slot(self, now: int) -> "bytes | None":
-        """The report of the slot that has just ended, once; None while it lasts or when nothing may be drawn.
+        """Return the report of the slot that has just ended, once; None while it lasts or if nothing may be drawn.
 
         The report is in the outbox, and on file as the policy demands, before it is returned.
         """
@@ -139,7 +141,7 @@ class Reporter:
         campaign, slot, value, opened = finished
         self.paused = self._obstacle(campaign, slot, now, opened)
         if self.paused == "rate":
-            # Only early: asked again within the slot, it may still be drawn.
+            # The draw is only too early: a later call within the slot may still draw.
             return None
         self._open.finished = None
         if self.paused is not None:
@@ -161,11 +163,11 @@ class Reporter:
         return self._release(campaign, slot, campaign.default if sample is None else sample)
 
     def acked(self, report: bytes) -> None:
-        """The broker has acknowledged these bytes: they are not sent again in this run."""
+        """Remove a report that the broker has acknowledged; it is not sent again in this run."""
         self.ledger.outbox.remove(report)
 
     def _roll(self, now: int) -> None:
-        """Finish the open slot if it is over, and open the one that holds ``now``."""
+        """Finish the open slot if it is over, and open the one that contains ``now``."""
         self._guard.advance()
         if self._open.lasts(now):
             return
@@ -179,10 +181,12 @@ class Reporter:
     # Drawing
 
     def _obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """One word why this slot must not be drawn, or None; ``opened``: the uptime from which on it was measured."""
+        """Return one word why this slot must not be drawn, or None; ``opened``: the uptime at which its measurement
+        began.
+        """
         if not self._accepted.agrees(now):
             return "clock"
-        # At every slot, whatever else forbids it: a pause counts its ticks from when it is first seen.
+        # This is checked in every slot, because a pause counts its ticks from when it is first seen.
         paused = self._guard.paused(campaign, slot, now, opened)
         if not campaign.schedule.is_turn(self._place(campaign), slot):
             return "turn"
@@ -204,7 +208,7 @@ class Reporter:
         return None
 
     def _place(self, campaign: "Campaign") -> int:
-        """This device's place in the campaign's schedule: one hash per campaign."""
+        """Return this device's place in the campaign's schedule, by one hash per campaign."""
         if campaign.fingerprint != self._placed[0]:
             self._placed = (campaign.fingerprint, campaign.schedule.place(self.device))
         return self._placed[1]

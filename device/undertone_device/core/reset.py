@@ -1,7 +1,7 @@
-"""The owner's way out of a campaign that holds the sensor: campaigns are forgotten, what was spent stays spent.
+"""Reset for an owner whose sensor is blocked by a campaign: campaigns are forgotten, spent budget stays spent.
 
-For a clock that was wrong once and a campaign that went with it. Times ahead of ``now`` become now: whatever was
-measured was measured by then. On a board: ``from undertone_device.core import reset``, then
+It is for a clock that was wrong once and a campaign that was accepted with it. Times ahead of ``now`` become now,
+because everything measured was measured by then. On a board: ``from undertone_device.core import reset``, then
 ``reset.forget_campaigns(...)``.
 """
 
@@ -36,7 +36,7 @@ def forget_campaigns(storage: "Storage", policy: "Policy", now: int, capacity: i
 
 
 def clamp(ledger: "Ledger", policy: "Policy", now: int) -> None:
-    """Nothing was drawn after ``now``, whatever the clock said then; how much was drawn stays counted."""
+    """Limit all times to ``now``, whatever the clock said then; the number of draws stays counted."""
     ledger.spent_until = min(ledger.spent_until, now)
     ledger.began = min(ledger.began, now)
     ledger.day = min(ledger.day, now // 86400)

@@ -1,4 +1,4 @@
-"""The slot that is being measured, and its value from its raw samples, in integers. No sample enters two slots."""
+"""The slot that is being measured, and its value from raw samples, in integers. No sample is used in two slots."""
 
 from undertone_shared.errors import Invalid
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 
     Finished = tuple[Campaign, int, Sample | None, int]
 
-# Ticks are milliseconds modulo 2^30, as MicroPython counts them.
+# Mask for ticks, which are milliseconds modulo 2^30, as MicroPython counts them.
 TICKS_MASK = (1 << 30) - 1
 _LARGEST = (1 << 30) - 1
 
 
 def check_sample(sample: "Sample") -> int:
-    """The sample. Raises Invalid unless it is an integer of 30 bits and sign."""
+    """Return the sample. Raises Invalid unless it is an integer of 30 bits and sign."""
     if not isinstance(sample, int) or not -_LARGEST <= sample <= _LARGEST:
-        # The sample itself is a reading: the sentence may reach a log.
+        # The sample itself is a reading, which must not be in a sentence that may reach a log.
         raise Invalid("a sample is out of range or no integer, expected an integer from -(2^30-1) to 2^30-1")
     return sample
 
 
 class SlotValue:
-    """Accumulates one slot's samples by ``measure``; state besides them is what the next slot starts from.
+    """Accumulates one slot's samples by ``measure``, and keeps what the next slot starts from.
 
     sum, mean (rounded half up), last, max; duration: seconds spent in a state, samples are 1 or 0 at its changes;
     counter: the last reading less the previous slot's last, modulo ``modulus`` (0: does not wrap). A slot without a
-    reading ends its interval, and so does a change to shorter slots (`OpenSlot.open`): a value never reaches back
-    beyond the slot before its own, of its own length, into a rest or a pause.
+    reading ends its interval, and so does a change to shorter slots (`OpenSlot.open`): a value never includes more than
+    its own slot and the slot before, of the same length, and never a rest or a pause.
     """
 
     def __init__(self, measure: str, modulus: int = 0):
@@ -61,7 +61,7 @@ class SlotValue:
     def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
         """Take a buffer of samples at once. Raises Invalid like ``add``."""
         if self.measure in ("sum", "mean"):
-            # Most boards never take a buffer.
+            # Most boards never use a buffer.
             from undertone_device.core.buffers import total
 
             self._sum += total(samples)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ class SlotValue:
             self._since = ticks
 
     def close(self, ticks: int) -> "int | None":
-        """The slot's value, None if nothing was sampled; the next slot starts empty."""
+        """Return the slot's value, None if nothing was sampled; the next slot starts empty."""
         measure = self.measure
         value: int | None = None
         if measure == "duration":
@@ -105,11 +105,11 @@ class SlotValue:
 
 
 class OpenSlot:
-    """One slot at a time of one campaign after the other; ``finished`` is the last whole one until it is taken.
+    """The open slot of the current campaign; ``finished`` is the last whole slot until it is taken.
 
     A finished slot is (campaign, slot, value, opened): ``opened`` is the uptime, in seconds of the tick counter, from
-    which on readings may have entered the value. A slot that was entered in its middle, by boot or by a jump of the
-    clock, is never finished. ``several`` makes one value of the coordinates' values, where the policy has streams.
+    which readings may have entered the value. A slot that was entered in its middle, by boot or by a jump of the clock,
+    is never finished. ``several`` combines the coordinates' values, if the policy has streams.
     """
 
     def __init__(
@@ -133,18 +133,18 @@ class OpenSlot:
         self._opened_before = 0
 
     def lasts(self, now: int) -> bool:
-        """Whether ``now`` is in the open slot."""
+        """Return True if ``now`` is in the open slot."""
         campaign = self._campaign
         return campaign is not None and now // campaign.slot_seconds == self._slot
 
     def close(self) -> int:
-        """End the open slot, if any; the Unix second of its end, -1 without one."""
+        """End the open slot, if any; return the Unix second of its end, -1 without one."""
         campaign = self._campaign
         if campaign is None or self.value is None:
             return -1
         now = self._ticks()
         if (now - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
-            # Nobody looked when it ended, as in a suspend: time after it is no part of it.
+            # Nobody looked when the slot ended, for example in a suspend: the time after it is not part of it.
             now = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
         value = self.value.close(now)
         if self._whole:
@@ -155,7 +155,7 @@ class OpenSlot:
         return (self._slot + 1) * campaign.slot_seconds
 
     def open(self, campaign: "Campaign", now: int, end: int, uptime: int) -> None:
-        """Begin the campaign's slot that holds ``now``, at ``uptime``; ``end`` is where the one before it ended."""
+        """Open the campaign's slot that contains ``now``, at ``uptime``; ``end`` is the end of the slot before."""
         self._opened_before = self._opened
         self._opened = uptime
         self._opened_at = self._ticks()
@@ -164,8 +164,8 @@ class OpenSlot:
         self._slot = now // seconds
         self._whole = self._slot * seconds == end
         self._campaign = campaign
-        # What the last slot left is where this one starts, if it is the same quantity. A counter's base was read
-        # somewhere in the last slot: after a longer one it may be older than one of these slots, and is forgotten.
+        # The slot starts from the state of the last one, if it is the same quantity. A counter's base was read
+        # somewhere in the last slot: after a longer slot it may be older than one of these slots, and is dropped.
         stale = campaign.measure == "counter" and self._seconds > seconds
         self._seconds = seconds
         if self.value is None or stale or self.value.measure != campaign.measure or self._dimension != dimension:

@@ -1,4 +1,4 @@
-"""What the ledger's sums say, for people: never loaded where nobody asks."""
+"""Sums of the ledger for status displays; a device without them never loads this module."""
 
 import struct
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def drawn_since(sums: "Sums", start: int) -> int:
-    """At most so many draws were of slots that start at ``start`` or later."""
+    """Return an upper bound of the number of draws for slots that start at ``start`` or later."""
     sums.pack(0, 0)
     buffer = sums.buffer
     groups, newest, size, count = struct.unpack(">HHII", buffer[:12])
@@ -24,9 +24,9 @@ def drawn_since(sums: "Sums", start: int) -> int:
 
 
 def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
-    """Units of epsilon of the ``days`` UTC days up to ``day``; 31 hold any thirty times 24 hours up to now.
+    """Return the units of epsilon of the ``days`` UTC days up to ``day``; 31 cover any thirty times 24 hours up to now.
 
-    ``ever``: what all days together were spent, which counts where a day's sum does not fit its place.
+    ``ever``: the total of all days, which is used if a day's sum does not fit its place.
     """
     buffer = sums.buffer
     newest = struct.unpack(">I", buffer[20:24])[0]
@@ -41,7 +41,7 @@ def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
 
 
 def most_reports(policy: "Policy", seconds: int, counter: bool) -> int:
-    """How many reported intervals a real interval of ``seconds`` can touch, whatever campaigns the policy allows.
+    """Return the largest number of reported intervals that touch ``seconds``, for any campaigns that the policy allows.
 
     No slot is shorter than the policy's S. A rest W allows ceil((seconds + S)/(W + S)) intervals, no rest
     ceil((seconds + S)/S), and the sliding cap of k starts in any P allows k in each whole P, what fits into the part

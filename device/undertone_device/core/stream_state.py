@@ -1,6 +1,6 @@
-"""A stream's chains: the last clipped readings, in RAM alone, and what the ledger counts of them.
+"""The chains of a stream: the last clipped readings, in RAM only, and their counts in the ledger.
 
-A chain's slew state is the household's reading: no byte of it reaches the storage, so a reboot starts a new chain.
+The state of a chain contains the household's reading: no byte of it is stored, so a reboot starts a new chain.
 """
 
 from undertone_device.core.ledger import in_ticks
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Chain:
-    """One chain's end: its length, the last clipped point, what was released for it, and its slot."""
+    """The end of a chain: its length, the last clipped point, its release, and its slot."""
 
     def __init__(self, index: int, point: "Point", released: "Point", slot: int):
         self.index = index
@@ -31,9 +31,9 @@ class Chain:
 
 
 class StreamState:
-    """The chains of the current campaign, one per slot modulo the rule's lag; counts and charges go to the ledger.
+    """The chains of the current campaign, one per slot modulo the rule's lag; the ledger has counts and charges.
 
-    A `RuleState` (``protocols.py``).
+    It implements `RuleState` (``protocols.py``).
     """
 
     def __init__(self, policy: "Policy", ledger: "Ledger", entropy: "Entropy"):
@@ -47,7 +47,7 @@ class StreamState:
     # Budget
 
     def lost(self, now: int) -> None:
-        """This period counts as spent."""
+        """Count this period as spent."""
         ledger = self._ledger
         ledger.rho = LARGEST_RHO
         ledger.rho_period = now // self._stream.period_seconds
@@ -55,10 +55,10 @@ class StreamState:
         ledger.ever_rho = max(ledger.ever_rho, self._stream.lifetime)
 
     def charge(self, campaign: "Campaign", now: int) -> None:
-        """Add the whole campaign to the ledger: ``rho`` bounds what any period up to ``rho_period`` is charged.
+        """Add the whole campaign to the ledger: ``rho`` bounds the charge of any period up to ``rho_period``.
 
-        A sum begins from nothing when the clock is past that period and the ticks have counted its length since the
-        sum before began. Raises Refused where the sum is above the cap.
+        A sum restarts from zero when the clock is past that period and the ticks have counted its length since the last
+        sum began. Raises Refused if the sum is above the cap.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self._ledger
@@ -80,7 +80,7 @@ class StreamState:
             ledger.rho_since = ledger.uptime
 
     def restart(self) -> None:
-        """Another campaign is the current one: its counts start at nothing."""
+        """Reset the counts, because another campaign becomes current."""
         self._ledger.window = self._ledger.window_until = self._ledger.reports = self._ledger.chains = 0
         self.forget()
 
@@ -89,11 +89,11 @@ class StreamState:
         self._chains = {}
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
-        """``reports`` or ``chains`` if the window's budget of them is spent."""
+        """Return ``reports`` or ``chains`` if that budget of the window is spent, else None."""
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self._ledger
         if campaign.fingerprint != ledger.current:
-            return "ended"  # the counts are the current campaign's
+            return "ended"  # The counts belong to the current campaign.
         window = _window(rule, campaign, slot)
         reports, chains = (ledger.reports, ledger.chains) if window <= ledger.window else (0, 0)
         if reports >= rule.reports:
@@ -108,9 +108,10 @@ class StreamState:
     # Reports
 
     def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
-        """(X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.
+        """Return (X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.
 
-        The noise is drawn here, with the report: a copy of the memory from before holds none that is used twice.
+        The noise is drawn here, with the report, so that an earlier copy of the memory contains no noise that is used
+        again.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         entropy = self._entropy
@@ -125,7 +126,8 @@ class StreamState:
             ledger.reports = ledger.chains = 0
             self.forget()
         if not ledger.reports:
-            # Ticks allow a window of every window's length, and one ahead: a device that joins late keeps to the day.
+            # The ticks allow one window per window's length, and one in advance: a device that joins late keeps to the
+            # day.
             length = rule.renewal * campaign.slot_seconds
             ledger.window_until = max(ledger.window_until, ledger.uptime) + length
         if chain is None:
@@ -142,7 +144,7 @@ class StreamState:
         return released, index
 
     def _chain(self, rule: "StreamRule", window: int, slot: int) -> "Chain | None":
-        """The chain that the slot continues, None if it starts one."""
+        """Return the chain that the slot continues, None if it starts one."""
         chain = self._chains.get(slot % rule.lag)
         if chain is None or window != self._ledger.window:
             return None
@@ -155,7 +157,7 @@ def _window(rule: "StreamRule", campaign: "Campaign", slot: int) -> int:
 
 
 class VectorValue:
-    """The slot values of a reading's coordinates, each accumulated alone."""
+    """The slot values of a reading's coordinates, each accumulated separately."""
 
     def __init__(self, parts: "list[SlotValue]"):
         self.measure = parts[0].measure
@@ -176,6 +178,6 @@ class VectorValue:
             self.add(sample, ticks)
 
     def close(self, ticks: int) -> "tuple[int, ...] | None":
-        """The slot's values, None if a coordinate has none; the next slot starts empty."""
+        """Return the slot's values, None if a coordinate has none; the next slot starts empty."""
         values = [part.close(ticks) for part in self._parts]
         return None if [value for value in values if value is None] else tuple([value or 0 for value in values])

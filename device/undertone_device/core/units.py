@@ -1,4 +1,4 @@
-"""Epsilon in whole units of 2^-20, for sums; single draws are compared as rationals."""
+"""Conversion of epsilon to whole units of 2^-20, for sums; single draws are compared as rationals."""
 
 UNIT = 1 << 20
 _ONE = 1 << 64
@@ -6,7 +6,7 @@ _TERMS = 20
 
 
 def epsilon_units(a: int, b: int) -> int:
-    """m = ceil(2^20 ln(a/b)) in integers: never below 2^20 ln(a/b), less than one above it. a >= b >= 1.
+    """Return m = ceil(2^20 ln(a/b)) in integers: never below 2^20 ln(a/b), less than one above it. a >= b >= 1.
 
     ln(a/b) = k ln 2 + 2 artanh(z), z = (a - 2^k b)/(a + 2^k b) < 1/3: 20 terms of the series and a bound of the rest,
     every product rounded up in 64 bits, one ceiling at the end.

@@ -1,4 +1,4 @@
-"""What a phone or a gateway adds: paho-mqtt, sources of readings, the household's status. CPython only.
+"""Code for phones and gateways: paho-mqtt, sources of readings, the household's status. CPython only.
 
 May import: core, mqtt, sensors, setup.
 Start reading: ``gateway.py``, which runs devices; ``sources/__init__.py`` for where readings come from.

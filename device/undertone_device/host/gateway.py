@@ -1,4 +1,4 @@
-"""Devices that run on this machine: each has its own ledger, policy, connection and source; one process serves all."""
+"""Devices that run on this machine: each has its own ledger, policy, connection and source; one process runs all."""
 
 import json
 import os
@@ -25,12 +25,12 @@ _STEP_MILLISECONDS = 250
 _FINISH_MILLISECONDS = 2000
 
 
-# What became of a report: "sent" or "acked", the device, the report's bytes.
+# Callback for a report: "sent" or "acked", the device, the report's bytes.
 Note = Callable[[str, str, bytes], None]
 
 
 class HostedDevice:
-    """One device: its client, its source, and the status file for its owner. Raises Invalid, the field named."""
+    """One device: its client, its source, and the status file for its owner. Raises Invalid, naming the field."""
 
     def __init__(self, config: DeviceConfig, as_json: bool, note: Note) -> None:
         policy = assembly.read_policy(config)
@@ -71,7 +71,7 @@ class HostedDevice:
         self.say(f"started, broker {broker.host}:{broker.port}")
 
     def step(self, milliseconds: int) -> None:
-        """One round: samples in, reports out, and the status on file when it changed."""
+        """Run one round: process samples, send reports, and write the status if it changed."""
         self._observe()
         self._client.step(milliseconds)
         now = clock.unix_time()
@@ -87,13 +87,13 @@ class HostedDevice:
         elif 0 <= now - self._written_at < _STATUS_SECONDS or state == dict(self._written, time=now):
             return
         self._said = sentence
-        # Kept as it was written: the counters in the state itself go on counting.
+        # A copy as it was written is kept, because the counters in the state itself change.
         text = json.dumps(state)
         self._written, self._written_at = json.loads(text), now
         self._write(text)
 
     def _observe(self) -> None:
-        """Take the samples that have come since the last round."""
+        """Process the samples that have arrived since the last round."""
         reporter = self._client.reporter
         for sample in self._source.arrived():
             self._heard = clock.unix_time()
@@ -111,7 +111,7 @@ class HostedDevice:
                 reporter.observe(answer, now)
 
     def finish(self) -> None:
-        """Send what waits, and leave."""
+        """Send the outbox, and disconnect."""
         self._client.finish(_FINISH_MILLISECONDS)
         self._source.close()
         if self._home is not None:
@@ -121,7 +121,7 @@ class HostedDevice:
         self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
 
     def say(self, sentence: str) -> None:
-        """One line for whoever watches."""
+        """Print one line for the user."""
         line = f"{self.name}: {sentence}"
         print(json.dumps({"time": clock.unix_time(), "event": line}) if self._as_json else line, flush=True)
 
@@ -129,11 +129,11 @@ class HostedDevice:
         try:
             self._storage.write(status.FILE, text.encode())
         except OSError as error:
-            # A full disk hides the status; the ledger says for itself whether it can go on.
+            # A full disk affects only the status; the ledger decides for itself whether the device can continue.
             self.say(f"the status cannot be written: {error}")
 
     def _state(self, now: int) -> dict[str, Any] | None:
-        """None, and said once, where what stands in the device's folder cannot be read."""
+        """Return the status; None, with a message, if the files in the device's folder cannot be read."""
         try:
             described = status.describe(self._client, now)
         except (OSError, ValueError) as error:
@@ -154,9 +154,9 @@ class HostedDevice:
 def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
     """Run the devices of these configuration files until SIGTERM or Ctrl-C.
 
-    ``ledger``: a file to which each report goes as a line before it leaves, and once it is acknowledged: the whole of
-    what this machine ever said. Raises Invalid before anything runs if one is wrong, or two share a name or a state
-    folder; OSError for a ledger that cannot be written.
+    ``ledger``: a file that records each report before it is sent, and when it is acknowledged, so that it contains
+    everything that this machine ever sent. Raises Invalid before anything runs if a configuration is wrong, or if two
+    share a name or a state folder; OSError for a ledger that cannot be written.
     """
     configs = [read_config(path) for path in paths]
     for what in ("name", "state"):
@@ -184,12 +184,12 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """When and how often a device reported is its owner's alone to read."""
+    """Open a file that only its owner can read, because it shows when and how often a device reported."""
     return os.open(path, flags, 0o600)
 
 
 def configurations(folder: str) -> list[str]:
-    """Every ``device.json`` in a folder of ``folder``, or in it. Raises Invalid if there is none."""
+    """Return every ``device.json`` in ``folder`` or in its subfolders. Raises Invalid if there is none."""
     paths = sorted(str(path) for pattern in ("device.json", "*/device.json") for path in Path(folder).glob(pattern))
     if not paths:
         raise Invalid(f"{folder} has no device.json, neither itself nor in its folders")
@@ -197,7 +197,7 @@ def configurations(folder: str) -> list[str]:
 
 
 def _sentence(state: dict[str, Any]) -> str:
-    """One line that changes only when something worth reading does."""
+    """Return a line about the state that changes only when something important does."""
     campaign = state["campaign"]
     parts = ["online" if state["online"] else "offline"]
     parts.append(f"campaign {campaign['name']} epoch {campaign['epoch']}" if campaign else "no campaign")

@@ -1,7 +1,7 @@
-"""What a household sees of its device in Home Assistant: spent, last report, paused, refusals. Not a reading.
+"""The status of a device in the household's Home Assistant: budget spent, last report, pause, refusals. No readings.
 
-Goes to the household's own broker, never to the operator's: ``home_assistant.json`` beside device.json, with ``host``
-and, if need be, ``tcp_port``, ``user``, ``password_file``, ``ca`` and ``prefix``. CPython only.
+It is published to the household's own broker, never to the operator's, by ``home_assistant.json`` beside device.json,
+with ``host`` and, if needed, ``tcp_port``, ``user``, ``password_file``, ``ca`` and ``prefix``. CPython only.
 """
 
 import json
@@ -24,7 +24,7 @@ from undertone_shared.off_board import discovery
 FILE = "home_assistant.json"
 _LARGEST = 8192
 _RETRY_SECONDS = 30
-# News at least so often: a state that is older is unknown.
+# Seconds after which the status is published again; an older state is shown as unknown.
 _ALIVE_SECONDS = 60
 _STALE_SECONDS = 300
 _MONTH = 31 * 86400
@@ -32,7 +32,7 @@ _VERSION = "2"
 
 
 class HomeAssistantCard:
-    """Shows one device's status; a broker that is away is tried again and holds nobody up."""
+    """Publishes one device's status; an unreachable broker is retried and delays nothing."""
 
     def __init__(self, name: str, transport: PahoTransport, prefix: str):
         self._identifier = "undertone_device_%s" % name
@@ -48,7 +48,7 @@ class HomeAssistantCard:
         self.trouble = ""
 
     def show(self, status: dict[str, Any]) -> None:
-        """Publish what is new of a status, without waiting."""
+        """Publish the changes of a status, without waiting."""
         now = time.monotonic()
         try:
             if not self._asked and now >= self._next:
@@ -73,7 +73,7 @@ class HomeAssistantCard:
             self._shown, self._shown_at = text, now
 
     def close(self) -> None:
-        """Say that the device is away, and leave."""
+        """Publish that the device is offline, and disconnect."""
         if self._connected:
             self._publish(self._availability, b"offline")
             self._transport.poll(100)
@@ -116,16 +116,16 @@ class HomeAssistantCard:
 
 
 def seen_of(status: dict[str, Any]) -> dict[str, Any]:
-    """What of a device's status a household sees: `undertone_device.host.status.describe` in a few fields."""
+    """Return the part of a device's status that a household sees (`undertone_device.host.status.describe`)."""
     campaign = status["campaign"]
     streams = status["ever_rho"] / UNIT
     ends = status["spent_until"]
     lost, began = status["losses"], status["began"]
     return {
         "day": _day(status),
-        # Streams are not counted by day, and a lost ledger took its days with it: then nothing is known of the month.
+        # Streams are not counted by day, and a lost ledger has lost its days: then the month's sum is unknown.
         "month": None if streams or (lost and status["time"] - began < _MONTH) else round(status["month"] / UNIT, 3),
-        # What was lost is counted as the whole lifetime; without one, nobody knows.
+        # A lost ledger counts as the whole lifetime; without a lifetime the sum is unknown.
         "ever": None if lost and not status["lifetime"] else round(status["ever"] / UNIT + at_delta(streams), 3),
         "life": round(100 * status["ever"] / status["lifetime"], 1) if status["lifetime"] else None,
         "last_report": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends)) if ends else "never",
@@ -137,9 +137,9 @@ def seen_of(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _day(status: dict[str, Any]) -> float | None:
-    """The most epsilon of any 24 hours, whatever campaigns the policy admits; streams at delta 2^-20.
+    """Return the most epsilon of any 24 hours, for any campaigns that the policy allows; streams at delta 2^-20.
 
-    None where the policy caps a stream's reports alone.
+    Return None if the policy limits only single reports of a stream.
     """
     p, q = status["cap"]
     epsilon = float(status["most_a_day"] * math.log(p / q))
@@ -151,7 +151,7 @@ def _day(status: dict[str, Any]) -> float | None:
 
 
 def open_card(config: DeviceConfig) -> HomeAssistantCard | None:
-    """The household's Home Assistant if ``home_assistant.json`` names it. Raises Invalid, the field named."""
+    """Open the household's Home Assistant if ``home_assistant.json`` exists. Raises Invalid, naming the field."""
     path = os.path.join(config.folder, FILE)
     if not os.path.exists(path):
         return None

@@ -1,4 +1,4 @@
-"""The status in sentences, for the household: what was spent on one reading, any day, this month and ever."""
+"""The status in sentences, for the household: the cost of one reading, of any day, of this month and in total."""
 
 import math
 import time
@@ -35,7 +35,7 @@ _WHY = {
 
 
 def explain(state: dict[str, Any]) -> list[str]:
-    """The status as lines of text, every epsilon with its guarantee."""
+    """Return the status as lines of text, every epsilon with its guarantee."""
     age = clock.unix_time() - state["time"]
     lines = [f"device      {state['device']}, status of {age} s ago, {'online' if state['online'] else 'offline'}"]
     lines += _campaign(state["campaign"])
@@ -127,7 +127,7 @@ def _reading(epsilon: float) -> str:
 
 
 def _day(state: dict[str, Any]) -> list[str]:
-    """Any 24 hours by what the policy allows, whatever campaigns there were or will be; and what was really drawn."""
+    """Describe any 24 hours, by the policy's limits for any campaigns, and by what was really drawn."""
     most = state["most_a_day"]
     epsilon = most * math.log(state["cap"][0] / state["cap"][1])
     knows = "to somebody who already knows the rest of the record"
@@ -153,7 +153,7 @@ def _day(state: dict[str, Any]) -> list[str]:
 
 
 def rho_a_day(streams: dict[str, Any]) -> float | None:
-    """The most rho (zCDP) that streams may be charged for any 24 hours: by each calendar period that these touch."""
+    """Return the largest rho (zCDP) that streams may be charged for 24 hours, which touch several calendar periods."""
     if streams["rho"] is None:
         return None
     return float((-(-_DAY // streams["period_seconds"]) + 1) * streams["rho"] / UNIT)
@@ -176,7 +176,7 @@ def _paused(state: dict[str, Any]) -> list[str]:
 
 
 def pause_lines(pause: list[int], now: int) -> list[str]:
-    """The household's pause in a sentence, none if it is over."""
+    """Describe the household's pause in a sentence; none if it is over."""
     start, until = pause
     if until <= now:
         return []
@@ -185,7 +185,7 @@ def pause_lines(pause: list[int], now: int) -> list[str]:
 
 
 def at_delta(rho: float) -> float:
-    """Epsilon of ``rho`` (zCDP) at delta 2^-20 (Bun, Steinke, TCC 2016)."""
+    """Return epsilon of ``rho`` (zCDP) at delta 2^-20 (Bun, Steinke, TCC 2016)."""
     return rho + 2 * math.sqrt(rho * _DELTA_BITS * math.log(2))
 
 

@@ -1,4 +1,4 @@
-"""The transport of phones and gateways: the same five calls over paho-mqtt."""
+"""The transport of phones and gateways: the same five calls, implemented with paho-mqtt."""
 
 import struct
 import threading
@@ -23,7 +23,7 @@ _PACKETS = 100
 
 
 class _Opening:
-    """A connection that a thread of its own opens: a name's look-up, TCP and TLS may each take long."""
+    """A connection that its own thread opens, because name look-up, TCP and TLS may each take long."""
 
     def __init__(self, client: paho.Client, host: str, port: int, keepalive: int):
         self.client = client
@@ -37,20 +37,20 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
-        except Exception as error:  # such as ValueError for a host that can be no name
+        except Exception as error:  # For example ValueError for a host that cannot be a name.
             self.error = f"{host}: {error}"
         self.done.set()
 
     def elapsed(self) -> int:
-        """Milliseconds since it began."""
+        """Return the milliseconds since the opening began."""
         return clock.ticks() - self.started & TICKS_MASK
 
 
 class PahoTransport:
-    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`. Only ``poll`` ever waits.
+    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`. Only ``poll`` waits.
 
-    Each connection is a new paho client with a clean session, so that paho never resends by itself what the
-    outbox will resend. Raises Invalid for a keepalive of 0.
+    Each connection is a new paho client with a clean session, so that paho does not resend by itself what the outbox
+    will resend. Raises Invalid for a keepalive of 0.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class PahoTransport:
         self._opening = _Opening(client, *self._address)
 
     def subscribe(self, topic: str) -> None:
-        """Ask for a topic's messages."""
+        """Subscribe to a topic."""
         if self._client is not None:
             code, packet_id = self._client.subscribe(topic, 0)
             if code == MQTTErrorCode.MQTT_ERR_SUCCESS and packet_id is not None:
                 self._topics[packet_id] = topic
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> int:
-        """Hand a message over; the token comes back in ("acked", token)."""
+        """Send a message; its token comes back in ("acked", token)."""
         return 0 if self._client is None else self._client.publish(topic, payload, qos=1, retain=retain).mid
 
     def poll(self, milliseconds: int) -> "list[Event]":
@@ -107,7 +107,7 @@ class PahoTransport:
         if self._client is None:
             return []
         try:
-            # It reads one packet at a time: what came faster than that would be heard ever later.
+            # paho reads one packet per call: without this loop, faster messages would be received later and later.
             for _ in range(_PACKETS):
                 heard = len(self._events)
                 code = self._client.loop(milliseconds / 1000)
@@ -116,7 +116,7 @@ class PahoTransport:
                 if len(self._events) == heard or self._events[-1][0] == LOST:
                     break
                 milliseconds = 0
-        except (ValueError, IndexError, struct.error) as error:  # paho on bytes that are no MQTT
+        except (ValueError, IndexError, struct.error) as error:  # paho raises these for bytes that are not MQTT.
             self._lost(f"the broker breaks the protocol: {error}")
         events = self._events
         self._events = []
@@ -125,7 +125,7 @@ class PahoTransport:
         return events
 
     def _opened(self, milliseconds: int) -> str:
-        """Wait for the connection that is being opened, for at most this long. Returns why it is lost, if it is."""
+        """Wait at most this long for the connection that is being opened; return the reason if it is lost."""
         opening = self._opening
         if opening is None:
             return ""
@@ -146,7 +146,7 @@ class PahoTransport:
         return opening.error
 
     def close(self) -> None:
-        """Say goodbye and release the descriptor."""
+        """Send DISCONNECT and release the descriptor."""
         if self._client is not None:
             self._client.on_disconnect = None
             self._client.disconnect()

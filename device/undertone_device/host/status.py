@@ -1,4 +1,4 @@
-"""What a running device tells its owner, in a small local file: no reading, no noise, nothing sent by MQTT."""
+"""The status of a running device for its owner, in a small local file: no reading, no noise, not sent by MQTT."""
 
 import json
 
@@ -21,7 +21,7 @@ LARGEST = 16384
 
 
 def describe(client: "Client", now: int) -> "dict[str, Any]":
-    """The state of a client as JSON values."""
+    """Return the state of a client as JSON values."""
     reporter = client.reporter
     policy = reporter.policy
     ledger = reporter.ledger
@@ -80,7 +80,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
 
 
 def _allowed(stream: "StreamPolicy") -> "dict[str, Any]":
-    """What the policy allows of streams; ``rho``: of each calendar period, None where only each report is capped."""
+    """Return the policy's limits for streams; ``rho``: per calendar period, None if only each report is limited."""
     return {
         "rho": None if stream.per_report else stream.rho,
         "period_seconds": stream.period_seconds,
@@ -88,7 +88,7 @@ def _allowed(stream: "StreamPolicy") -> "dict[str, Any]":
     }
 
 
-# What a rule costs as a whole, by kind.
+# Total cost of a rule, by kind.
 _COSTS: "dict[str, Callable[[Any], dict[str, Any] | None]]" = {
     "scalar": lambda rule: None,
     "stream": lambda rule: {"law": rule.law, "rho": list(rule.rho()), "renewal": rule.renewal},
@@ -96,7 +96,7 @@ _COSTS: "dict[str, Callable[[Any], dict[str, Any] | None]]" = {
 
 
 def parse_status(data: bytes) -> "dict[str, Any]":
-    """What ``describe`` gave, from the file's bytes. Raises Invalid."""
+    """Parse the status in the file's bytes. Raises Invalid."""
     try:
         state = json.loads(data) if len(data) <= LARGEST else None
     except (ValueError, RuntimeError):

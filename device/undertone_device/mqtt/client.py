@@ -1,7 +1,7 @@
-"""The device's loop body: samples into the reporter, campaigns in, reports out. Same code on a board and a phone.
+"""The body of a device's loop: passes samples and campaigns to the reporter, and sends reports, on boards and phones.
 
-``step`` does one round and returns; it never loops for ever and never raises for what the network or a sensor does.
-Whether, when and how long a message is never depends on a reading: jitter and back-off come from entropy.
+``step`` does one round and returns; it never loops for ever and never raises for errors of the network or a sensor. The
+existence, time and length of a message never depend on a reading: jitter and back-off come from entropy.
 """
 
 from undertone_device.core.slot_value import TICKS_MASK
@@ -31,13 +31,13 @@ _RESYNC = 86400000
 class Client:
     """One reporter on one broker.
 
-    ``campaigns``: names whose config topics are heard. ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo
-    2^30; ``idle(ms)`` waits. ``read(now)`` gives one sample, an integer or None when the sensor has none; without it
-    the owner of the loop feeds ``reporter.observe``. It is called once per slot, or every ``sample_seconds``.
-    ``set_clock()`` asks NTP and raises OSError; it is called before anything else and daily, when given. Reports
-    leave spread over ``spread_percent`` of the following slot, at most ``in_flight`` without acknowledgement.
+    ``campaigns``: names whose config topics are subscribed. ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo
+    2^30; ``idle(ms)`` waits. ``read(now)`` returns one sample, an integer or None if the sensor has none; without it
+    the owner of the loop calls ``reporter.observe``. It is called once per slot, or every ``sample_seconds``.
+    ``set_clock()`` asks NTP and raises OSError; if given, it is called before anything else and daily. Reports are
+    spread over ``spread_percent`` of the following slot, with at most ``in_flight`` unacknowledged.
     ``handed_over(report)`` is called just before a report's bytes go to the transport, ``acknowledged(report)`` after
-    the broker's PUBACK; ``alive()``, a watchdog's feed, in every round.
+    the broker's PUBACK; ``alive()``, which feeds a watchdog, in every round.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Client:
     ):
         self.reporter = reporter
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
-        # Whether there is a network to connect over; whoever knows that there is none says so here.
+        # Set it to False while there is no network to connect over.
         self.reachable = True
-        # For people: why there is no connection, or what was refused since it was made.
+        # For status displays: the reason why there is no connection, or what was refused since it was made.
         self.trouble = ""
         self._transport = transport
         self._entropy = entropy
@@ -92,11 +92,11 @@ class Client:
 
     @property
     def online(self) -> bool:
-        """Whether the broker has accepted the connection."""
+        """True if the broker has accepted the connection."""
         return self._state == _ONLINE
 
     def step(self, milliseconds: int = 500) -> "bytes | None":
-        """Sample if it is time, close the slot if it is over, exchange with the broker; at most this long if online.
+        """Sample if due, close the slot if it is over, exchange with the broker; takes at most this long if online.
 
         Returns the report drawn in this round, if any. Opening a connection may take longer than ``milliseconds``.
         """
@@ -111,7 +111,7 @@ class Client:
         return report
 
     def exchange(self, milliseconds: int) -> None:
-        """The network's part of a round."""
+        """Do the network's part of a round."""
         if self._alive is not None:
             self._alive()
         if not self._clock_is_set():
@@ -129,7 +129,9 @@ class Client:
             self._handle(event)
 
     def finish(self, milliseconds: int) -> None:
-        """Send what waits, without further spread, for at most this long; then leave the broker. The outbox stays."""
+        """Send the outbox, without further spread, for at most this long; then disconnect. Unsent reports stay in the
+        outbox.
+        """
         started = self._ticks()
         self._hold = 0
         while len(self.reporter.outbox) and self._since(started) < milliseconds:
@@ -138,10 +140,11 @@ class Client:
         self._go_offline()
 
     def wake(self, read: "Callable[[], int | None]", milliseconds: int) -> "bytes | None":
-        """One life of a deep-sleep device: hear the campaign, report the slot that ended last, wait for the PUBACK.
+        """Do one wake of a deep-sleep device: receive the campaign, report the slot that ended last, wait for the
+        PUBACK.
 
-        Returns the report drawn, None if there was none (see ``reporter.paused``); it stays in the outbox if the
-        broker did not answer within ``milliseconds``.
+        Returns the report drawn, None if there was none (see ``reporter.paused``); it stays in the outbox if the broker
+        did not answer within ``milliseconds``.
         """
         started = self._ticks()
         while not self.counts["heard"] and self._since(started) < milliseconds:
@@ -185,7 +188,7 @@ class Client:
         try:
             sample = self._read(now)
             if self._clock() // slot != now // slot:
-                # Longer than the slot lasted: it belongs to neither.
+                # The reading took until the next slot: it belongs to neither slot.
                 raise ValueError
             if sample is not None:
                 self.reporter.observe(sample, now)
@@ -198,7 +201,9 @@ class Client:
         return (self._ticks() - ticks) & TICKS_MASK
 
     def jitter(self, n: int) -> int:
-        """Uniform below ``n``, 1 to 2^30, from entropy; the middle if that fails, for nothing private hangs on it."""
+        """Draw uniformly below ``n``, 1 to 2^30, from entropy; the middle if that fails, because nothing private
+        depends on it.
+        """
         try:
             self._entropy.refill()
             return self._entropy.below(max(1, n))
@@ -206,7 +211,7 @@ class Client:
             return n // 2
 
     def _back_off(self) -> None:
-        """Wait a uniform time below twice the previous bound, so that a fleet does not return at once."""
+        """Wait a uniform time below twice the previous bound, so that a fleet does not reconnect at once."""
         self._delay = min(max(_FIRST_DELAY, 2 * self._delay), _LONGEST_DELAY)
         self._wait = self.jitter(self._delay)
         self._waits_since = self._ticks()

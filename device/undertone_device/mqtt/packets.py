@@ -1,8 +1,8 @@
-"""MQTT 3.1.1 as a device speaks it, without a socket or a clock: bytes in, events out, bytes to send on request.
+"""MQTT 3.1.1 for devices, without a socket or a clock: it takes received bytes, and returns events and bytes to send.
 
-Only what reports need: clean session, user name and password, a keepalive that is never 0, subscriptions at QoS 0
-(the campaign is retained), publications at QoS 1; no will, no QoS 2. Section numbers are those of the OASIS
-standard of 29 October 2014. Times are ticks: milliseconds modulo 2^30.
+It has only what reports need: clean session, user name and password, a keepalive that is never 0, subscriptions at QoS
+0 (the campaign is retained), publications at QoS 1; no will, no QoS 2. Section numbers are those of the OASIS standard
+of 29 October 2014. Times are ticks: milliseconds modulo 2^30.
 """
 
 import struct
@@ -23,7 +23,7 @@ LOST = "lost"  # ("lost", why): from transports, once per connection
 DENIED = "denied"  # ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
-# Body of the largest PUBLISH that is kept: a campaign message and its topic.
+# Largest body of a PUBLISH that is read: a campaign message and its topic.
 LARGEST_PACKET = HEADER_BYTES + LARGEST_BODY + SIGNATURE_BYTES + 2 + 256
 _U16 = 0xFFFF
 
@@ -43,11 +43,11 @@ _REFUSALS = (
 
 
 class ProtocolError(Exception):
-    """The broker broke the protocol, refused the connection or fell silent: the connection is of no more use."""
+    """The broker broke the protocol, refused the connection or fell silent: the connection must be closed."""
 
 
 def _length(size: int) -> bytes:
-    """The variable-length encoding of ``size`` (2.2.3)."""
+    """Return the variable-length encoding of ``size`` (2.2.3)."""
     encoded = bytearray()
     while size > 127:
         encoded.append(size & 127 | 128)
@@ -57,7 +57,7 @@ def _length(size: int) -> bytes:
 
 
 def _field(name: str, value: "str | bytes") -> bytes:
-    """A length-prefixed field (1.5.3). Raises Invalid where it exceeds 65,535 bytes."""
+    """Return a length-prefixed field (1.5.3). Raises Invalid if it exceeds 65,535 bytes."""
     data = value.encode() if isinstance(value, str) else value
     if len(data) > _U16:
         raise Invalid("%s has %d bytes, expected at most %d" % (name, len(data), _U16))
@@ -69,7 +69,7 @@ def _packet(first: int, body: bytes) -> bytes:
 
 
 def encode_connect(client_id: str, user: "str | None", password: "str | None", keepalive: int) -> bytes:
-    """CONNECT with a clean session (3.1). Raises Invalid for a keepalive outside 1 to 65,535."""
+    """Encode CONNECT with a clean session (3.1). Raises Invalid for a keepalive outside 1 to 65,535."""
     check_integer("keepalive", keepalive, 1, _U16)
     flags = 0x02
     fields = _field("client identifier", client_id)
@@ -83,25 +83,25 @@ def encode_connect(client_id: str, user: "str | None", password: "str | None", k
 
 
 def encode_subscribe(packet_id: int, topic: str) -> bytes:
-    """SUBSCRIBE to one topic at QoS 0 (3.8)."""
+    """Encode SUBSCRIBE to one topic at QoS 0 (3.8)."""
     return _packet(0x82, struct.pack(">H", packet_id) + _field("topic", topic) + b"\0")
 
 
 def encode_publish(packet_id: int, topic: str, payload: bytes) -> bytes:
-    """PUBLISH at QoS 1, not retained, not a duplicate (3.3). Raises Invalid for a payload above 65,535 bytes."""
+    """Encode PUBLISH at QoS 1, not retained, not a duplicate (3.3). Raises Invalid for a payload above 65,535 bytes."""
     check_integer("payload's length", len(payload), 0, _U16)
     return _packet(_PUBLISH | _QOS1, _field("topic", topic) + struct.pack(">H", packet_id) + payload)
 
 
 class ClientSession:
-    """One connection from CONNECT to its end; make a new one for the next.
+    """One connection from CONNECT to its end; make a new session for the next connection.
 
-    Calls queue packets; ``output()`` hands over all of them as one buffer for one write. ``in_flight`` counts
-    publications without PUBACK. ``oversized`` counts messages that were skipped unread.
+    Calls queue packets; ``output()`` returns all of them as one buffer for one write. ``in_flight`` counts publications
+    without PUBACK. ``oversized`` counts messages that were skipped unread.
     """
 
     def __init__(self, keepalive: int = DEFAULT_KEEPALIVE, largest: int = LARGEST_PACKET):
-        # Half the keepalive of silence is a reason to ping, another half without an answer is the end.
+        # After half the keepalive of silence the session pings; after another half without an answer it ends.
         self._quiet = check_integer("keepalive", keepalive, 1, _U16) * 500
         self.largest = largest
         self.connected = False
@@ -113,7 +113,8 @@ class ClientSession:
         self._sent = 0
         self._heard = 0
         self._pinged: int | None = None
-        # Parser: the packet's first byte (0 between packets), its length so far, then its body or what to skip.
+        # Parser state: the packet's first byte (0 between packets), its length so far, then its body or the bytes to
+        # skip.
         self._kind = 0
         self._size = 0
         self._scale = 1
@@ -129,7 +130,7 @@ class ClientSession:
     # Sending
 
     def connect(self, client_id: str, user: "str | None", password: "str | None", now: int) -> None:
-        """Queue CONNECT. Raises Invalid for fields that do not fit."""
+        """Queue CONNECT. Raises Invalid for fields that are too long."""
         self._heard = now
         self._queue(encode_connect(client_id, user, password, self._quiet // 500), now)
 
@@ -140,7 +141,7 @@ class ClientSession:
         self._queue(encode_subscribe(packet_id, topic), now)
 
     def publish(self, topic: str, payload: bytes, now: int) -> int:
-        """Queue PUBLISH; the packet id returned comes back in ACKED."""
+        """Queue PUBLISH; the returned packet id comes back in ACKED."""
         packet_id = self._next_id()
         packet = encode_publish(packet_id, topic, payload)
         self._unacked[packet_id] = (packet, now)
@@ -152,16 +153,16 @@ class ClientSession:
         self._queue(b"\xe0\0", now)
 
     def output(self) -> bytes:
-        """Everything queued, in one buffer, once."""
+        """Return the queued bytes in one buffer, and empty the queue."""
         output = self._output
         self._output = b""
         return output
 
     def check(self, now: int) -> None:
-        """Call it at least twice per keepalive: pings, and repeats what was not acknowledged in one keepalive.
+        """Ping, and repeat what was not acknowledged in one keepalive; call it at least twice per keepalive.
 
-        A repetition has the same packet id and bytes, and the duplicate flag. Raises ProtocolError when a ping
-        stays without an answer: the connection is half-open.
+        A repetition has the same packet id and bytes, and the duplicate flag. Raises ProtocolError if a ping has no
+        answer, because the connection is half-open.
         """
         quiet = self._quiet
         if self._pinged is not None:
@@ -182,7 +183,7 @@ class ClientSession:
         self._sent = now
 
     def _next_id(self) -> int:
-        """1 to 65,535 and round again, never one that waits for its acknowledgement (2.3.1)."""
+        """Return the next id, 1 to 65,535 and round again, never one that waits for its acknowledgement (2.3.1)."""
         packet_id = self._id
         while True:
             packet_id = packet_id % _U16 + 1
@@ -195,7 +196,7 @@ class ClientSession:
     # Receiving
 
     def receive(self, data: "bytes | bytearray | memoryview", now: int) -> "list[Event]":
-        """The events that these bytes complete, in order. Raises ProtocolError; the session is over then."""
+        """Return the events that these bytes complete, in order. Raises ProtocolError; the session is over then."""
         self._heard = now
         events: list[Event] = []
         position = 0
@@ -264,7 +265,7 @@ class ClientSession:
             events.append(_message(kind, body))
         elif kind == _PUBACK and len(body) == 2:
             packet_id = body[0] << 8 | body[1]
-            # A repetition may be acknowledged twice.
+            # A repeated packet may be acknowledged twice.
             if self._unacked.pop(packet_id, None) is not None:
                 events.append((ACKED, packet_id))
         elif kind == _SUBACK and len(body) == 3:
@@ -296,5 +297,5 @@ def _message(kind: int, body: bytearray) -> "Event":
         topic = bytes(body[2 : 2 + size]).decode()
     except (UnicodeError, ValueError):
         raise ProtocolError("a message whose topic is not UTF-8")
-    # A view: on a board, a copy of a campaign counts.
+    # A memoryview is returned, because a copy of a campaign is too large for a board.
     return (MESSAGE, topic, memoryview(body)[2 + size :], bool(kind & _RETAINED))

@@ -1,4 +1,4 @@
-"""The transport of boards: an MQTT session over any byte stream that does not block."""
+"""The transport of boards: an MQTT session over any non-blocking byte stream."""
 
 from undertone_device.core.slot_value import TICKS_MASK
 from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE, LOST, ClientSession, ProtocolError
@@ -51,11 +51,11 @@ class SessionTransport:
         self._session.connect(client_id, user, password, self._opened)
 
     def subscribe(self, topic: str) -> None:
-        """Ask for a topic's messages."""
+        """Subscribe to a topic."""
         self._session.subscribe(topic, self._ticks())
 
     def publish(self, topic: str, payload: bytes) -> int:
-        """Hand a message over; the token comes back in ("acked", token)."""
+        """Send a message; its token comes back in ("acked", token)."""
         return self._session.publish(topic, payload, self._ticks())
 
     def poll(self, milliseconds: int) -> "list[Event]":
@@ -79,7 +79,7 @@ class SessionTransport:
         return events
 
     def close(self) -> None:
-        """Say goodbye and release the descriptor."""
+        """Send DISCONNECT and release the descriptor."""
         if self._line is not None and self._session.connected:
             self._session.disconnect(self._ticks())
             try:
@@ -106,7 +106,7 @@ class SessionTransport:
             count = stream.write(self._pending)
             if count is None:
                 return
-            # TLS wants the very same bytes again after a refusal: nothing is added to them.
+            # After a refused write TLS requires exactly the same bytes again, so nothing is added to them.
             self._pending = self._pending[count:] if count < len(self._pending) else None
 
     def _receive(self, stream: "ByteStream", events: "list[Event]") -> None:

@@ -1,4 +1,4 @@
-"""A TCP or TLS connection that never blocks once it is open; the same code on boards and under CPython.
+"""A TCP or TLS connection that never blocks once it is open; the same code for boards and CPython.
 
 After the connection is made every wait is a bounded ``poll``; no call relies on a socket timeout, because
 ``setblocking(True)`` erases it on lwIP.
@@ -30,19 +30,19 @@ else:
 def opener(
     host: str, port: int, context: "Any", milliseconds: int, alive: "Callable[[], None] | None" = None
 ) -> "Callable[[], SocketConnection]":
-    """What makes a new connection each time it is called; see `SocketConnection`.
+    """Return a function that makes a new connection at each call; see `SocketConnection`.
 
-    The last address that answered is tried before the name is looked up: that may take longer than a watchdog waits.
+    The last address that answered is tried before the name is looked up, which may take longer than a watchdog allows.
     """
     known: list[Any] = []
     return lambda: SocketConnection(host, port, context, milliseconds, alive, known)
 
 
 class SocketConnection:
-    """A TCP connection to the first address of ``host`` that answers, under TLS if there is a context.
+    """A TCP connection to the first address of ``host`` that answers, with TLS if there is a context.
 
-    Connecting and the handshake take at most ``milliseconds`` each; ``alive()``, a watchdog's feed, is called before
-    each step. ``known``: addresses that answered. Raises OSError, also where the certificate does not verify.
+    Connecting and the handshake take at most ``milliseconds`` each; ``alive()``, which feeds a watchdog, is called
+    before each step. ``known``: addresses that answered. Raises OSError, also if the certificate is not valid.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SocketConnection:
                 raw.close()
                 raise OSError("TLS: %s" % error)
         self._socket.setblocking(False)
-        # MicroPython's TLS sockets have the stream methods only, CPython's sockets have the others.
+        # MicroPython's TLS sockets have only the stream methods, CPython's sockets have the others.
         self._read_into = getattr(self._socket, "readinto", None) or self._socket.recv_into
         self._write = getattr(self._socket, "send", None) or self._socket.write
         self._poll = select.poll()
@@ -73,7 +73,9 @@ class SocketConnection:
         self._writing = False
 
     def read(self, buffer: bytearray) -> "int | None":
-        """Bytes read, 0 at the end of the stream, None if there are none now. Raises OSError."""
+        """Read into ``buffer``: return the number of bytes, 0 at the end of the stream, None if there are none now.
+        Raises OSError.
+        """
         try:
             count: int | None = self._read_into(buffer)
         except _AGAIN:
@@ -85,7 +87,9 @@ class SocketConnection:
         return count
 
     def write(self, data: memoryview) -> "int | None":
-        """Bytes taken, None if there is no room now; then repeat with the same data. Raises OSError."""
+        """Return the number of bytes taken, None if there is no room now; then repeat with the same data. Raises
+        OSError.
+        """
         try:
             count: int | None = self._write(data)
         except _AGAIN:
@@ -97,7 +101,7 @@ class SocketConnection:
         return count
 
     def wait(self, milliseconds: int, writing: bool) -> None:
-        """Until there is something to read (or room to write), at most this long."""
+        """Wait until there is something to read (or room to write), at most this long."""
         if writing != self._writing:
             self._writing = writing
             self._poll.modify(self._socket, select.POLLIN | select.POLLOUT if writing else select.POLLIN)

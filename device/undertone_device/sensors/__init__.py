@@ -1,4 +1,4 @@
-"""Meters' protocols and pulses, as integers in the campaign's unit. No port, no socket: bytes go in, readings come out.
+"""Decoders of meters' protocols and pulses: bytes in, integers in the campaign's unit out; without ports or sockets.
 
 A decoder's ``feed(data)`` returns the readings that the bytes complete and counts damaged frames in ``bad``. A frame
 whose checksum does not fit is never a reading.

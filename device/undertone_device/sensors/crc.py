@@ -1,11 +1,11 @@
-"""CRC-16 of the meters' protocols, bit by bit: their frames are short."""
+"""CRC-16 of the meters' protocols, bit by bit, because their frames are short."""
 
 ARC = MODBUS = 0xA001
 X25 = 0x8408
 
 
 def crc16(data: "bytes | bytearray | memoryview", polynomial: int, start: int) -> int:
-    """The reflected CRC of ``data`` with ``polynomial`` (reflected, too) from ``start``, not complemented.
+    """Return the reflected CRC of ``data`` with ``polynomial`` (also reflected) from ``start``, not complemented.
 
     P1: ARC from 0. Modbus: MODBUS from 0xFFFF. SML: X25 from 0xFFFF, complemented by the caller.
     """

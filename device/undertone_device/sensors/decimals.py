@@ -1,4 +1,6 @@
-"""Decimal numbers and IEEE floats as integers of the campaign's unit: exact, rounded half up, without a float."""
+"""Conversion of decimal numbers and IEEE floats to integers of the campaign's unit: exact, rounded half up, in
+integers.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -9,7 +11,7 @@ _LONGEST = 32
 
 
 def units(text: str, scale: "Scale") -> int:
-    """``text`` (such as ``001234.567``) times the rational ``scale``. Raises ValueError for anything else."""
+    """Return ``text`` (such as ``001234.567``) times the rational ``scale``. Raises ValueError for anything else."""
     sign = -1 if text[:1] == "-" else 1
     parts = text[1 if sign < 0 else 0 :].split(".")
     digits = "".join(parts)
@@ -22,7 +24,7 @@ def units(text: str, scale: "Scale") -> int:
 
 
 def scaled(value: int, denominator: int, scale: "Scale") -> int:
-    """``value / denominator`` times ``scale``, rounded half up. Raises ValueError beyond 30 bits and sign."""
+    """Return ``value / denominator`` times ``scale``, rounded half up. Raises ValueError beyond 30 bits and sign."""
     top = value * scale[0]
     bottom = denominator * scale[1]
     result = (2 * top + bottom) // (2 * bottom)
@@ -32,7 +34,7 @@ def scaled(value: int, denominator: int, scale: "Scale") -> int:
 
 
 def binary32(bits: int, scale: "Scale") -> int:
-    """The IEEE 754 single of these 32 bits times ``scale``. Raises ValueError for NaN and infinities."""
+    """Return the IEEE 754 single of these 32 bits times ``scale``. Raises ValueError for NaN and infinities."""
     exponent = bits >> 23 & 0xFF
     if exponent == 0xFF:
         raise ValueError("not a finite number")

@@ -1,8 +1,9 @@
-"""IEC 62056-21 (once IEC 1107) by an optical head: readouts that are asked for (mode C), telegrams that come (mode D).
+"""IEC 62056-21 (formerly IEC 1107) by an optical head: requested readouts (mode C), telegrams sent by the meter (mode
+D).
 
-Characters have 7 bits and even parity; open the port with 8 bits and no parity, the parity is checked here. A readout
-is ``STX lines ETX BCC``, BCC the exclusive or of everything after STX up to ETX. What a meter pushes by itself is
-``/ident CR LF CR LF lines ! CR LF`` and has no BCC: parity alone tells damage there.
+Characters have 7 bits and even parity; open the port with 8 bits and no parity, because the parity is checked here. A
+readout is ``STX lines ETX BCC``, where BCC is the exclusive or of everything after STX up to ETX. A telegram that a
+meter sends by itself is ``/ident CR LF CR LF lines ! CR LF`` and has no BCC: only the parity shows damage there.
 """
 
 from undertone_device.sensors.lines import RegisterLines, brackets, quantity
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 
 STX = 2
 ETX = 3
-# The speed of the sign-on, and that of a meter that offers none.
+# The baud rate of the sign-on, and that of a meter that offers none.
 BAUD = 300
 _SLASH = 0x2F
 _END = "!"
-# What the fifth character of a meter's name offers: in mode C a digit, which the reader answers; in mode B a letter,
+# The fifth character of a meter's name offers a speed: in mode C a digit, which the reader answers; in mode B a letter,
 # after which the meter changes its speed without an answer.
 _MODE_C = "0123456"
 _MODE_B = "ABCDEF"
@@ -30,19 +31,19 @@ def _parity(byte: int) -> int:
 
 
 def even(text: bytes) -> bytes:
-    """The characters with their parity bits, as they go over the wire."""
+    """Return the characters with their parity bits, as they are sent."""
     return bytes([byte | _parity(byte) << 7 for byte in text])
 
 
-# What asks a meter to speak.
+# The request for a meter's name.
 SIGN_ON = even(b"/?!\r\n")
 
 
 def answer_to(name: bytes) -> "tuple[bytes, int]":
-    """(what answers a meter's name to get its readout, the readout's baud rate).
+    """Return (the answer to a meter's name that requests its readout, the readout's baud rate).
 
-    ``name`` is ``/XXXZ...``, with or without parity bits: Z offers a speed, and the answer takes it. A meter of mode A
-    or B wants no answer. Raises ValueError for what is no name.
+    ``name`` is ``/XXXZ...``, with or without parity bits: Z offers a speed, and the answer accepts it. A meter of mode
+    A or B expects no answer. Raises ValueError for an invalid name.
     """
     text = bytes([byte & 0x7F for byte in name])
     if len(text) < 5 or text[0] != _SLASH:
@@ -51,12 +52,12 @@ def answer_to(name: bytes) -> "tuple[bytes, int]":
     speed = _MODE_C.find(offer)
     if speed >= 0:
         return even(b"\x060" + offer.encode() + b"0\r\n"), BAUD << speed
-    # Mode B begins at 600; without an offer the meter stays as it is (mode A).
+    # Mode B begins at 600 baud; without an offer the meter keeps its speed (mode A).
     return b"", BAUD << _MODE_B.find(offer) + 1
 
 
 class _Registers:
-    """What both forms have in common: registers, their sum, parity."""
+    """Common part of readouts and telegrams: registers, their sum, parity."""
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
         self._lines = RegisterLines(obis, True)
@@ -66,7 +67,7 @@ class _Registers:
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """The readings that ``data`` completes. Each byte is looked at once."""
+        """Return the readings that ``data`` completes. Each byte is processed once."""
         readings: list[int] = []
         for byte in data:
             if _parity(byte):
@@ -99,7 +100,9 @@ class _Registers:
 
 
 class Readout(_Registers):
-    """The sum of the registers ``obis`` (such as ``1.8.0``) of a readout with BCC, in ``unit`` times ``scale``."""
+    """Decoder of readouts with BCC: the sum of the registers ``obis`` (such as ``1.8.0``), in ``unit`` times
+    ``scale``.
+    """
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
         super().__init__(obis, unit, scale)
@@ -126,11 +129,11 @@ class Readout(_Registers):
 
 
 class Telegram(_Registers):
-    """The sum of the registers ``obis`` of each telegram that a meter pushes, in ``unit`` times ``scale``."""
+    """Decoder of telegrams that a meter sends: the sum of the registers ``obis``, in ``unit`` times ``scale``."""
 
     def _take(self, character: int, readings: "list[int]") -> None:
         if character == _SLASH:
-            # No value and no name contains it.
+            # No value and no name contains this character.
             self._begin()
         elif self._inside and self._lines.add(character) == _END:
             self._finish(readings)

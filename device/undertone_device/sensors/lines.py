@@ -1,6 +1,7 @@
-"""Data lines of the meters' text protocols (IEC 62056-21, DSMR P1): ``code(value*unit)``, ended by CR LF.
+"""Parser of the meters' text lines (IEC 62056-21, DSMR P1): ``code(value*unit)``, ended by CR LF.
 
-Lines are read character by character, and only those of the wanted registers are kept: a readout may have any length.
+Lines are read character by character, and only those of the wanted registers are stored, so a readout may have any
+length.
 """
 
 from undertone_device.sensors.decimals import units
@@ -29,14 +30,14 @@ class RegisterLines:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything: a readout begins."""
+        """Start a new readout."""
         self._length = 0
         self._values: list[str | None] = [None] * len(self._codes)
-        # 0: no line so far, 1: one of a longer code, 2: one of exactly this code, -1: several.
+        # For each code, 0: no line so far, 1: one of a longer code, 2: one of exactly this code, -1: several.
         self._fits = [0] * len(self._codes)
 
     def add(self, character: int) -> "str | None":
-        """Take one character. Returns the line that it ends, None before that; without what is no ASCII."""
+        """Take one character. Return the line that it ends, None before that; non-ASCII characters are left out."""
         if character == _LF:
             return self.end()
         if character != _CR and self._length < LONGEST:
@@ -69,7 +70,9 @@ class RegisterLines:
             self._fits[i] = -fit
 
     def values(self) -> "list[str]":
-        """What follows each code, brackets included. Raises ValueError if a register is missing or there twice."""
+        """Return the text after each code, with brackets. Raises ValueError if a register is missing or occurs
+        twice.
+        """
         values = []
         for i in range(len(self._codes)):
             value = self._values[i]
@@ -93,14 +96,14 @@ def _fit(code: str, wanted: str, shortened: bool) -> int:
 
 
 def brackets(text: str) -> "list[str]":
-    """The contents of ``(a)(b)``. Raises ValueError for anything else."""
+    """Return the contents of ``(a)(b)``. Raises ValueError for anything else."""
     if text[:1] != "(" or text[-1:] != ")":
         raise ValueError("a value is not in brackets")
     return text[1:-1].split(")(")
 
 
 def quantity(text: str, unit: str, scale: "Scale", unit_may_miss: bool) -> int:
-    """``value*unit`` times ``scale``. Raises ValueError for another unit, or none unless it may be missing."""
+    """Return ``value*unit`` times ``scale``. Raises ValueError for another unit, or none unless it may be missing."""
     parts = text.split("*")
     if parts[1:] != [unit] and not (unit_may_miss and len(parts) == 1):
         raise ValueError("a register has another unit")

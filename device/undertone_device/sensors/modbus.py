@@ -1,6 +1,6 @@
 """Modbus: one value in 1, 2 or 4 registers, read by function 3 or 4 over a serial line (RTU, with a CRC) or TCP.
 
-Over TCP the protocol has no checksum of its own: whoever asks compares two answers.
+Over TCP the protocol has no checksum of its own, so the caller compares two answers.
 """
 
 import struct
@@ -16,7 +16,7 @@ FORMS = ("unsigned", "signed", "float")
 
 
 class Register:
-    """Where the value is and what it means: ``unit`` 0 to 255, ``registers`` 1, 2 or 4 (a float has 2).
+    """Place and format of the value: ``unit`` 0 to 255, ``registers`` 1, 2 or 4 (a float has 2).
 
     ``swap``: the lowest word comes first.
     """
@@ -40,15 +40,15 @@ class Register:
         self._scale = scale
 
     def question(self) -> bytes:
-        """Function, address, number of registers."""
+        """Return function, address, number of registers."""
         return struct.pack(">BHH", self.function, self._address, self._registers)
 
     def answer_bytes(self) -> int:
-        """Length of the answer: function, byte count, registers."""
+        """Return the length of the answer: function, byte count, registers."""
         return 2 + 2 * self._registers
 
     def value(self, answer: bytes) -> int:
-        """The reading in an answer. Raises ValueError for an exception, another function or length."""
+        """Return the reading in an answer. Raises ValueError for an exception, another function or length."""
         if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
             raise ValueError("the answer is not one to the question")
         words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
@@ -65,17 +65,17 @@ class Register:
 
 
 def rtu_question(register: Register) -> bytes:
-    """The frame that asks: unit, question, CRC with its low byte first."""
+    """Return the request frame: unit, question, CRC with its low byte first."""
     return _with_crc(bytes([register.unit]) + register.question())
 
 
 def rtu_bytes(register: Register) -> int:
-    """Length of the frame that answers."""
+    """Return the length of the answer frame."""
     return 3 + register.answer_bytes()
 
 
 def rtu_value(register: Register, frame: bytes) -> int:
-    """The reading in a frame. Raises ValueError for any other."""
+    """Return the reading in a frame. Raises ValueError for an invalid one."""
     if len(frame) != rtu_bytes(register) or frame[0] != register.unit or _with_crc(frame[:-2]) != frame:
         raise ValueError("the frame is damaged, or not an answer")
     return register.value(frame[1:-2])
@@ -86,18 +86,18 @@ def _with_crc(frame: bytes) -> bytes:
 
 
 def tcp_question(register: Register, transaction: int) -> bytes:
-    """The frame that asks: transaction, protocol 0, length, unit, question."""
+    """Return the request frame: transaction, protocol 0, length, unit, question."""
     question = register.question()
     return struct.pack(">HHHB", transaction, 0, len(question) + 1, register.unit) + question
 
 
 def tcp_bytes(frame: bytes) -> int:
-    """Length of the whole frame that begins with these bytes, as far as they say."""
+    """Return the length of the whole frame that begins with these bytes, as far as it is known."""
     return 6 if len(frame) < 6 else 6 + (frame[4] << 8 | frame[5])
 
 
 def tcp_value(register: Register, transaction: int, frame: bytes) -> int:
-    """The reading in a frame. Raises ValueError for any other."""
+    """Return the reading in a frame. Raises ValueError for an invalid one."""
     head = struct.pack(">HHHB", transaction, 0, register.answer_bytes() + 1, register.unit)
     if frame[:7] != head:
         raise ValueError("the frame is not an answer to this question")

@@ -1,10 +1,11 @@
-"""DSMR P1 telegrams (Netherlands, Belgium, Luxembourg, Sweden): DSMR 4 and later, which end with a CRC.
+"""Decoder of DSMR P1 telegrams (Netherlands, Belgium, Luxembourg, Sweden): DSMR 4 and later, which end with a CRC.
 
-``/ident CR LF CR LF lines !CRC CR LF``, the CRC-16/ARC from ``/`` to ``!`` in upper-case hexadecimal digits: four of
-them, while some meters leave out leading zeros. Telegrams of DSMR 2 and 3 carry no CRC and are refused here.
+A telegram is ``/ident CR LF CR LF lines !CRC CR LF``, with the CRC-16/ARC from ``/`` to ``!`` in four upper-case
+hexadecimal digits; some meters omit leading zeros. Telegrams of DSMR 2 and 3 have no CRC and are refused here.
 
-Gas, water and heat meters sit behind the electricity meter on channels of their own: ``0-1:24.2.1(time)(value*unit)``,
-the channel being the digit after ``0-``. The time is when that meter was read, ``YYMMDDhhmmss`` and S or W.
+Gas, water and heat meters are connected to the electricity meter on channels of their own:
+``0-1:24.2.1(time)(value*unit)``, where the channel is the digit after ``0-``. The time is when that meter was read,
+``YYMMDDhhmmss`` and S or W.
 """
 
 from undertone_device.sensors.crc import ARC, crc16
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _SLASH = 0x2F
 _BANG = 0x21
 _LF = 10
-# CRC, CR, LF.
+# Length of CRC, CR, LF.
 _TAIL = 6
 _OUTSIDE = 0
 _INSIDE = 1
@@ -26,7 +27,9 @@ _TIME = 13
 
 
 class P1:
-    """The sum of the registers ``obis`` (such as ``1-0:1.8.1`` and ``1-0:1.8.2``) in ``unit`` times ``scale``."""
+    """Decoder: the sum of the registers ``obis`` (such as ``1-0:1.8.1`` and ``1-0:1.8.2``) in ``unit`` times
+    ``scale``.
+    """
 
     def __init__(self, obis: "tuple[str, ...]", unit: str = "kWh", scale: "Scale" = (1000, 1)):
         self._lines = RegisterLines(obis, False)
@@ -38,15 +41,15 @@ class P1:
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """The readings that ``data`` completes. Each byte is looked at once and summed at most once."""
+        """Return the readings that ``data`` completes. Each byte is processed once and summed at most once."""
         readings: list[int] = []
         view = memoryview(data)
-        # Where the bytes begin that the CRC does not cover yet.
+        # Index of the first byte that the CRC does not cover yet.
         start = 0
         for i in range(len(data)):
             byte = data[i]
             if byte == _SLASH:
-                # No value and no name contains it: a telegram begins, and the last one did not end.
+                # No value and no name contains this character: a telegram begins, and the last one did not end.
                 if self._state != _OUTSIDE:
                     self.bad += 1
                 self._state = _INSIDE
@@ -87,7 +90,7 @@ class P1:
 
 
 def _check_time(text: str) -> None:
-    """Raise ValueError unless the text is a time such as ``101209110000W``: a meter that is not there has none."""
+    """Raise ValueError unless the text is a time such as ``101209110000W``; an absent meter has none."""
     for digit in text[:-1]:
         if digit not in "0123456789":
             raise ValueError("not a time")

@@ -1,12 +1,14 @@
-"""Pulses of a meter's S0 output or LED on a board's pin: by the chip's counter where it has one, else by interrupt.
+"""Counter of a meter's S0 pulses or LED flashes on a board's pin: by the chip's counter if it has one, else by
+interrupt.
 
-For a campaign that measures ``counter``, with ``"counter_modulus": 1073741823`` in device.json: ``read()`` is the
-number of pulses since the boot, modulo that. Nothing counts in deep sleep: pulses belong to boards that stay awake.
+It is for a campaign that measures ``counter``, with ``"counter_modulus": 1073741823`` in device.json: ``read()`` is the
+number of pulses since the boot, modulo that number. Nothing counts during deep sleep, so boards with pulses must stay
+awake.
 """
 
 import machine
 
-# The largest that a configuration may name.
+# The largest modulus that a configuration may have.
 MODULUS = (1 << 30) - 1
 _FILTER_NANOSECONDS = 10000
 
@@ -16,7 +18,7 @@ class InterruptCounter:
 
     def __init__(self, pin: "machine.Pin"):
         self._count = 0
-        # A bound method made once: an interrupt must not allocate.
+        # The bound method is made once, because an interrupt must not allocate memory.
         pin.irq(handler=self._pulse, trigger=machine.Pin.IRQ_FALLING)
 
     def _pulse(self, pin: "machine.Pin") -> None:
@@ -24,12 +26,12 @@ class InterruptCounter:
         self._count = 0 if count == MODULUS else count
 
     def read(self) -> int:
-        """Pulses since the start, modulo `MODULUS`."""
+        """Return the pulses since the start, modulo `MODULUS`."""
         return self._count
 
 
 class HardwareCounter:
-    """The chip's own counter."""
+    """Counts falling edges by the chip's own counter."""
 
     def __init__(self, pin: "machine.Pin"):
         self._counter = machine.Counter(
@@ -37,11 +39,13 @@ class HardwareCounter:
         )
 
     def read(self) -> int:
-        """Pulses since the start, modulo `MODULUS`."""
+        """Return the pulses since the start, modulo `MODULUS`."""
         return self._counter.value() % MODULUS  # type: ignore[no-any-return]
 
 
 def open_counter(number: int) -> "HardwareCounter | InterruptCounter":
-    """A counter of falling edges on pin ``number``, pulled up; the chip's own where the port has it (ESP32, mimxrt)."""
+    """Open a counter of falling edges on pin ``number``, pulled up; the chip's own if the port has one (ESP32,
+    mimxrt).
+    """
     pin = machine.Pin(number, machine.Pin.IN, machine.Pin.PULL_UP)
     return HardwareCounter(pin) if hasattr(machine, "Counter") else InterruptCounter(pin)

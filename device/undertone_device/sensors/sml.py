@@ -1,4 +1,4 @@
-"""SML (Smart Message Language, German meters): transport version 1 and the values of a GetList response.
+"""Decoder of SML (Smart Message Language, German meters): transport version 1 and the values of a GetList response.
 
 ``1b1b1b1b 01010101 messages 1b1b1b1b 1a fill crc16``, the CRC-16/X.25 over everything before it, low byte first. An
 escape within the messages is written twice. A list entry is seven fields: name, status, time, unit, scaler, value,
@@ -20,10 +20,10 @@ _START = _ESCAPE + b"\x01\x01\x01\x01"
 _DEPTH = 16
 _LENGTH_BYTES = 3
 _INTEGER_BYTES = 8
-# The DLMS unit codes of what is counted: watt hours, watts, cubic metres.
+# The DLMS unit codes of the supported units: watt hours, watts, cubic metres.
 UNITS = {"Wh": 30, "W": 27, "m3": 13}
-# DZG DVS-7412 meters of these serial numbers write a power of less than four bytes unsigned and call it signed; a
-# negative power always has four bytes there.
+# DZG DVS-7412 meters with these serial numbers write a power of less than four bytes as an unsigned number that is
+# marked as signed; a negative power always has four bytes there.
 _SERIAL = b"\x01\x00\x60\x01\x00\xff"
 _POWER = b"\x01\x00\x10\x07\x00\xff"
 _DZG = b"\x0a\x01DZG"
@@ -32,22 +32,25 @@ _UNSIGNED_POWER = ((42000000, 48999999), (55000000, 58999999))
 
 
 class Sml:
-    """The register ``obis``, six bytes (such as ``b"\\x01\\x00\\x01\\x08\\x00\\xff"``), in ``unit`` times ``scale``."""
+    """Decoder of the register ``obis``, six bytes (such as ``b"\\x01\\x00\\x01\\x08\\x00\\xff"``), in ``unit`` times
+    ``scale``.
+    """
 
     def __init__(self, obis: bytes, unit: str = "Wh", scale: "Scale" = (1, 1)):
         self._obis = obis
         self._unit = UNITS[unit]
         self._scale = scale
-        # None outside a frame.
+        # The bytes of the current frame, None outside a frame.
         self._frame: bytearray | None = None
-        # The escape's bytes so far, 5 to 7 within one that is written twice; the 01 after it; what the end lacks.
+        # Number of bytes of the escape so far, 5 to 7 within one that is written twice; of 01 after it; and still
+        # missing at the end.
         self._escapes = 0
         self._ones = 0
         self._left = 0
         self.bad = 0
 
     def feed(self, data: bytes) -> "list[int]":
-        """The readings that ``data`` completes. Each byte is looked at once and summed at most once."""
+        """Return the readings that ``data`` completes. Each byte is processed once and summed at most once."""
         readings: list[int] = []
         for byte in data:
             if self._frame is not None:
@@ -68,11 +71,11 @@ class Sml:
         return readings
 
     def _mark(self, byte: int) -> None:
-        """Take the byte that follows an escape, or the ones after it."""
+        """Process a byte after an escape."""
         if byte == 1:
             self._ones += 1
             if self._ones == 4:
-                # Within a frame it would be escaped: the frame before did not end.
+                # Within a frame this would be escaped, so the frame before did not end.
                 self._drop()
                 self._frame = bytearray(_START)
         elif byte == 0x1A and not self._ones and self._frame is not None:
@@ -92,7 +95,7 @@ class Sml:
         crc = crc16(memoryview(frame)[:-2], X25, 0xFFFF) ^ 0xFFFF
         if frame[-2] | frame[-1] << 8 != crc or frame[-3] > 3:
             self._drop()
-            # What was taken for fill and CRC may be the beginning of the next frame.
+            # The bytes that were read as fill and CRC may be the beginning of the next frame.
             while self._escapes < 3 and frame[-1 - self._escapes] == 0x1B:
                 self._escapes += 1
             return
@@ -123,9 +126,9 @@ class Sml:
 
 
 def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
-    """(where it ends, value): list, int, bool or bytes; None where an optional field is absent.
+    """Return (end index, value): a list, int, bool or bytes; None for an absent optional field.
 
-    A list has one element more: how many bytes its sixth one, the value of an entry, has.
+    A list has an extra element: the number of bytes of its sixth one, the value of an entry.
     """
     if depth > _DEPTH:
         raise ValueError("lists are nested too deeply")
@@ -178,7 +181,7 @@ def _collect(value: "Any", entries: "list[Any]") -> None:
 
 
 def _writes_unsigned(entries: "list[Any]") -> bool:
-    """Whether one of the entries is the serial number of a meter that calls unsigned powers signed."""
+    """Return True if an entry is the serial number of a meter that marks unsigned powers as signed."""
     for entry in entries:
         serial = entry[5]
         if entry[0] != _SERIAL or not isinstance(serial, bytes):

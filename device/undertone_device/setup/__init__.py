@@ -1,4 +1,4 @@
-"""From the files in a device's folder to a running client, on a board and on any other machine.
+"""Setup: makes a running client from the files in a device's folder, on a board and on any other machine.
 
 It owns device.json, storage, the clock and TLS.
 May import: core, mqtt.

@@ -1,4 +1,4 @@
-"""From a configuration to a client: the only place that puts the parts together, on a board and on a phone."""
+"""Assembly of a client from a configuration: the only place that connects the parts, on a board and on a phone."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ _LARGEST_CA = 65536
 
 
 def read_policy(config: "DeviceConfig") -> "Policy":
-    """The owner's policy. Raises Invalid, the file named."""
+    """Read the owner's policy. Raises Invalid, naming the file."""
     try:
         return policies.parse_policy(read_bounded(config.policy, policies.LARGEST))
     except Invalid as error:
@@ -35,7 +35,7 @@ def read_policy(config: "DeviceConfig") -> "Policy":
 
 
 def read_password(broker: "BrokerSettings") -> "str | None":
-    """The password given or in its file, without the line's end. Raises Invalid."""
+    """Return the given password or that in its file, without the line's end. Raises Invalid."""
     if broker.password_file is None:
         return broker.password
     data = read_bounded(broker.password_file, LARGEST_SECRET)
@@ -49,7 +49,7 @@ def read_password(broker: "BrokerSettings") -> "str | None":
 
 
 def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
-    """The verified TLS context, None where the policy says insecure and no ``tls`` is asked for. Raises Invalid."""
+    """Make the verified TLS context; None if the policy is insecure and no ``tls`` is configured. Raises Invalid."""
     if broker.tls is None:
         if not policy.insecure:
             raise Invalid('broker has no field tls, and the policy does not say "insecure": true')
@@ -69,7 +69,7 @@ def board_transport(
     milliseconds: int = CONNECT_MILLISECONDS,
     alive: "Callable[[], None] | None" = None,
 ) -> SessionTransport:
-    """The transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
+    """Make the transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
     return SessionTransport(
@@ -83,7 +83,7 @@ def board_transport(
 
 
 def _state_folder(path: str) -> None:
-    """Make the device's folder if need be. Raises Invalid."""
+    """Make the device's folder if needed. Raises Invalid."""
     try:
         try:
             os.mkdir(path)
@@ -109,7 +109,7 @@ def make_client(
     alive: "Callable[[], None] | None" = None,
     asleep: "int | None" = None,
 ) -> Client:
-    """The client, its state directory made if need be. Raises Invalid, and EntropyError without a byte source."""
+    """Make the client, and its state folder if needed. Raises Invalid, and EntropyError without a byte source."""
     _state_folder(config.state)
     entropy = Entropy()
     reporter = Reporter(

@@ -1,4 +1,4 @@
-"""The machine's clocks behind three functions that mean the same under CPython and every MicroPython port."""
+"""The machine's clocks as three functions with the same meaning under CPython and every MicroPython port."""
 
 import time
 
@@ -8,12 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# MicroPython counts seconds from 1970 or from 2000, by port.
+# MicroPython counts seconds from 1970 or from 2000, depending on the port.
 _EPOCH = 946684800 if time.gmtime(0)[0] == 2000 else 0
 
 
 def unix_time() -> int:
-    """Seconds since 1970-01-01 UTC, as the machine's clock believes."""
+    """Return the seconds since 1970-01-01 UTC, by the machine's clock."""
     return int(time.time()) + _EPOCH
 
 
@@ -22,14 +22,14 @@ def _milliseconds() -> int:
     return nanoseconds // 1_000_000
 
 
-# A phone's monotonic clock stands still in suspend; this one, where there is one, does not.
+# A phone's monotonic clock stops during suspend; CLOCK_BOOTTIME, if it exists, does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 _counter: "Callable[[], int]" = getattr(time, "ticks_ms", _milliseconds)
 _sleep: "Callable[[int], None] | None" = getattr(time, "sleep_ms", None)
 
 
 def ticks() -> int:
-    """Monotonic milliseconds modulo 2^30."""
+    """Return monotonic milliseconds modulo 2^30."""
     return _counter() & TICKS_MASK
 
 

@@ -1,4 +1,4 @@
-"""The device's configuration file, ``device.json``: who it is, which broker, which campaigns, where readings come from.
+"""The device's configuration file, ``device.json``: its name, the broker, the campaigns, the source of readings.
 
 ::
 
@@ -11,12 +11,12 @@
      "ntp": "pool.ntp.org"}
 
 Needed: ``name``, ``broker.host``, ``campaigns``, ``policy``, ``state``. The user defaults to the name, the port to 8883
-with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. ``tls.identity``: what the
-device's own certificate and key are called, less .crt and .key, where it has them and no password. Paths are relative
-to the file's folder. ``outbox``: how many reports wait for an acknowledgement at most, the newest ones.
-``counter_modulus``: where the sensor's counter comes round, 0 for never. ``publish``: unacknowledged reports at a time,
-and over how much of the next slot reports spread. ``wifi`` and ``ntp`` are a board's. What the device may release is
-not here but in the policy.
+with ``tls`` and 1883 without, which only a policy with ``"insecure": true`` allows. ``tls.identity``: path of the
+device's own certificate and key, without .crt and .key, if it has these instead of a password. Paths are relative to
+the file's folder. ``outbox``: largest number of reports that wait for an acknowledgement, the newest ones.
+``counter_modulus``: number at which the sensor's counter wraps around, 0 for never. ``publish``: number of
+unacknowledged reports at a time, and the share of the next slot over which reports spread. ``wifi`` and ``ntp`` are for
+boards. The limits on what the device may release are in the policy, not here.
 """
 
 import json
@@ -41,7 +41,7 @@ _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepaliv
 
 
 def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequence[str]") -> "dict[str, Any]":
-    """``value`` if it is an object with some of ``fields``, all the ``needed`` among them. Raises Invalid."""
+    """Return ``value`` if it is an object with some of ``fields``, including all ``needed`` ones. Raises Invalid."""
     if not isinstance(value, dict):
         raise Invalid("%s is %r, expected an object" % (name, value))
     check_object(name, value, tuple(f for f in fields if f in value or f in needed))
@@ -49,7 +49,7 @@ def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequ
 
 
 def check_text(name: str, value: "Any", most: int = 255) -> str:
-    """``value`` if it is text of 1 to ``most`` characters. Raises Invalid."""
+    """Return ``value`` if it is text of 1 to ``most`` characters. Raises Invalid."""
     if not isinstance(value, str) or not 1 <= len(value) <= most or "\0" in value:
         raise Invalid("%s is %r, expected text of 1 to %d characters" % (name, value, most))
     return value
@@ -110,19 +110,19 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
 
 
 def check_board(config: DeviceConfig) -> None:
-    """Raise Invalid for a source that a board does not have: its samples come from its sensor.py alone."""
+    """Check for a source that a board does not have: its samples come only from its sensor.py. Raises Invalid."""
     kind = config.source.get("kind", "board")
     if kind != "board":
         raise Invalid("source.kind is %r, expected 'board' on a board, whose samples come from sensor.py" % (kind,))
 
 
 def in_folder(folder: str, path: str) -> str:
-    """The path of a configuration in ``folder``."""
+    """Return a path of a configuration in ``folder``."""
     return path if path[:1] == "/" or not folder else folder + "/" + path
 
 
 def parse_config(data: bytes, folder: str = "") -> DeviceConfig:
-    """The configuration in JSON bytes of a file in ``folder``. Raises Invalid, the field named."""
+    """Parse the configuration in JSON bytes of a file in ``folder``. Raises Invalid, naming the field."""
     if len(data) > LARGEST:
         raise Invalid("the configuration has %d bytes or more, expected at most %d" % (len(data), LARGEST))
     try:
@@ -133,6 +133,6 @@ def parse_config(data: bytes, folder: str = "") -> DeviceConfig:
 
 
 def read_config(path: str) -> DeviceConfig:
-    """The configuration in a file. Raises Invalid."""
+    """Read the configuration in a file. Raises Invalid."""
     folder = path[: path.rindex("/")] if "/" in path[1:] else ""
     return parse_config(read_bounded(path, LARGEST), folder)

@@ -1,4 +1,4 @@
-"""A device's own certificate in place of a password: NAME.crt and NAME.key, PEM; loaded where it has one."""
+"""A device's own certificate instead of a password: NAME.crt and NAME.key, PEM; loaded only if it has one."""
 
 import binascii
 import ssl
@@ -14,13 +14,13 @@ _LARGEST = 8192
 
 
 def load(context: "Any", name: str) -> None:
-    """Have the TLS context show it. Raises Invalid for files that are no certificate and key."""
+    """Load the certificate into the TLS context. Raises Invalid for files that are no certificate and key."""
     paths = (name + ".crt", name + ".key")
     try:
         if hasattr(ssl, "SSLWantReadError"):
             context.load_cert_chain(paths[0], paths[1])
         else:
-            # Most boards read no PEM.
+            # Most boards cannot read PEM.
             context.load_cert_chain(_der(paths[0]), _der(paths[1]))
     except (OSError, ValueError) as error:
         raise Invalid("tls.identity: %s and %s are no certificate and its key: %s" % (paths[0], paths[1], error))

@@ -1,4 +1,4 @@
-"""One process holds a device's folder. Not for boards, which run one program: they have no `fcntl`."""
+"""Lock of a device's folder for one process. Boards run one program and have no `fcntl`, so they do not use it."""
 
 import fcntl
 import os
@@ -7,9 +7,9 @@ from undertone_shared.errors import Invalid
 
 
 class Lock:
-    """Held until ``release``, or the object's end. Raises Invalid if another process holds ``directory``.
+    """Locked until ``release``, or the object's end. Raises Invalid if another process has locked ``directory``.
 
-    When and how often a device reported is its owner's alone to read.
+    The folder is made private, because only its owner may know when and how often a device reported.
     """
 
     _descriptor = -1
@@ -24,7 +24,7 @@ class Lock:
             raise Invalid(f"state {directory} is in use by another process, expected one device on it") from None
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor != -1:
             os.close(descriptor)

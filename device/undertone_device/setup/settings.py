@@ -1,4 +1,4 @@
-"""The contents of ``device.json``, apart from the code that reads it (``config.py``), which a board drops again."""
+"""The content of ``device.json``, separate from the code that reads it (``config.py``), which a board unloads."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -6,9 +6,10 @@ if TYPE_CHECKING:
 
 
 class BrokerSettings:
-    """Where and as whom to connect. ``tls`` is None or the path of the authorities' certificates, "" the system's.
+    """The broker's address and the credentials. ``tls`` is None or the path of the authorities' certificates, "" the
+    system's.
 
-    ``identity``: what the device's own certificate and key are called, less .crt and .key; None without them.
+    ``identity``: path of the device's own certificate and key, without .crt and .key; None without them.
     """
 
     host: str
@@ -24,8 +25,8 @@ class BrokerSettings:
 class DeviceConfig:
     """The validated file. ``wifi`` is a dict or None; all paths start with ``folder``, the file's.
 
-    ``source``: a dict, of which `undertone_device.setup.config` knows only ``seconds``, `undertone_device.host.sources`
-    the rest.
+    ``source``: a dict; `undertone_device.setup.config` knows only its ``seconds``, `undertone_device.host.sources` the
+    rest.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Files that survive power loss at any moment: the new content or the old one, never a mixture; and files to read."""
+"""Files that survive power loss at any moment: they have the new content or the old one, never a mixture."""
 
 import errno
 import os
@@ -17,10 +17,10 @@ _chmod = getattr(os, "chmod", None)
 
 
 class FileStorage:
-    """Named byte strings in one directory, each written to a new file that is then renamed over the old one.
+    """Named byte strings in one folder, each written to a new file that is then renamed over the old one.
 
-    Rename is the commit point on POSIX and on LittleFS. On FAT it removes the old name first: between the two steps
-    the new file alone is there, whole, and is read.
+    Rename is the commit point on POSIX and on LittleFS. On FAT it first removes the old name: between the two steps
+    only the complete new file exists, and it is read.
     """
 
     def __init__(self, directory: str):
@@ -31,21 +31,21 @@ class FileStorage:
         return self._directory + "/" + name
 
     def claim(self) -> None:
-        """Hold the directory until ``close``, or the object's end. Raises Invalid if another one holds it."""
+        """Lock the folder until ``close``, or the object's end. Raises Invalid if another process has locked it."""
         try:
             from undertone_device.setup.lock import Lock
-        except ImportError:  # a board runs one program
+        except ImportError:  # A board runs one program.
             return
         self._lock = self._lock or Lock(self._directory)
 
     def close(self) -> None:
-        """Let go of the directory; what is in it stays."""
+        """Unlock the folder; its content stays."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def read(self, name: str) -> "bytes | None":
-        """The content last written, None if there is none. Raises OSError for everything but absence."""
+        """Return the content last written, None if there is none. Raises OSError for any other failure."""
         for there in (name, name + ".new"):
             try:
                 with open(self._path(there), "rb") as file:
@@ -56,11 +56,11 @@ class FileStorage:
         return None
 
     def _lacks(self, name: str, error: OSError) -> bool:
-        # Some ports number their errors otherwise: then the directory itself tells, or raises.
+        # Some ports use other error numbers: then the folder's listing decides, or raises.
         return error.errno == errno.ENOENT or name not in os.listdir(self._directory)
 
     def write(self, name: str, data: "bytes | memoryview") -> None:
-        """Durable when it returns. Raises OSError, the old content kept."""
+        """Write the content durably. Raises OSError, and keeps the old content then."""
         path = self._path(name)
         with open(path + ".new", "wb") as file:
             if _chmod is not None:
@@ -78,8 +78,8 @@ class FileStorage:
                 os.close(directory)
 
     def delete(self, name: str) -> None:
-        """Remove the content, if any. Raises OSError if it cannot be removed."""
-        # First what would be read in its stead.
+        """Delete the content, if any. Raises OSError if it cannot be deleted."""
+        # The file that would be read instead is deleted first.
         for there in (name + ".new", name):
             try:
                 os.remove(self._path(there))
@@ -89,12 +89,13 @@ class FileStorage:
 
 
 def read_bounded(path: str, most: int) -> bytes:
-    """At most ``most`` + 1 bytes of a file. Raises Invalid naming the file if it cannot be read."""
+    """Return at most ``most`` + 1 bytes of a file. Raises Invalid naming the file if it cannot be read."""
     parts = []
     left = most + 1
     try:
         with open(path, "rb") as file:
-            # In parts: MicroPython allocates all that a read asks for, however small the file is.
+            # The file is read in parts: MicroPython allocates all the bytes that a read asks for, however small the
+            # file is.
             part = file.read(min(left, _PART))
             while part:
                 parts.append(part)

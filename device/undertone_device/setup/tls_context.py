@@ -1,4 +1,4 @@
-"""TLS that verifies, from a file of certificates; the code for the start, which a board drops again."""
+"""TLS with verification, from a file of certificates; a board unloads this code after the start."""
 
 import binascii
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def certificates(data: bytes) -> "list[bytes]":
-    """The DER certificates in PEM or DER bytes. Raises Invalid if there is none."""
+    """Return the DER certificates in PEM or DER bytes. Raises Invalid if there is none."""
     begin = b"-----BEGIN CERTIFICATE-----"
     if data[:1] == b"\x30":
         return [data]
@@ -36,7 +36,7 @@ def certificates(data: bytes) -> "list[bytes]":
 
 
 def verified_context(ca: bytes) -> "Any":
-    """A TLS context that accepts only servers whose certificate one of these authorities signed.
+    """Make a TLS context that accepts only servers whose certificate one of these authorities signed.
 
     Raises Invalid on a machine whose TLS cannot verify (MicroPython's default context silently does not).
     """
@@ -53,7 +53,7 @@ def verified_context(ca: bytes) -> "Any":
 
 
 def system_context() -> "Any":
-    """The context of this machine's own authorities. Raises Invalid where there are none."""
+    """Return the context of this machine's own authorities. Raises Invalid if there are none."""
     default = getattr(ssl, "create_default_context", None)
     if default is None:
         raise Invalid("broker.tls has no field ca, and this machine has none of its own")

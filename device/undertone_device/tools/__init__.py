@@ -1,4 +1,4 @@
-"""What a PC does for boards and services: compile, flash, label, install. CPython only.
+"""Tools on a PC for boards and services: compile, flash, label, install. CPython only.
 
 May import: board, setup.
 Start reading: ``commands.py``, the commands; ``compile.py`` makes what boards load.

@@ -8,7 +8,7 @@ NAMES = ("compile", "flash", "send", "label", "install", "release")
 
 
 def add(commands: Any) -> None:
-    """Add them to the parser of `undertone device`."""
+    """Add the commands to the parser of `undertone device`."""
     words = {
         "compile": "what a board needs as .mpy files, into a folder for its /lib",
         "flash": "a device's files and the package onto a board, over USB",
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run one of them. Raises Invalid."""
+    """Run one of the commands. Raises Invalid."""
     if arguments.command == "compile":
         from undertone_device.tools.compile import compile_boards, manifest
 
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _agreed(path: Path, text: str) -> bool:
-    """Whether the person at the terminal wants this file; without a terminal nobody does."""
+    """Ask at the terminal whether to write this file; without a terminal the answer is no."""
     print(text)
     try:
         return input(f"write this to {path}? [y/N] ").strip().lower() in ("y", "yes")

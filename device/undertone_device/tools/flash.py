@@ -1,7 +1,7 @@
-"""A device's files and the package onto a board, over USB, by mpremote: ``undertone device flash FOLDER --port PORT``.
+"""Copies a device's files and the package to a board over USB: ``undertone device flash FOLDER --port PORT``.
 
-Order matters when the cable is pulled: the program first stops being the old one, the configuration comes last but
-one, and main.py last. The board's state folder (ledger, campaigns) is never touched.
+The order matters if the cable is unplugged: the old program is removed first, the configuration is copied last but one,
+and main.py last. The board's state folder (ledger, campaigns) is never changed. It uses mpremote.
 """
 
 import json
@@ -22,15 +22,15 @@ from undertone_shared.errors import Invalid
 Say = Callable[[str], None]
 _SECONDS = 120
 _ANSWER_SECONDS = 5
-# A terminal's echo comes first.
+# Number of lines to read: a terminal first echoes its input.
 _LINES = 20
 _CHUNK = 256
 
 
 def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool = False) -> list[str]:
-    """Everything that goes onto the board, below ``out``, in the order of copying. Raises Invalid.
+    """Collect the board's files below ``out``; return their names in the order of copying. Raises Invalid.
 
-    ``folder`` is what `provision` wrote for this device. ``sensor``: the board's sensor.py.
+    ``folder`` contains the device's files from `provision`. ``sensor``: the board's sensor.py.
     """
     names = _files(folder)
     compiled = compile_boards(out / "lib", board_files(*(LISTS if meters else LISTS[:1])))
@@ -45,14 +45,14 @@ def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool
 
 
 def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: bool = False) -> None:
-    """Put a device onto the board at ``port``. Raises Invalid with mpremote's words; it may be run again."""
+    """Copy a device to the board at ``port``. Raises Invalid with mpremote's message; it may be run again."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch)
         order = collect(folder, out, sensor, meters=meters)
         say(f"{len(order)} files, {sum((out / name).stat().st_size for name in order)} bytes, to {port}")
-        # A board that is cut off in the middle must not start half of it.
+        # A board that is unplugged in between must not start half of the new program.
         _mpremote(port, "fs", "rm", ":main.py", may_fail=True)
-        # Nor run code that an update has put elsewhere.
+        # It must not run code in an update's folder either.
         for name in ("code", "code.new"):
             _mpremote(port, "fs", "rm", f":{name}", may_fail=True)
         for place in sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."}):
@@ -64,7 +64,7 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
 
 
 def _files(folder: Path) -> list[str]:
-    """The names of a device's own files. Raises Invalid for one that is missing, and for a wrong device.json."""
+    """Return the names of a device's own files. Raises Invalid for one that is missing, and for a wrong device.json."""
     names = ["device.json", "policy.json"]
     for name in names:
         if not (folder / name).is_file():
@@ -82,9 +82,9 @@ def _files(folder: Path) -> list[str]:
 
 
 def settings_line(folder: Path, sensor: Path | None = None) -> bytes:
-    """A device's files as the one line that a board without any waits for. Raises Invalid.
+    """Return a device's files as one line, for a board that waits for its files. Raises Invalid.
 
-    ``sensor``: the board's sensor.py, which goes with them.
+    ``sensor``: the board's sensor.py, which is included.
     """
     paths = {name: folder / name for name in _files(folder)}
     if sensor is not None:
@@ -103,7 +103,7 @@ def settings_line(folder: Path, sensor: Path | None = None) -> bytes:
 
 
 def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
-    """Send them to the board that waits at ``port``. Raises Invalid with the board's words."""
+    """Send the files to the board that waits at ``port``. Raises Invalid with the board's message."""
     try:
         import serial
     except ImportError:

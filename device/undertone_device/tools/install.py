@@ -1,4 +1,4 @@
-"""A device as a service of this machine: ``undertone device install --systemd``."""
+"""Installs a device as a service of this machine: ``undertone device install --systemd``."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ NAME = "undertone-device.service"
 
 
 def unit(config: Path, python: str = sys.executable) -> str:
-    """The service's text for this interpreter and this configuration."""
+    """Return the service's text for this interpreter and this configuration."""
     text = shipped(NAME).read_text(encoding="utf-8")
     start = f"ExecStart={_quoted(python)} -m undertone_device run --config {_quoted(str(config.resolve()))}"
     return re.sub(r"^ExecStart=.*$", lambda _: start, text, flags=re.MULTILINE)
@@ -48,7 +48,7 @@ def _is_user(name: str) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """As systemd reads it: quoted, with % and quotes escaped. Raises Invalid for a line end."""
+    """Quote a word for systemd: in quotes, with % and quotes escaped. Raises Invalid for a line end."""
     if "\n" in word:
         raise Invalid(f"the path {word!r} has a line end")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

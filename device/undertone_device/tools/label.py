@@ -10,7 +10,7 @@ _SIZE = 5
 
 
 def label(folder: Path) -> str:
-    """The label of the device in ``folder``, 62 mm wide. Raises Invalid without segno."""
+    """Return the label of the device whose configuration is in ``folder``, 62 mm wide. Raises Invalid without segno."""
     try:
         import segno
     except ImportError:

@@ -12,12 +12,12 @@ from pathlib import Path
 from undertone_device.tools.compile import board_files, compile_boards
 from undertone_device.tools.shipped import LISTS, shipped
 
-# The same zip from the same sources.
+# A fixed date makes the same zip from the same sources.
 _DATE = (2000, 1, 1, 0, 0, 0)
 
 
 def release(out: Path) -> str:
-    """Write the zip, its folder named by the version; the sha256 of package.json. Raises Invalid, OSError."""
+    """Write the zip, its folder named by the version; return the sha256 of package.json. Raises Invalid, OSError."""
     version = json.loads(shipped("package.json").read_text(encoding="utf-8"))["version"]
     with tempfile.TemporaryDirectory() as scratch:
         compiled = compile_boards(Path(scratch), board_files(*LISTS))

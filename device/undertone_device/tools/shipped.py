@@ -1,11 +1,11 @@
-"""The files that stand beside the packages: a board's program, examples, the service, the lists of modules."""
+"""Find the files shipped beside the packages: a board's program, examples, the service, the lists of modules."""
 
 from pathlib import Path
 
 from undertone_shared.errors import Invalid
 
 _HERE = Path(__file__).resolve()
-# In the wheel they lie in the package (pyproject.toml); in a checkout, where they are written.
+# In the wheel these files lie in the package (see pyproject.toml); in a checkout, where they are written.
 _WHEEL = _HERE.parents[1] / "shipped"
 _PLACES = (_WHEEL, _HERE.parents[2], _HERE.parents[3])
 FILES = (
@@ -21,7 +21,7 @@ LISTS = ("package.json", "sensors.json")
 
 
 def shipped(name: str) -> Path:
-    """The path of one of these files. Raises Invalid for an installation that lacks it."""
+    """Return the path of one of these files. Raises Invalid for an installation that lacks it."""
     for place in _PLACES:
         if (place / name).is_file():
             return place / name

@@ -1,4 +1,4 @@
-"""Where a phone's or gateway's samples come from: integers in the campaign's unit. CPython only.
+"""Sources of a phone's or gateway's samples: integers in the campaign's unit. CPython only.
 
 ``source.kind`` of device.json names a kind of source. A module describes its kinds in its table ``KINDS``: the function
 that opens each of them, and a check for each of its fields. ``docs/adding-a-sensor.md`` has a whole one.
@@ -42,14 +42,14 @@ def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
     if not isinstance(name, str) or name not in table:
         raise Invalid(f"source.kind is {name!r}, expected one of {', '.join(sorted(table))}")
     kind = table[name]
-    # ``seconds`` is the client's, and any source may have ``range``.
+    # ``seconds`` belongs to the client, and any source may have ``range``.
     own = {field: value for field, value in config.source.items() if field not in ("kind", "seconds")}
     optional = kind.optional | {"range": fields.interval}
     return kind, fields.parse_object("source", own, config.folder, kind.needed, optional)
 
 
 def open_source(config: DeviceConfig) -> SensorSource:
-    """Open the configuration's source. Raises Invalid, the field named, also for what cannot be opened at all.
+    """Open the configuration's source. Raises Invalid, naming the field, also if it can never be opened.
 
     A port or a socket that may be unplugged is opened when it is read, and again after it was gone.
     """

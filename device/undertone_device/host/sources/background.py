@@ -1,4 +1,4 @@
-"""Asks a slow source for samples in a thread: a meter or a server that dribbles keeps no other device waiting."""
+"""Reads a slow source in a thread, so that a slow meter or server does not delay other devices."""
 
 import threading
 
@@ -6,7 +6,7 @@ from undertone_device.host.sources.source import SensorSource
 
 
 class BackgroundReader:
-    """One question at a time to a polled source; ``answer`` has its sample as soon as it has come."""
+    """Runs one read of a polled source at a time; ``answer`` returns its sample once it has arrived."""
 
     def __init__(self, source: SensorSource):
         self._source = source
@@ -18,11 +18,11 @@ class BackgroundReader:
 
     @property
     def trouble(self) -> str:
-        """Why there is no sample to be had, or nothing."""
+        """The reason why there is no sample, or an empty text."""
         return self._refused or self._source.trouble
 
     def read(self, now: int) -> None:
-        """Ask for a sample, unless the last question still has no answer. Never waits."""
+        """Start a read, unless the last one is still running. Never waits."""
         if self._asked is not None:
             self._refused = f"no sample: asked {now - self._asked} s ago, and there is no answer yet"
             return
@@ -39,9 +39,9 @@ class BackgroundReader:
         self._done.set()
 
     def answer(self, now: int, slot_seconds: int) -> int | None:
-        """The sample that has come since the last call, None if there is none. Raises OSError or ValueError.
+        """Return the sample that has arrived since the last call, None if there is none. Raises OSError or ValueError.
 
-        A sample belongs to the slot in which it was asked for: one that comes after its end is none.
+        A sample belongs to the slot in which it was requested; one that arrives after that slot's end is dropped.
         """
         asked = self._asked
         if asked is None or not self._done.is_set():

@@ -17,10 +17,10 @@ from undertone_device.setup import clock
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 5
-# A meter pushes at least every ten seconds.
+# Seconds of silence after which a meter counts as failed; a meter sends at least every ten seconds.
 _SILENT_SECONDS = 60
 _ANSWER_SECONDS = 2
-# A meter's name has up to 26 characters, of 10 bits at 300 baud, and comes up to 1.5 s after the sign-on.
+# A meter's name has up to 26 characters, of 10 bits at 300 baud, and begins up to 1.5 s after the sign-on.
 _NAME_SECONDS = 5
 # Long readouts of real meters have 10,000 characters; within one, a meter is silent for at most 1.5 s.
 _LARGEST_READOUT = 32768
@@ -31,16 +31,16 @@ _KWH = (1000, 1)
 
 
 class FrameDecoder(Protocol):
-    """What turns bytes into readings: `sensors`."""
+    """A decoder from bytes to readings, one of those in `sensors`."""
 
     bad: int
 
     def feed(self, data: bytes) -> list[int]:
-        """The readings that ``data`` completes."""
+        """Return the readings that ``data`` completes."""
 
 
 def open_port(path: str, baud: int) -> Any:
-    """The serial port, 8 data bits, no parity, never waited for. Raises OSError; Invalid without pyserial."""
+    """Open the serial port: 8 data bits, no parity, non-blocking. Raises OSError; Invalid without pyserial."""
     try:
         import serial
     except ImportError:
@@ -49,7 +49,7 @@ def open_port(path: str, baud: int) -> Any:
 
 
 class Pushed(SensorSource):
-    """Readings that a meter pushes through a serial port. A port that is gone is opened again until it is back."""
+    """Readings that a meter sends by itself through a serial port. A lost port is reopened until it is back."""
 
     polled = False
 
@@ -62,7 +62,7 @@ class Pushed(SensorSource):
         self._heard = time.monotonic()
 
     def arrived(self) -> list[int]:
-        """The readings since the last call."""
+        """Return the readings since the last call."""
         now = time.monotonic()
         try:
             if self._port is None:
@@ -95,7 +95,7 @@ class Pushed(SensorSource):
 
 
 class Asked(SensorSource):
-    """The answer of a meter on a serial port that speaks when it is asked."""
+    """A meter on a serial port that answers requests."""
 
     slow = True
 
@@ -104,26 +104,26 @@ class Asked(SensorSource):
         self._baud = fields.get("baud", baud)
 
     def sample(self, now: int) -> int:
-        """Open the port, ask, and close it: what was unplugged is found again."""
+        """Open the port, ask, and close it, so that a port that was unplugged is found again."""
         port = open_port(self._path, self._baud)
         with contextlib.closing(port):
             port.reset_input_buffer()
             return self.ask(port)
 
     def ask(self, port: Any) -> int:
-        """The reading. Raises OSError or ValueError."""
+        """Return the reading. Raises OSError or ValueError."""
         raise NotImplementedError
 
 
 class Optical(Asked):
-    """IEC 62056-21 modes A, B, C: sign on at 300 baud, take the speed that the meter offers, read its readout."""
+    """IEC 62056-21 modes A, B, C: sign on at 300 baud, use the speed that the meter offers, read its readout."""
 
     def __init__(self, fields: Fields):
         super().__init__(fields, BAUD)
         self._fields = fields
 
     def ask(self, port: Any) -> int:
-        """The sum of the registers. How long it may take follows from the speed."""
+        """Return the sum of the registers. The time limit follows from the speed."""
         meter = Readout(*_registers(self._fields))
         port.write(SIGN_ON)
         port.timeout = _NAME_SECONDS
@@ -151,7 +151,7 @@ class Optical(Asked):
             started = clock.ticks()
             port.write(answer)
             port.flush()
-            # Some adapters say too early that all is sent.
+            # Some adapters report too early that everything is sent.
             left = 1000 * len(answer) * _BITS // port.baudrate - (clock.ticks() - started & TICKS_MASK)
             clock.sleep_ms(max(left, 0))
         if baud != port.baudrate:
@@ -159,21 +159,23 @@ class Optical(Asked):
 
 
 class ModbusRtu(Asked):
-    """One register over a serial line."""
+    """One Modbus register over a serial line."""
 
     def __init__(self, fields: Fields):
         super().__init__(fields, 9600)
         self._register = _register(fields)
 
     def ask(self, port: Any) -> int:
-        """The register's reading."""
+        """Return the register's reading."""
         port.timeout = _ANSWER_SECONDS
         port.write(modbus.rtu_question(self._register))
         return modbus.rtu_value(self._register, port.read(modbus.rtu_bytes(self._register)))
 
 
 class ModbusTcp(SensorSource):
-    """One register over TCP, a connection for each sample. The protocol has no checksum: two answers must agree."""
+    """One Modbus register over TCP, with a connection for each sample. TCP has no checksum there: two answers must
+    agree.
+    """
 
     slow = True
 
@@ -183,7 +185,7 @@ class ModbusTcp(SensorSource):
         self._transaction = 0
 
     def sample(self, now: int) -> int:
-        """The register's reading: what two answers in a row say, of a few, for it may change between them."""
+        """Return the reading on which two answers in a row agree, out of a few, because it may change between them."""
         with socket.create_connection(self._address, _ANSWER_SECONDS) as connection:
             last = self._ask(connection)
             for _ in range(_ANSWERS):
@@ -223,7 +225,7 @@ def _register(fields: Fields) -> modbus.Register:
 
 
 def _registers(fields: Fields) -> tuple[tuple[str, ...], str, tuple[int, int]]:
-    """Registers, unit and scale of a meter that speaks in text."""
+    """Return registers, unit and scale of a meter with a text protocol."""
     return fields["obis"], fields.get("unit", "kWh"), fields.get("scale", _KWH)
 
 
@@ -243,7 +245,7 @@ def _sml(fields: Fields) -> Pushed:
 
 
 def _obis_bytes(codes: tuple[str, ...]) -> bytes:
-    """``1-0:1.8.0`` as the six bytes that SML writes, the last one 255 unless it is said."""
+    """Convert ``1-0:1.8.0`` to the six bytes that SML uses; the last one is 255 unless it is given."""
     try:
         if len(codes) != 1:
             raise ValueError

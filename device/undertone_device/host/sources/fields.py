@@ -1,7 +1,7 @@
-"""Checks of a source's fields: each kind of source says which check each of its fields has.
+"""Checks of a source's fields: each kind of source names the check of each of its fields.
 
-A check takes the field's name, its value, and the folder that paths begin in. It returns the value in the form that the
-source wants, or raises Invalid with the field's name.
+A check takes the field's name, its value, and the folder for relative paths. It returns the value in the form that the
+source needs, or raises Invalid with the field's name.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from undertone_shared.checks import check_integer, integers
 from undertone_shared.errors import Invalid
 
 Check = Callable[[str, Any, str], Any]
-# The check of each field by its name; the checked values by theirs.
+# Checks by field name; checked values by field name.
 Checks = dict[str, Check]
 Fields = dict[str, Any]
 _LARGEST = (1 << 30) - 1
@@ -26,17 +26,17 @@ def parse_object(name: str, value: Any, folder: str, needed: Checks, optional: C
 
 
 def text(most: int = 255) -> Check:
-    """Text of 1 to ``most`` characters."""
+    """Check for text of 1 to ``most`` characters."""
     return lambda name, value, folder: check_text(name, value, most)
 
 
 def path(name: str, value: Any, folder: str) -> str:
-    """A file's path; one that does not begin with / is in the folder of device.json."""
+    """Check for a file's path; one that does not begin with / is in the folder of device.json."""
     return in_folder(folder, check_text(name, value))
 
 
 def integer(low: int, high: int) -> Check:
-    """An integer from ``low`` to ``high``."""
+    """Check for an integer from ``low`` to ``high``."""
     return lambda name, value, folder: check_integer(name, value, low, high)
 
 
@@ -44,7 +44,7 @@ port = integer(1, 65535)
 
 
 def choice(*words: str) -> Check:
-    """One of ``words``."""
+    """Check for one of ``words``."""
 
     def check(name: str, value: Any, folder: str) -> str:
         if value not in words:
@@ -55,21 +55,21 @@ def choice(*words: str) -> Check:
 
 
 def flag(name: str, value: Any, folder: str) -> bool:
-    """True or false."""
+    """Check for true or false."""
     if not isinstance(value, bool):
         raise Invalid(f"{name} is {value!r}, expected true or false")
     return value
 
 
 def command(name: str, value: Any, folder: str) -> list[str]:
-    """A program and its arguments."""
+    """Check for a program and its arguments."""
     if not isinstance(value, list) or not 1 <= len(value) <= 64:
         raise Invalid(f"{name} is {value!r}, expected a list of 1 to 64 words")
     return [check_text(f"{name}[{i}]", word, 1024) for i, word in enumerate(value)]
 
 
 def registers(name: str, value: Any, folder: str) -> tuple[str, ...]:
-    """The OBIS code of one register, or a list of codes whose registers are added."""
+    """Check for the OBIS code of one register, or a list of codes whose registers are added."""
     codes = [value] if isinstance(value, str) else value
     if not isinstance(codes, list) or not 1 <= len(codes) <= 8:
         raise Invalid(f"{name} is {value!r}, expected a register such as 1-0:1.8.0, or a list of 1 to 8")
@@ -77,13 +77,13 @@ def registers(name: str, value: Any, folder: str) -> tuple[str, ...]:
 
 
 def scale(name: str, value: Any, folder: str) -> tuple[int, int]:
-    """Campaign units per unit of the meter, as a fraction: [1000, 1] for kWh in Wh."""
+    """Check for campaign units per unit of the meter, as a fraction: [1000, 1] for kWh in Wh."""
     top, bottom = integers(name, value, 2, 2)
     return check_integer(f"{name}[0]", top, 1, _LARGEST), check_integer(f"{name}[1]", bottom, 1, _LARGEST)
 
 
 def interval(name: str, value: Any, folder: str) -> tuple[int, int]:
-    """The lowest and the highest sample that are possible."""
+    """Check for the lowest and the highest possible sample."""
     low, high = integers(name, value, 2, 2)
     if not -_LARGEST <= low <= high <= _LARGEST:
         raise Invalid(f"{name} is {value!r}, expected the lowest and the highest sample that can be")

@@ -1,4 +1,4 @@
-"""Samples from this machine itself: a file, a command, a list, standard input, a FIFO, a constant."""
+"""Samples from this machine: a file, a command, a list, standard input, a FIFO, a constant."""
 
 import os
 import subprocess
@@ -13,18 +13,18 @@ _STDIN = 0
 
 
 class Constant(SensorSource):
-    """Always the same, to try things."""
+    """A source that always returns the same value, for tests."""
 
     def __init__(self, fields: Fields):
         self._value = int(fields["value"])
 
     def sample(self, now: int) -> int:
-        """The value."""
+        """Return the value."""
         return self._value
 
 
 class File(SensorSource):
-    """The integer in a file, read anew each time."""
+    """A source that reads the integer in a file each time."""
 
     slow = True
 
@@ -32,13 +32,13 @@ class File(SensorSource):
         self._path = fields["path"]
 
     def sample(self, now: int) -> int:
-        """What the file holds now."""
+        """Return the file's current content."""
         with open(self._path, encoding="ascii") as file:
             return parse_sample(file.read(LONGEST_LINE + 1).strip())
 
 
 class Command(SensorSource):
-    """What a command prints."""
+    """A source that runs a command and reads its output."""
 
     slow = True
 
@@ -47,20 +47,20 @@ class Command(SensorSource):
         self._seconds = fields.get("timeout_seconds", _TIMEOUT_SECONDS)
 
     def sample(self, now: int) -> int:
-        """What it prints now."""
+        """Return the command's current output."""
         options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "timeout": self._seconds}
         try:
             done = subprocess.run(self._command, check=True, **options)
         except subprocess.TimeoutExpired:
             raise OSError(f"{self._command[0]} timed out after {self._seconds} s") from None
         except subprocess.CalledProcessError as error:
-            # Not its arguments, which may hold a password.
+            # The arguments are not in the message, because they may contain a password.
             raise OSError(f"{self._command[0]} gives the exit status {error.returncode}") from None
         return parse_sample(done.stdout.strip())
 
 
 class Recording(SensorSource):
-    """The lines of a file, one a sample; after the last one the sensor counts as failed."""
+    """The lines of a file, one per sample; after the last one the sensor counts as failed."""
 
     def __init__(self, fields: Fields):
         path = fields["path"]
@@ -74,12 +74,12 @@ class Recording(SensorSource):
         self._rest = iter(samples)
 
     def sample(self, now: int) -> int | None:
-        """The next line's."""
+        """Return the sample of the next line."""
         return next(self._rest, None)
 
 
 class Lines(SensorSource):
-    """Samples that arrive by themselves, one integer a line, over a descriptor that is never waited for."""
+    """Samples that arrive by themselves, one integer a line, on a non-blocking descriptor."""
 
     polled = False
 
@@ -89,12 +89,12 @@ class Lines(SensorSource):
         self._rest = b""
 
     def arrived(self) -> list[int]:
-        """The samples since the last call; ``trouble`` tells of a line that is no integer."""
+        """Return the samples since the last call; ``trouble`` reports a line that is no integer."""
         try:
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
             return []
-        except OSError as error:  # a terminal that was hung up
+        except OSError as error:  # This happens when a terminal was hung up.
             self.trouble = f"no sample: {error}"
             return []
         if not data:
@@ -107,7 +107,8 @@ class Lines(SensorSource):
                 samples.append(parse_sample(line))
                 self.trouble = ""
             except ValueError:
-                # Not the line itself: it may be a reading with its unit, and this stands in status and log.
+                # The line itself is not in the message, which appears in status and log: it may be a reading with its
+                # unit.
                 self.trouble = f"no sample: a line is no integer of at most {LONGEST_LINE} characters"
         return samples
 
@@ -119,7 +120,7 @@ class Lines(SensorSource):
 
 def _open_fifo(fields: Fields) -> Lines:
     try:
-        # Open for writing too: the FIFO then never ends when its writer goes away.
+        # The FIFO is also opened for writing, so that it does not end when its writer closes it.
         return Lines(os.open(fields["path"], os.O_RDWR))
     except OSError as error:
         raise Invalid(f"source.path: {error}") from None

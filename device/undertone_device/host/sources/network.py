@@ -1,4 +1,4 @@
-"""What another system has: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
+"""Samples from other systems: an MQTT topic (Zigbee2MQTT, Tasmota, Shelly, statestream), a Home Assistant entity."""
 
 import contextlib
 import http.client
@@ -26,10 +26,12 @@ _LARGEST_CA = 65536
 
 
 def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
-    """The number in a text, or at ``field`` (names joined by dots) of a JSON object, as units. Raises ValueError."""
+    """Return the number in a text, or at ``field`` (names joined by dots) of a JSON object, in units. Raises
+    ValueError.
+    """
     if field is None:
         return units(text.decode().strip(), scale)
-    # Digits stay text: no float decides.
+    # Digits stay text, so that no floating-point number is involved.
     try:
         value: Any = json.loads(text, parse_float=str, parse_int=str)
     except RecursionError:
@@ -44,7 +46,7 @@ def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
 
 
 class Topic(SensorSource):
-    """The numbers that arrive on an MQTT topic, as text or in a JSON object. Retained ones are old: not taken."""
+    """Numbers that arrive on an MQTT topic, as text or in a JSON object. Retained messages are old and are ignored."""
 
     polled = False
 
@@ -57,7 +59,7 @@ class Topic(SensorSource):
         self._connected = False
 
     def arrived(self) -> list[int]:
-        """The numbers since the last call."""
+        """Return the numbers since the last call."""
         readings = []
         try:
             if not self._connected and time.monotonic() >= self._next:
@@ -95,12 +97,12 @@ class Topic(SensorSource):
         self.trouble = f"no sample: {why}"
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Disconnect from the broker."""
         self._transport.close()
 
 
 class _Answer(io.RawIOBase):
-    """What a socket receives, with one deadline for all of it: a server that dribbles is left, too."""
+    """Data that a socket receives, with one deadline for all of it, so that a slow server is abandoned."""
 
     def __init__(self, connection: socket.socket, end: float):
         self._connection = connection
@@ -117,7 +119,7 @@ class _Answer(io.RawIOBase):
         return self._connection.recv_into(buffer)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What `http.client` reads an answer from."""
+        """Return the file object from which `http.client` reads an answer."""
         return io.BufferedReader(self)
 
 
@@ -143,7 +145,9 @@ class Entity(SensorSource):
         self._scale = fields.get("scale", (1, 1))
 
     def sample(self, now: int) -> int:
-        """The state now; ``unavailable`` and ``unknown`` are none. No redirection is followed with the token."""
+        """Return the current state; None for ``unavailable`` and ``unknown``. Redirections are not followed with the
+        token.
+        """
         host, port = self._address
         end = time.monotonic() + _ANSWER_SECONDS
         connection = self._kind(host, port, timeout=_ANSWER_SECONDS)
@@ -154,7 +158,8 @@ class Entity(SensorSource):
             with answer:
                 answer.begin()
                 if not 200 <= answer.status < 300:
-                    # Not where to: an address may carry a secret, and this sentence goes into status and log.
+                    # The target is not in the message, which appears in status and log: an address may contain a
+                    # secret.
                     elsewhere = " and points elsewhere: name that address in source.url"
                     points = elsewhere if answer.getheader("Location") else ""
                     raise OSError(f"{self._url} answers {answer.status}{points}")
@@ -163,11 +168,11 @@ class Entity(SensorSource):
 
 
 def open_transport(fields: Fields) -> PahoTransport:
-    """A connection of the household's own, TLS with ``ca``. Raises Invalid."""
+    """Make a connection to the household's own broker, with TLS if ``ca`` is given. Raises Invalid."""
     ca = fields.get("ca")
     context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
     port = fields.get("tcp_port", 1883 if ca is None else 8883)
-    # No name: the broker gives one, so that two of us do not throw each other off.
+    # Without a client id the broker assigns one, so that two connections of ours do not disconnect each other.
     password = _secret(fields, "password_file")
     return PahoTransport(fields["host"], port, "", fields.get("user"), password, context=context)
 
@@ -176,14 +181,14 @@ def _secret(fields: Fields, name: str) -> str | None:
     if name not in fields:
         return None
     data = read_bounded(fields[name], LARGEST_SECRET)
-    # What it is goes into headers, whose errors quote it.
+    # The secret is used in headers, whose errors quote it, so it must be a plain line.
     text = data.decode(errors="replace").strip("\r\n")
     if not text.isprintable() or not 1 <= len(data) <= LARGEST_SECRET or "\ufffd" in text:
         raise Invalid(f"{fields[name]} holds no secret of one line, 1 to {LARGEST_SECRET} characters")
     return text
 
 
-# How the household's own broker is reached: `open_transport`.
+# Fields for the household's own broker, see `open_transport`.
 BROKER: Checks = {"host": check.text()}
 BROKER_MAY: Checks = {"tcp_port": check.port, "user": check.text(), "password_file": check.path, "ca": check.path}
 

@@ -1,4 +1,4 @@
-"""The base of every source, and the description of a kind of source."""
+"""The base class of all sources, and the description of a kind of source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,18 +11,19 @@ LARGEST = (1 << 30) - 1
 
 
 class SensorSource:
-    """Samples of one sensor. Either ``polled``: ``read`` gives one when asked; or they arrive: ``arrived`` gives them.
+    """Samples of one sensor: ``polled``: ``read`` returns one on request; otherwise ``arrived`` returns those that
+    came.
 
-    ``trouble`` is a sentence while there is none to be had; the slot then reports the campaign's public default.
+    ``trouble`` is a sentence while no sample is available; the slot then reports the campaign's public default.
     """
 
     polled = True
-    # Whether a sample may be long in coming; `background` then asks for it in a thread.
+    # True if a sample may take long; `background` then reads it in a thread.
     slow = False
     trouble = ""
 
     def read(self, now: int) -> int | None:
-        """One sample, None after the last. Raises OSError or ValueError, whose words become ``trouble``."""
+        """Return one sample, None after the last. Raises OSError or ValueError, whose text becomes ``trouble``."""
         try:
             sample = self.sample(now)
         except (OSError, ValueError) as error:
@@ -32,23 +33,24 @@ class SensorSource:
         return sample
 
     def sample(self, now: int) -> int | None:
-        """What ``read`` gives; a polled source has this. Raises OSError or ValueError."""
+        """Return the result of ``read``; a polled source implements this. Raises OSError or ValueError."""
         raise NotImplementedError
 
     def arrived(self) -> list[int]:
-        """The samples that arrived since the last call, without waiting."""
+        """Return the samples that arrived since the last call, without waiting."""
         return []
 
     def close(self) -> None:
-        """Release what is open."""
+        """Release open resources."""
 
 
 class Plausible(SensorSource):
-    """Another source's samples that can be: of ``bounds``, both ends included; if ``twice``, read so twice in a row.
+    """Passes on plausible samples of another source: within ``bounds`` (inclusive); if ``twice``, read twice with one
+    result.
 
-    Where no checksum is, a digit that was damaged on its way is another number: this is as far as it can be seen.
-    Whatever a library raises is a sample that cannot be had: one sensor's never ends what serves others. What is said
-    of it stands in status and log, and so quotes no reading.
+    Without a checksum a damaged digit is just another number: this check finds only part of such errors. Any exception
+    of a library counts as a missing sample, so that one sensor's failure does not end other devices. The messages
+    appear in status and log, and so quote no reading.
     """
 
     def __init__(self, source: SensorSource, bounds: tuple[int, int] | None = None, twice: bool = False):
@@ -60,7 +62,7 @@ class Plausible(SensorSource):
         self._refused = ""
 
     def sample(self, now: int) -> int | None:
-        """What ``read`` gives. Raises OSError or ValueError, for an implausible one too."""
+        """Return a plausible sample. Raises OSError or ValueError, also for an implausible one."""
         sample = self._sample(now)
         if self._twice and self._sample(now) != sample:
             raise ValueError("two reads in a row differ")
@@ -69,10 +71,10 @@ class Plausible(SensorSource):
         return sample
 
     def arrived(self) -> list[int]:
-        """The plausible ones."""
+        """Return the plausible samples."""
         plausible: list[int] = []
         if self.polled:
-            # What the last read said of it stands until the next one.
+            # The message of the last read is kept until the next one.
             return plausible
         try:
             samples = self._source.arrived()
@@ -90,7 +92,7 @@ class Plausible(SensorSource):
         return plausible
 
     def close(self) -> None:
-        """Release what is open."""
+        """Release open resources."""
         self._source.close()
 
     def _sample(self, now: int) -> int | None:
@@ -110,13 +112,14 @@ class Plausible(SensorSource):
 
 
 def _words(error: Exception) -> str:
-    # Not what a library says: it may quote what it has read.
+    # A library's text is not used, because it may quote what it has read.
     return f"the source failed with {type(error).__name__}"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of source: what opens it from its checked fields, the fields that it needs, and those that it may have.
+    """One kind of source: the function that opens it from its checked fields, and the checks of needed and optional
+    fields.
 
     Any kind may have ``range``.
     """
@@ -127,7 +130,7 @@ class Kind:
 
 
 def parse_sample(text: str | bytes) -> int:
-    """The integer in a line. Raises ValueError for anything else, also for more than 64 characters."""
+    """Parse the integer in a line. Raises ValueError for anything else, also for more than 64 characters."""
     if len(text) > LONGEST_LINE:
         raise ValueError(f"a sample has {len(text)} characters")
     try:
