@@ -1,4 +1,4 @@
-"""How brokers are reached: as configured, and as told to workers on other machines."""
+"""The addresses of the brokers: from the configuration, and in the form in which workers on other machines get them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,9 @@ TLS_PORT = 8883
 
 
 def external_addresses(config: Config) -> list[Address]:
-    """How to reach somebody's brokers: TLS, unless on this machine or ``insecure``. Raises Invalid."""
+    """Return the addresses of an external broker, with TLS unless it is on this machine or ``insecure``. Raises
+    Invalid.
+    """
     settings = config.broker
     return [
         replace(_address(config, settings, host, port or settings.port), worker_users=settings.worker_users)
@@ -25,7 +27,7 @@ def external_addresses(config: Config) -> list[Address]:
 
 
 def outlet_address(config: Config) -> Address | None:
-    """Where mode direct publishes its estimates, if anywhere. Raises Invalid."""
+    """Return the broker to which mode direct publishes its estimates; None if none is configured. Raises Invalid."""
     settings = config.outlet
     return None if settings.host is None else _address(config, settings, settings.host, settings.port)
 
@@ -48,7 +50,7 @@ def _address(config: Config, settings: BrokerOptions | OutletOptions, host: str,
 
 
 def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:
-    """How workers on other machines reach them; passwords and authorities stay where they are."""
+    """Return the brokers' addresses as JSON for workers on other machines, without passwords and certificates."""
     first = addresses[0]
     return {
         "brokers": [[address.host, address.port, address.tls] for address in addresses],
@@ -60,7 +62,7 @@ def brokers_as_json(addresses: Sequence[Address]) -> dict[str, Any]:
 
 
 def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file: Path | None) -> list[Address]:
-    """The brokers that `brokers_as_json` tells of. Raises Invalid."""
+    """Return the brokers that `brokers_as_json` described. Raises Invalid."""
     if brokers["authority"] and ca_file is None:
         raise Invalid("the brokers' certificates are of an authority of their own: give its certificate, --ca-file")
     password = read_password(password_file)
@@ -81,7 +83,7 @@ def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file
 
 
 def read_password(path: Path) -> str:
-    """The password in a file of one line. Raises Invalid when there is none."""
+    """Read the password from a file of one line. Raises Invalid when the file holds none."""
     text = path.read_text(encoding="utf-8", errors="replace").strip()
     if not text or "\n" in text:
         raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")

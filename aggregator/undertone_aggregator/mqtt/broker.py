@@ -1,4 +1,4 @@
-"""A managed mosquitto: a private child on loopback with generated configuration, passwords and access rules."""
+"""A managed mosquitto: a child process on the loopback interface with generated configuration, passwords and rules."""
 
 import contextlib
 import os
@@ -22,22 +22,22 @@ START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/opt/mosquitto/sbin")
 _DESCRIPTORS = 1 << 16
-# Nothing that we send is larger than a campaign, or a status with its outcomes.
+# Largest message in bytes that mosquitto accepts; the server sends nothing larger than a campaign or a status.
 _LARGEST_MESSAGE = 16_384
-# Beyond it mosquitto refuses instead of taking the whole machine with it.
+# Memory limit in bytes beyond which mosquitto refuses messages, so that it does not exhaust the machine.
 _MEMORY = 1 << 30
-# How often it tells what it has dropped.
+# Interval in seconds at which mosquitto publishes how many messages it has dropped.
 _SYS_SECONDS = 5
 
 
-# What a session may hold unacknowledged: more than a batch, or many campaigns' batches are cut to it.
+# Largest number of unacknowledged messages in a session: larger than one batch, or the batches are cut to it.
 _INFLIGHT = 10_000
 
 
 def mosquitto_limits(
     queued: int = 1_000_000, inflight: int = _INFLIGHT, *, username_as_client_id: bool = True
 ) -> list[str]:
-    """Lines of mosquitto.conf that the server's promises rest on, at whatever broker."""
+    """Return the lines of mosquitto.conf on which the server's guarantees rest, at any broker."""
     return [
         "allow_anonymous false",
         "allow_zero_length_clientid false",
@@ -55,9 +55,10 @@ def mosquitto_limits(
 
 
 def find_mosquitto(start: Path | None = None) -> str:
-    """The mosquitto binary: $UNDERTONE_MOSQUITTO, PATH, usual places, the nearest .tools/bin above ``start``.
+    """Find the mosquitto program: $UNDERTONE_MOSQUITTO, PATH, usual places, nearest .tools/bin above ``start``.
 
-    ``start`` is the working directory unless given. Raises Invalid with the way to install it.
+    ``start`` is the working directory unless given. If no mosquitto is found, raises Invalid, which tells how to
+    install it.
     """
     named = os.environ.get("UNDERTONE_MOSQUITTO")
     if named:
@@ -76,21 +77,21 @@ def find_mosquitto(start: Path | None = None) -> str:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago."""
+    """Return a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 class ManagedBroker:
-    """A mosquitto child that listens on 127.0.0.1 only and keeps its state in ``directory``.
+    """A mosquitto child process that listens on 127.0.0.1 only and keeps its state in ``directory``.
 
     ``port``: 0 keeps the port of an earlier run in that directory, or takes a free one. ``passwords``, ``access``:
-    mosquitto's password and access-control files; without them both are generated, with the users ``aggregator``
-    and ``analyst`` and the passwords in ``<directory>/<user>.password``. A broker that an earlier, killed process
-    left running on this directory and port is adopted. ``own_client_ids``: several connections of one user, as a
-    measurement has them, and then sessions that another user can take. ``log_messages``: every message is in its log.
-    Raises Invalid when no mosquitto is found or it does not start.
+    mosquitto's password and access-control files; without them both are generated, with the users ``aggregator`` and
+    ``analyst`` and their passwords in ``<directory>/<user>.password``. A broker that an earlier, killed process left
+    running on this directory and port is adopted. ``own_client_ids``: clients choose their client identifiers, so that
+    one user can have several connections, as measurements need; then another user can take over a session.
+    ``log_messages``: the broker logs every message. Raises Invalid when no mosquitto is found or it does not start.
     """
 
     def __init__(
@@ -127,14 +128,14 @@ class ManagedBroker:
         self.adopted = False
 
     def password(self, user: str) -> str:
-        """The generated password of ``aggregator`` or ``analyst``. Raises Invalid when passwords were given."""
+        """Return the generated password of ``aggregator`` or ``analyst``. Raises Invalid if passwords were given."""
         path = self.directory / f"{user}.password"
         if not path.exists():
             raise Invalid(f"the broker in {self.directory} has no generated password for {user!r}")
         return path.read_text().strip()
 
     def start(self) -> None:
-        """Start the child and return once it accepts connections. Raises Invalid with its log when it does not."""
+        """Start mosquitto and return when it accepts connections. Raises Invalid with its log if it does not."""
         if self._left_running():
             self.adopted = True
             return
@@ -147,7 +148,7 @@ class ManagedBroker:
         command = [find_mosquitto(), "-c", str(self._config)]
         nothing = subprocess.DEVNULL
         with uninterrupted():
-            # Ctrl-C is for the aggregator, which stops the broker last.
+            # Ctrl-C must not reach the child: it is meant for the aggregator, which stops the broker last.
             self._child = subprocess.Popen(
                 command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
             )
@@ -162,26 +163,26 @@ class ManagedBroker:
         raise Invalid(f"mosquitto did not start on {HOST}:{self.port}: {self._last_words()}")
 
     def stop(self) -> None:
-        """Stop it by SIGTERM, which saves its queues; by SIGKILL after ten seconds. Harmless when it is not running."""
+        """Stop mosquitto by SIGTERM, so that it saves its queues; after ten seconds by SIGKILL. May be called twice."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it by SIGKILL, as a power cut would: what it has not yet saved is lost."""
+        """Stop mosquitto by SIGKILL, as a power cut would: state that it has not saved is lost."""
         self._end(signal.SIGKILL)
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """Passwords and access rules."""
+        """Paths of the password file and the access-control file."""
         return self._passwords, self._access
 
     def reload(self) -> None:
-        """Have it read both files again: who is no longer in them is thrown off."""
+        """Make mosquitto read both files again; users who are no longer in them are disconnected."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGHUP)
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """Process id of mosquitto, or None if it does not run."""
         if self._child is not None:
             return self._child.pid if self._child.poll() is None else None
         return running_pid(self.directory) if self.adopted else None
@@ -214,7 +215,7 @@ class ManagedBroker:
         self, autosave_seconds: int, queued_messages: int, inflight_messages: int, own_client_ids: bool
     ) -> str:
         if queued_messages < 1:
-            # 0 drops everything in some releases of mosquitto 2.0.
+            # With 0 some releases of mosquitto 2.0 drop every message.
             raise Invalid(f"queued_messages is {queued_messages}, expected at least 1")
         limits = "\n".join(
             mosquitto_limits(queued_messages, inflight_messages, username_as_client_id=not own_client_ids)
@@ -264,7 +265,7 @@ pid_file {self._pid_file}
 
 
 def _raise_descriptor_limit() -> None:
-    """One descriptor per connected device: a child inherits the largest number this process may ask for."""
+    """Raise this process's limit of open files, which the child inherits: each device needs one descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:

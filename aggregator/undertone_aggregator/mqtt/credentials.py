@@ -1,4 +1,4 @@
-"""Broker credentials: mosquitto's password and access-control files, for one fleet at once."""
+"""Broker credentials: mosquitto's password file and access-control file, each written for the whole fleet at once."""
 
 import contextlib
 import fcntl
@@ -18,24 +18,24 @@ from undertone_shared.topics import check_prefix, report_topic
 
 AGGREGATOR = "aggregator"
 ANALYST = "analyst"
-# The broker lets in one client for each user: several readers, such as Home Assistant and a dashboard, take one each.
+# The broker admits one client per user, so several readers, such as Home Assistant and a dashboard, take one user each.
 ANALYSTS = (ANALYST, *(f"{ANALYST}-{number}" for number in range(2, 9)))
-# What stands between these lines of the access-control file is the operator's.
+# The lines of the access-control file between these two marks belong to the operator.
 _OWN_BEGIN = "# --- Your own rules: Undertone keeps what stands from here ..."
 _OWN_HINT = "# Begin with a line such as `user grafana`, and add that user to the password file with mosquitto_passwd."
 _OWN_END = "# ... to here. It writes everything below again whenever a device is added, rotated or revoked. ---"
-# Mosquitto compares each line with all before it when it reads the file.
+# Above this number of devices they share one pattern: mosquitto compares each line with all lines before it.
 EXACT_DEVICES = 20_000
 
 
 def new_password() -> str:
-    """A fresh password of 32 URL-safe characters, 192 random bits."""
+    """Return a new random password: 32 URL-safe characters, 192 random bits."""
     return secrets.token_urlsafe(24)
 
 
 @dataclass(frozen=True)
 class ShownCertificate:
-    """A device's certificate in the place of a password, PEM."""
+    """The certificate (PEM) by which a device authenticates instead of a password."""
 
     pem: str
 
@@ -44,20 +44,20 @@ Secret = str | ShownCertificate
 
 
 def entry_of(user: str, secret: Secret) -> str:
-    """The line of a password file. Raises Invalid."""
+    """Return the line of a user in the password file. Raises Invalid."""
     if isinstance(secret, ShownCertificate):
         return certificate_entry(user, secret.pem)
     return password_entry(user, secret)
 
 
 def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
-    """Write the password file for user -> password or certificate, readable by its owner only. Raises Invalid."""
+    """Write the password file from user -> password or certificate, readable by its owner only. Raises Invalid."""
     write_private(path, "".join(entry_of(user, secret) for user, secret in users.items()))
 
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Nobody else who asks changes the broker's files in ``folder`` meanwhile: campaigns share them."""
+    """Hold the lock on the broker's files in ``folder``, so that campaigns, which share them, change them in turn."""
     path = folder / ".lock"
     with path.open("w") as lock:
         give_to_owner(path, folder)
@@ -66,9 +66,9 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collection[str]:
-    """Replace these users' passwords in a file, add who is new, take out whose is None; all users that are left.
+    """Replace, add or (for None) remove the passwords of these users in a file; return all users that remain.
 
-    Call it `alone`. Raises OSError, Invalid.
+    The caller must hold the lock of `alone`. Raises OSError, Invalid.
     """
     kept = {user: f"{user}:{entry}\n" for user, entry in read_passwords(path).items()}
     for user, secret in changed.items():
@@ -80,23 +80,23 @@ def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collec
 
 
 def server_users(password: str) -> dict[str, str]:
-    """user -> password of the server's connections: the aggregator, and one user for each worker's session."""
+    """Return user -> password of the server's connections: the aggregator, and one user for each worker's session."""
     workers = [worker_user(AGGREGATOR, slot) for slot in range(WORKER_USERS)]
     return {AGGREGATOR: password, **{user: worker_password(password, user) for user in workers}}
 
 
 def analyst_users(password: str) -> dict[str, str]:
-    """user -> password of those who read what is published: all of them may do the same and have one password."""
+    """Return user -> password of the readers of published estimates: they share their rights and one password."""
     return dict.fromkeys(ANALYSTS, password)
 
 
 def servers_names() -> frozenset[str]:
-    """The users of a password file that are no devices."""
+    """Return the users of a password file that are not devices."""
     return frozenset({*ANALYSTS, *server_users("")})
 
 
 def check_device_name(name: str) -> str:
-    """Return the name of a device. Raises Invalid for a name that one of the server's own users has."""
+    """Return the name of a device. Raises Invalid if one of the server's own users has that name."""
     if name in servers_names():
         raise Invalid(f"the device's name is {name!r}, expected another: the server's own broker user is called so")
     return name
@@ -109,19 +109,19 @@ def access_rules(
     own: str | None = None,
     home_assistant: str | None = None,
 ) -> str:
-    """The access-control file: a device writes its own reports and reads campaigns, nothing else.
+    """Return the access-control file: a device may write its own reports and read campaigns, nothing else.
 
-    Analysts read aggregates and what is below Home Assistant's discovery prefix, and may publish its birth message.
-    ``own``: the operator's own rules, a hint in a comment without them.
-    ``devices``: device -> its campaigns. Each may write to one topic of each of them, and so leave at most one
-    retained message there. Without them, and beyond `EXACT_DEVICES`, for which mosquitto reads the file too slowly, a
-    pattern stands for all devices, and campaign and shard are free: the aggregator checks them. Raises Invalid.
+    Analysts may read aggregates and topics below Home Assistant's discovery prefix, and may publish its birth message.
+    ``own``: the operator's own rules; None writes a comment that explains where to put them. ``devices``: device -> its
+    campaigns. Each device may write to one topic of each of its campaigns, and so can leave at most one retained
+    message there. Without ``devices``, and for more than `EXACT_DEVICES` (mosquitto would read the file too slowly),
+    one pattern covers all devices and any campaign and shard; the aggregator then checks these. Raises Invalid.
     """
     check_prefix(prefix)
     home = home_assistant or discovery.DEFAULT_PREFIX
     devices = devices or {}
     exact = 0 < len(devices) <= EXACT_DEVICES
-    # They stand first: a rule without a user would otherwise be the last device's.
+    # The operator's rules come first: after the last device, a rule without a user would apply to that device.
     lines = [_OWN_BEGIN, _OWN_HINT if own is None else own, _OWN_END, "", f"pattern read {prefix}/+/config"]
     if not exact:
         campaigns = sorted({campaign for own in devices.values() for campaign in own})
@@ -147,7 +147,7 @@ def write_access_rules(
     *,
     home_assistant: str | None = None,
 ) -> None:
-    """Write the access-control file for one topic prefix, readable by its owner only; the operator's rules stay.
+    """Write the access-control file of a topic prefix, readable by its owner only; keep the operator's rules.
 
     Raises Invalid, OSError.
     """
@@ -155,9 +155,9 @@ def write_access_rules(
 
 
 def _own_rules(path: Path) -> str | None:
-    """The lines of the operator in an access-control file; None where the file has no place for them. Raises OSError.
+    """Return the operator's lines of an access-control file; None if the file has no marks. Raises OSError.
 
-    Raises Invalid for a file whose second mark is gone, or stands above the first: what is whose cannot be known.
+    Raises Invalid if the end mark is missing or stands above the begin mark: the operator's lines are then unknown.
     """
     if not path.exists():
         return None

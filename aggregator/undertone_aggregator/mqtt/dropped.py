@@ -1,21 +1,21 @@
-"""Messages that the broker says it threw away, as when a queue is full."""
+"""The count of messages that the broker dropped, such as when a queue was full."""
 
 import json
 from dataclasses import dataclass
 
-# The store's fact.
+# Name under which the store keeps the count of dropped messages.
 DROPPED = "broker_dropped"
 
 
 @dataclass
 class Dropped:
-    """Messages that the broker threw away: its counter starts again with it, ``total`` goes on."""
+    """Count of the messages that the broker dropped. The broker's counter restarts with it; ``total`` goes on."""
 
     last: int = 0
     total: int = 0
 
     def more(self, now: int | None) -> int:
-        """How many were dropped since the last time; of those before a restart the broker remembers nothing."""
+        """Return the number of messages dropped since the last call, or since the broker's restart if it restarted."""
         if now is None:
             return 0
         more = now - self.last if now >= self.last else now

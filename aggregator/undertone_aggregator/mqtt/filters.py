@@ -1,4 +1,4 @@
-"""Topics and topic filters of MQTT: which topics a filter takes in (section 4.7), and which are campaigns'."""
+"""MQTT topics and topic filters: which topics a filter matches (section 4.7), and which topics are campaigns'."""
 
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name, config_topic
@@ -8,7 +8,7 @@ ONE_LEVEL, ALL_LEVELS = "+", "#"
 
 
 def check_filter(topic: str) -> str:
-    """Return ``topic`` if it is a topic filter. Raises Invalid."""
+    """Return ``topic`` if it is a valid topic filter. Raises Invalid."""
     levels = topic.split("/")
     wild = [level for level in levels if ONE_LEVEL in level or ALL_LEVELS in level]
     fits = topic and "\0" not in topic and len(topic.encode()) <= _LONGEST
@@ -18,7 +18,9 @@ def check_filter(topic: str) -> str:
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Whether the filter takes this topic in; wildcards in the first level take in none that begins with $ (4.7.2)."""
+    """Return True if the filter matches the topic; a wildcard in the first level matches no topic that begins with $
+    (4.7.2).
+    """
     if topic_filter == topic:
         return True
     wanted, levels = topic_filter.split("/"), topic.split("/")
@@ -33,7 +35,7 @@ def matches(topic_filter: str, topic: str) -> bool:
 
 
 def campaign_of(prefix: str, topic: str) -> str | None:
-    """Return the campaign whose broadcast is at this topic, None where it is no campaign's."""
+    """Return the campaign that is broadcast on this topic, None if it is not a campaign's topic."""
     name = topic.removeprefix(f"{prefix}/").removesuffix("/config")
     try:
         return check_name("campaign", name) if topic == config_topic(prefix, name) else None

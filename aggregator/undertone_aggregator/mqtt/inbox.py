@@ -1,4 +1,4 @@
-"""An `Intake` from a persistent session at a broker: a socket around `Subscriber`."""
+"""The `Intake` of a worker at a broker: a socket and a `Subscriber` with a persistent session."""
 
 import contextlib
 import math
@@ -17,7 +17,7 @@ from undertone_aggregator.mqtt.subscriber import Subscriber, connection_of, is_r
 
 __all__ = ["Inbox", "is_repeated", "packet_of"]
 
-# A batch closes when the broker has been silent this long: a small window of unacknowledged messages never stalls it.
+# Seconds of silence of the broker that close a batch, so that a small window of unacknowledged messages never stalls.
 QUIET_SECONDS = 0.005
 _FIRST_PAUSE = 0.2
 _CONNECT_SECONDS = 5.0
@@ -26,10 +26,11 @@ _READ_BYTES = 1 << 18
 
 
 class Inbox:
-    """``filters`` are subscribed inside every connect at QoS 1 (``unsubscribe``: given up, to empty an old session).
+    """A persistent session that subscribes to ``filters`` at QoS 1 in every connection.
 
-    A batch closes at ``limit`` deliveries, after ``batch_seconds``, or when the broker is silent. What was not taken
-    when a connection ends comes again by the next one.
+    ``unsubscribe``: give up the filters instead, to empty an old session. A batch closes at ``limit`` deliveries, after
+    ``batch_seconds``, or when the broker is silent. Deliveries that were not taken when a connection ends come again in
+    the next one.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class Inbox:
 
     @property
     def ready(self) -> bool:
-        """Whether the broker keeps reports for this session."""
+        """True if the broker keeps reports for this session."""
         return self._socket is not None and self._subscriber.subscribed
 
     def take(self, seconds: float) -> list[Delivery]:
-        """The next batch, waiting up to ``seconds`` for its first delivery."""
+        """Return the next batch, waiting up to ``seconds`` for its first delivery."""
         if self._received or self._pump(seconds):
             deadline = time.monotonic() + self._batch_seconds
             while len(self._received) < self._limit and time.monotonic() < deadline:
@@ -75,20 +76,21 @@ class Inbox:
         return taken
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Send the PUBACKs of these deliveries in one write; where that fails, the broker delivers them again."""
-        # After a new connection the broker delivers again, perhaps under other packet numbers.
+        """Send the PUBACKs of these deliveries in one write; if that fails, the broker delivers them again."""
+        # Deliveries of an earlier connection are skipped: the broker sends them again, perhaps with other packet
+        # identifiers.
         mine = [packet_of(delivery) for delivery in deliveries if connection_of(delivery) == self._connections]
         self._send(packets.pubacks([number for number in mine if number]))
 
     def close(self) -> None:
-        """Disconnect; the broker keeps the session and queues for it."""
+        """Disconnect; the broker keeps the session and its queue."""
         self._send(packets.GOODBYE)
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def _pump(self, seconds: float) -> bool:
-        """Read what has arrived, waiting up to ``seconds`` for something; whether a delivery was read."""
+        """Read what has arrived, waiting up to ``seconds``; return True if a delivery was read."""
         now = time.monotonic()
         if self._socket is None:
             self._reconnect(now, seconds)
@@ -120,14 +122,14 @@ class Inbox:
             return None
 
     def _send(self, data: bytes) -> None:
-        """All of it; where it fails this connection is over, and the next read says so."""
+        """Send all bytes; if that fails, the connection is over, and the next read reports it."""
         sock = self._socket
         while data and sock is not None:
             try:
                 data = data[sock.send(data) :]
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if not _poll(sock, select.POLLOUT, _WRITE_SECONDS):
-                    # Half a packet may be out.
+                    # Part of a packet may have been sent, so the connection is of no more use.
                     with contextlib.suppress(OSError):
                         sock.shutdown(socket.SHUT_RDWR)
                     return
@@ -135,7 +137,7 @@ class Inbox:
                 return
 
     def _greet(self) -> None:
-        """Say what the broker has answered, once a connection."""
+        """Log a renewed connection, and a refused subscription, once each."""
         if not self._greeted:
             self._greeted = True
             self._pause = _FIRST_PAUSE
@@ -190,7 +192,7 @@ class Inbox:
 
 
 def _poll(sock: socket.socket, event: int, seconds: float) -> bool:
-    # select() fails beyond descriptor 1023.
+    # poll() is used because select() fails for descriptors above 1023.
     waiting = select.poll()
     waiting.register(sock.fileno(), event)
     return bool(waiting.poll(max(0, int(seconds * 1000))))

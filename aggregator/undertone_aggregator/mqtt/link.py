@@ -1,4 +1,4 @@
-"""The broker: its address, and what goes out to it over paho-mqtt (3.1.1), campaigns and estimates."""
+"""The connection to the broker: its address, and the outlet that publishes campaigns and estimates by paho-mqtt."""
 
 import base64
 import contextlib
@@ -15,36 +15,36 @@ from typing import Any
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-# Where mosquitto tells how many messages it threw away, as when a queue is full.
+# Topic on which mosquitto publishes how many messages it has dropped, such as when a queue was full.
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
-# Nobody waits longer than this, in seconds, before the next try to reach the broker.
+# Longest pause in seconds between two attempts to connect to the broker.
 LONGEST_PAUSE = 30.0
-# And how many it holds: what waits for anybody, and what is retained.
+# Topic on which mosquitto publishes how many messages it holds, queued or retained.
 STORED_TOPIC = "$SYS/broker/store/messages/count"
-# So many lost connections in so long a time are an alarm.
+# This many lost connections within this many seconds raise an alarm.
 _LOSSES = 3
 _LOSSES_SECONDS = 60.0
 _RETAINED_SECONDS = 0.2
 
 
 def worker_user(user: str, slot: int) -> str:
-    """The broker user of the ingest worker that holds ``slot``: nobody else can take its session by its name."""
+    """Return the broker user of the ingest worker that holds ``slot``, so that no other user can take its session."""
     return f"{user}-{slot}"
 
 
 def worker_password(password: str, user: str) -> str:
-    """The password of a worker's user, from the aggregator's own of 192 random bits: one secret to keep."""
+    """Derive the password of a worker's user from the aggregator's password (192 random bits)."""
     digest = hmac.new(password.encode(), user.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest[:24]).decode()
 
 
 @dataclass(frozen=True)
 class Address:
-    """How to reach the broker; the password never appears in a repr. ``ca_file`` turns on TLS verified against it.
+    """Address of a broker; its repr never shows the password. ``ca_file`` turns on TLS verified against it.
 
-    ``tls``: also without ``ca_file``, by the authorities of the system.
-    ``worker_users``: each worker's session has a broker user of its own, see `worker_user`.
-    ``password_file``: where the password came from, for what is said when the broker refuses it.
+    ``tls``: use TLS also without ``ca_file``, verified against the system's authorities. ``worker_users``: each
+    worker's session has its own broker user, see `worker_user`. ``password_file``: file from which the password came,
+    named in the error when the broker refuses it.
     """
 
     host: str
@@ -58,28 +58,28 @@ class Address:
     password_file: Path | None = None
 
     def of_worker(self, slot: int) -> "Address":
-        """The address for the worker that holds ``slot``."""
+        """Return the address for the worker that holds ``slot``."""
         if not self.worker_users:
             return self
         user = worker_user(self.user, slot)
         return replace(self, user=user, password=worker_password(self.password, user))
 
     def refusal(self, reason: object) -> str:
-        """What to say when the broker refuses this user."""
+        """Return the error text for a broker that refuses this user."""
         where = "" if self.password_file is None else f" with the password of {self.password_file}"
         return f"the broker at {self.host}:{self.port} refused the user {self.user}{where}: {reason}"
 
     def unanswered(self, reason: object) -> str:
-        """What to say when the broker ends a connection before it says yes or no."""
+        """Return the error text for a broker that ends a connection before it answers."""
         doubt = "TLS" if self.ca_file is None and not self.tls else "no TLS"
         return f"the broker at {self.host}:{self.port} did not answer ({reason}): does its port expect {doubt}?"
 
     def unreachable(self, reason: object) -> str:
-        """What to say when there is no connection."""
+        """Return the error text for a broker that cannot be reached."""
         return f"the broker at {self.host}:{self.port} cannot be reached: {reason}"
 
     def client(self, client_id: str, **options: Any) -> mqtt.Client:
-        """A paho client for this address, not yet connected."""
+        """Return a paho client for this address, not yet connected."""
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv311, **options)
         client.username_pw_set(self.user, self.password)
         context = self.tls_context()
@@ -88,20 +88,20 @@ class Address:
         return client
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """What verifies the broker's certificate and name; None for plain TCP. Raises OSError for a bad file."""
+        """Return the context that verifies the broker's certificate and name; None for plain TCP. Raises OSError."""
         if self.ca_file is None:
             return ssl.create_default_context() if self.tls else None
         return ssl.create_default_context(cafile=str(self.ca_file))
 
 
 class Disconnections:
-    """Connections that the broker ended. Many in a short time mean that somebody else uses the same session."""
+    """Times of connections that the broker ended. Many in a short time mean that another client uses the session."""
 
     def __init__(self) -> None:
         self._at: list[float] = []
 
     def sentence(self, address: Address, now: float) -> str:
-        """What to say about a connection that was lost at ``now``, in seconds of any clock."""
+        """Return the log text for a connection lost at ``now``, in seconds of any clock."""
         self._at = [at for at in self._at if at > now - _LOSSES_SECONDS] + [now]
         where = f"the connection to the broker at {address.host}:{address.port}"
         if len(self._at) < _LOSSES:
@@ -113,7 +113,7 @@ class Disconnections:
 
 
 def forget_session(address: Address, client_id: str) -> None:
-    """Make the broker drop a persistent session and what it queued."""
+    """Make the broker delete a persistent session and its queue."""
     client = address.client(client_id, clean_session=True)
     client.connect(address.host, address.port, address.keepalive)
     client.loop_start()
@@ -125,16 +125,16 @@ def forget_session(address: Address, client_id: str) -> None:
 
 
 def always() -> bool:
-    """What is published again whatever happens."""
+    """Return True: permits every repeated publication."""
     return True
 
 
 class Outlet:
-    """Publishes retained messages from a background thread; the newest of each topic again at every connect.
+    """Publisher of retained messages in a background thread; it repeats the newest of each topic at every connect.
 
-    ``dropped``: how many messages the broker says it threw away since it started, ``stored``: how many it holds; None
-    until it does.
-    ``heard``: the newest message of each topic in ``watch``, whoever published it.
+    ``dropped``: number of messages that the broker dropped since it started, ``stored``: number that it holds; both are
+    None until the broker publishes them. ``heard``: the newest message of each topic in ``watch``, whoever published
+    it.
     """
 
     def __init__(
@@ -167,16 +167,16 @@ class Outlet:
 
     @property
     def connected(self) -> bool:
-        """Whether the broker is reachable now."""
+        """True if the broker is connected now."""
         return self._client.is_connected()
 
     @property
     def settled(self) -> bool:
-        """Whether it has been connected for so long that the workers' connections, too, must be back."""
+        """True if the outlet has been connected for so long that the workers' connections must be back, too."""
         return self.connected and (self._connections == 1 or time.monotonic() - self._since > LONGEST_PAUSE + 1)
 
     def start(self) -> None:
-        """Connect in the background, again and again when the connection is lost."""
+        """Connect in the background, and again whenever the connection is lost."""
         self._client.connect_async(self._address.host, self._address.port, self._address.keepalive)
         self._client.loop_start()
         self._started = True
@@ -184,7 +184,9 @@ class Outlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish retained at QoS 1; ``again``: also at every later connect while ``permitted``, until replaced."""
+        """Publish retained at QoS 1; with ``again`` also at each later connect while ``permitted()``, until
+        replaced.
+        """
         with self._lock:
             if again:
                 self._kept[topic] = payload, permitted
@@ -192,18 +194,20 @@ class Outlet:
             self._client.publish(topic, payload, qos=1, retain=True)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """What a watched topic held when we came; None without one, or when ``stop`` is set. Waits for the broker."""
+        """Return a watched topic's message at the first connect; None without one, or if ``stop`` is set. Waits for the
+        broker.
+        """
         while not stop.is_set() and not self._answered.wait(0.1):
             pass
         if topic not in self.heard:
-            # Brokers may answer before they send what they kept.
+            # Brokers may answer the subscription before they send retained messages.
             stop.wait(_RETAINED_SECONDS)
         return self.heard.get(topic)
 
     def stop(self) -> None:
         """Disconnect."""
         client = self._client
-        # That we go is no answer of the broker's.
+        # This disconnection is ours and must not be reported as the broker's.
         client.on_disconnect = None
         if self._started:
             client.disconnect()
@@ -246,7 +250,7 @@ class Outlet:
 
 
 class Outlets:
-    """One `Outlet` for each of several brokers, all told the same; ``heard``: the newest message of each topic."""
+    """One `Outlet` for each of several brokers, which all get the same; ``heard``: the newest message of each topic."""
 
     def __init__(self, outlets: Sequence[Outlet]) -> None:
         self._outlets = outlets
@@ -256,43 +260,43 @@ class Outlets:
 
     @property
     def dropped(self) -> int | None:
-        """By all of them, as far as they tell."""
+        """Messages dropped by all brokers, as far as they publish it."""
         known = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
         return sum(known) if known else None
 
     @property
     def stored(self) -> int | None:
-        """At all of them, as far as they tell."""
+        """Messages held by all brokers, as far as they publish it."""
         known = [outlet.stored for outlet in self._outlets if outlet.stored is not None]
         return sum(known) if known else None
 
     @property
     def connected(self) -> bool:
-        """All of them."""
+        """True if all brokers are connected."""
         return all(outlet.connected for outlet in self._outlets)
 
     @property
     def settled(self) -> bool:
-        """All of them."""
+        """True if all outlets are settled."""
         return all(outlet.settled for outlet in self._outlets)
 
     def start(self) -> None:
-        """Connect to all."""
+        """Connect to all brokers."""
         for outlet in self._outlets:
             outlet.start()
 
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish at all; one that cannot be reached gets it when it is back."""
+        """Publish at all brokers; one that cannot be reached gets the message when it is back."""
         for outlet in self._outlets:
             outlet.publish(topic, payload, again=again, permitted=permitted)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """What a topic held at any of them. Waits for all."""
+        """Return the message that a topic held at any of the brokers. Waits for all of them."""
         return [outlet.retained(topic, stop) for outlet in self._outlets][-1]
 
     def stop(self) -> None:
-        """Disconnect."""
+        """Disconnect from all brokers."""
         for outlet in self._outlets:
             outlet.stop()

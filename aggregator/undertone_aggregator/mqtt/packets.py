@@ -1,7 +1,7 @@
-"""Packets of MQTT 3.1.1: where they end in a buffer, what is in them, and their bytes.
+"""Packets of MQTT 3.1.1: splits a buffer into packets, parses them and builds them.
 
 Section numbers are those of the OASIS standard of 29 October 2014. A buffer is split in one tight loop, since that is
-what a report costs most often; everything else is read from (first byte, start, end) of a packet in its buffer.
+the largest cost per report; other functions take (first byte, start, end) of a packet in its buffer.
 """
 
 import struct
@@ -28,28 +28,29 @@ DUPLICATE = 0x08
 QOS = 0x06
 QOS1 = 0x02
 FAILURE = 0x80
-# Return codes of CONNACK (3.2.2.3).
+# Return codes of CONNACK (section 3.2.2.3).
 ACCEPTED = 0
 WRONG_LEVEL = 1
 UNAVAILABLE = 3
 NOT_AUTHORISED = 5
 
 LARGEST = (1 << 28) - 1
-# Before the packet identifier; and all of it.
+# First bytes of a PUBACK before the packet identifier, and its whole length in bytes.
 PUBACK_HEAD = bytes((PUBACK, 2))
 PUBACK_BYTES = 4
 _U16 = 0xFFFF
 _CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
-# A clean session without a will (3.1.2.3); who shows a certificate may leave out the rest.
+# Connect flags allowed to a device: clean session, no will (3.1.2.3); with a certificate, user and password are
+# optional.
 _DEVICE_FLAGS = (_CLEAN | _USER | _PASSWORD, _CLEAN | _USER, _CLEAN)
 
 Packet = tuple[int, int, int]
 
 
 class ProtocolError(Exception):
-    """The other side broke the protocol, or asked for what is not offered: the connection is of no more use.
+    """The other side broke the protocol, or asked for an unsupported feature: the connection must be closed.
 
-    ``reason``: a word to count it by. ``code``: of the CONNACK that says so, where there is one.
+    ``reason``: a word under which it is counted. ``code``: return code of the CONNACK that reports it, if any.
     """
 
     def __init__(self, reason: str, sentence: str, code: int | None = None) -> None:
@@ -60,7 +61,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Connect:
-    """Who asks to be let in."""
+    """The fields of a CONNECT packet."""
 
     client_id: str
     user: str
@@ -69,9 +70,9 @@ class Connect:
 
 
 def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
-    """(first byte, start of the body, end) of each whole packet, and where the unfinished rest begins.
+    """Return (first byte, start of the body, end) of each complete packet, and where the incomplete rest begins.
 
-    Raises ProtocolError for a length above ``largest`` or of more than four bytes, however little has come of it.
+    Raises ProtocolError for a length above ``largest`` or of more than four bytes, even if the packet is incomplete.
     """
     packets: list[Packet] = []
     add = packets.append
@@ -94,7 +95,7 @@ def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:
-    """(length, where the body starts) of the variable-length encoding (2.2.3); start 0 while it is unfinished."""
+    """Return (length, start of the body) of the variable-length encoding (2.2.3); start is 0 while it is incomplete."""
     size = 0
     for i, byte in enumerate(data[at : at + 4]):
         size |= (byte & 127) << 7 * i
@@ -106,7 +107,9 @@ def _length_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def topic_end(data: bytes, start: int, stop: int) -> int:
-    """Where the topic of a PUBLISH in ``data[start:stop]`` ends. Raises ProtocolError if it does not fit (3.3.2)."""
+    """Return the end of the topic of a PUBLISH in ``data[start:stop]``. Raises ProtocolError if it does not fit
+    (3.3.2).
+    """
     end = start + 2 + (data[start] << 8 | data[start + 1]) if stop - start >= 2 else stop + 1
     if end > stop:
         raise ProtocolError("malformed", "a message whose topic does not fit")
@@ -114,7 +117,7 @@ def topic_end(data: bytes, start: int, stop: int) -> int:
 
 
 def packet_id(data: bytes, start: int, stop: int) -> int:
-    """The packet identifier at ``start``. Raises ProtocolError for none, or 0 (2.3.1)."""
+    """Return the packet identifier at ``start``. Raises ProtocolError if it is missing or 0 (2.3.1)."""
     number = data[start] << 8 | data[start + 1] if stop - start >= 2 else 0
     if not number:
         raise ProtocolError("malformed", "a packet without its identifier")
@@ -122,9 +125,9 @@ def packet_id(data: bytes, start: int, stop: int) -> int:
 
 
 def parse_connect(body: bytes) -> Connect:
-    """The CONNECT of a device (3.1): clean session, a keepalive, no will; user name and password, the name, or neither.
+    """Parse a device's CONNECT (3.1), which must have a clean session, a keepalive and no will.
 
-    Raises ProtocolError for anything else.
+    It has user name and password, the user name alone, or neither. Raises ProtocolError for anything else.
     """
     name, at = _text(body, 0)
     if name != "MQTT" or len(body) < at + 4:
@@ -145,7 +148,7 @@ def parse_connect(body: bytes) -> Connect:
 
 
 def parse_subscribe(body: bytes) -> tuple[int, list[str]]:
-    """(packet identifier, topic filters) of a SUBSCRIBE (3.8). Raises ProtocolError."""
+    """Return (packet identifier, topic filters) of a SUBSCRIBE (3.8). Raises ProtocolError."""
     number = packet_id(body, 0, len(body))
     filters, at = [], 2
     while at < len(body):
@@ -160,7 +163,7 @@ def parse_subscribe(body: bytes) -> tuple[int, list[str]]:
 
 
 def _text(body: bytes, at: int) -> tuple[str, int]:
-    """(text, where it ends) of a length-prefixed UTF-8 field (1.5.3)."""
+    """Return (text, its end) of a length-prefixed UTF-8 field (1.5.3). Raises ProtocolError."""
     end = at + 2 + (body[at] << 8 | body[at + 1]) if len(body) - at >= 2 else len(body) + 1
     if end > len(body):
         raise ProtocolError("malformed", "a field that does not fit")
@@ -170,55 +173,55 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
         raise ProtocolError("malformed", "a field that is not UTF-8") from None
 
 
-# --- what the server sends
+# --- Packets that the server sends.
 
 
 def connect(client_id: str, user: str, password: str, keepalive: int, *, clean: bool) -> bytes:
-    """CONNECT with user name and password (3.1). Raises Invalid for a field that does not fit."""
+    """Return a CONNECT with user name and password (3.1). Raises Invalid for a field that does not fit."""
     flags = _USER | _PASSWORD | (_CLEAN if clean else 0)
     fields = _field("client identifier", client_id) + _field("user name", user) + _field("password", password)
     return _packet(CONNECT, struct.pack(">H4sBBH", 4, b"MQTT", 4, flags, keepalive) + fields)
 
 
 def connack(code: int) -> bytes:
-    """CONNACK without a session present (3.2)."""
+    """Return a CONNACK without the session-present flag (3.2)."""
     return bytes((CONNACK, 2, 0, code))
 
 
 def subscribe(number: int, filters: Iterable[str]) -> bytes:
-    """SUBSCRIBE at QoS 1 (3.8)."""
+    """Return a SUBSCRIBE at QoS 1 (3.8)."""
     return _packet(SUBSCRIBE, struct.pack(">H", number) + b"".join(_field("topic", topic) + b"\1" for topic in filters))
 
 
 def unsubscribe(number: int, filters: Iterable[str]) -> bytes:
-    """UNSUBSCRIBE (3.10)."""
+    """Return an UNSUBSCRIBE (3.10)."""
     return _packet(UNSUBSCRIBE, struct.pack(">H", number) + b"".join(_field("topic", topic) for topic in filters))
 
 
 def suback(number: int, codes: Sequence[int]) -> bytes:
-    """SUBACK with a return code per filter (3.9)."""
+    """Return a SUBACK with one return code per filter (3.9)."""
     return _packet(SUBACK, struct.pack(">H", number) + bytes(codes))
 
 
 def publish(topic: str, payload: bytes, *, retained: bool) -> bytes:
-    """PUBLISH at QoS 0 (3.3)."""
+    """Return a PUBLISH at QoS 0 (3.3)."""
     return _packet(PUBLISH | (RETAINED if retained else 0), _field("topic", topic) + payload)
 
 
 def report_head(topic: bytes, payload: int) -> tuple[bytes, int]:
-    """(how a PUBLISH at QoS 1 to ``topic`` begins, up to its packet identifier; its length with ``payload`` bytes)."""
+    """Return (first bytes of a QoS 1 PUBLISH to ``topic`` up to its identifier, its length with ``payload`` bytes)."""
     body = struct.pack(">H", len(topic)) + topic
     whole = _packet(PUBLISH | QOS1, body + bytes(2 + payload))
     return whole[: len(whole) - 2 - payload], len(whole)
 
 
 def puback(number: int) -> bytes:
-    """PUBACK (3.4)."""
+    """Return a PUBACK (3.4)."""
     return PUBACK_HEAD + number.to_bytes(2, "big")
 
 
 def pubacks(numbers: Iterable[int]) -> bytes:
-    """A PUBACK per packet identifier, in one buffer."""
+    """Return one PUBACK per packet identifier, in one buffer."""
     return b"".join(map(puback, numbers))
 
 

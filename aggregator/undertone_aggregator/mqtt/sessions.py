@@ -1,4 +1,4 @@
-"""The workers' sessions at a broker: whose they are, and how they move when the number of workers changes."""
+"""The workers' sessions at a broker: their owners, and their move when the number of workers changes."""
 
 import contextlib
 import json
@@ -23,20 +23,22 @@ from undertone_aggregator.store.store import LOCK_SECONDS, Store
 from undertone_shared.errors import Invalid
 
 DRAINED_SECONDS = 1.0
-# Names of the store's facts about its sessions at the broker.
+# Names of the facts that the store keeps about its sessions at the broker.
 _SESSIONS = "broker_sessions"
 _SECRET_BYTES = 16
-# Broker users that are provisioned for ingest workers, of all campaigns together.
+# Number of broker users provisioned for ingest workers, of all campaigns together.
 WORKER_USERS = 64
 
 
 def broker_of(addresses: Sequence[Address], plan: IngestPlan) -> Address:
-    """The broker of a worker's shards, and its user there: shard s is at broker s mod their number."""
+    """Return the broker of a worker's shards, with the worker's user: shard s is at broker s mod the number of
+    brokers.
+    """
     return addresses[plan.worker % len(addresses)].of_worker(plan.slot)
 
 
 def open_intake(addresses: Sequence[Address], plan: IngestPlan, say: Say) -> Intake:
-    """The intake of one worker; the number of workers is a multiple of that of brokers."""
+    """Return the intake of one worker. The number of workers must be a multiple of the number of brokers."""
     filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
     return Inbox(
         broker_of(addresses, plan),
@@ -58,12 +60,13 @@ def take_over(
     stop: threading.Event,
     taken: Collection[int] = (),
 ) -> IngestPlan:
-    """The plan with its sessions at the broker, once they are this number of workers'; no worker runs meanwhile.
+    """Move the sessions at the broker to the plan's number of workers; return the plan with its sessions.
 
-    One snapshot replaces all deduplication segments. When the number of workers has changed, the new sessions begin,
-    then the old ones are emptied and forgotten: a report that reached both is a duplicate. Gives up when ``stop`` is
-    set. ``taken``: slots that other campaigns of this server hold. Where workers share partitions and some are at it,
-    their sessions are the plan's. Raises Invalid without enough slots, or for another number than theirs.
+    No worker may run meanwhile. One snapshot replaces all deduplication segments. When the number of workers has
+    changed, the new sessions begin first, then the old ones are emptied and deleted: a report that reached both is a
+    duplicate. Returns early when ``stop`` is set. ``taken``: slots that other campaigns of this server hold. If workers
+    that share partitions already run, the plan takes their sessions. Raises Invalid if there are too few slots, or if
+    they run with another number of workers.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -98,8 +101,8 @@ def _move(
 ) -> IngestPlan:
     meta = store.meta()
     plan = replace(plan, secret=meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES))
-    # The slots of every number of workers whose sessions the broker may hold, this one last: a take-over may be
-    # interrupted.
+    # Slots of every number of workers whose sessions the broker may still hold, the current one last: a take-over may
+    # have been interrupted.
     known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
     strange = [slots for slots in known if not set(taken).isdisjoint(slots)]
     if strange:
@@ -121,7 +124,7 @@ def _move(
     if stop.is_set():
         return plan
     store.set_meta({_SESSIONS: json.dumps([plan.slots])})
-    # A worker whose hold on the store is lost, as when the database restarted, commits nothing in between.
+    # A worker that lost its lock on the store, such as when the database restarted, cannot commit in between.
     with store.transaction():
         _dispossess(store, plan)
         _consolidate(store)
@@ -129,14 +132,14 @@ def _move(
 
 
 def _dispossess(store: Store, plan: IngestPlan) -> None:
-    """Whoever held a partition, or the coordinator's part, is refused from now on."""
+    """Revoke the leases of all partitions and of the coordinator, so that earlier holders are refused."""
     if plan.lease_seconds and store.leases is not None:
         partitions = [replace(plan, worker=worker).name for worker in range(plan.workers)]
         store.leases.reset([COORDINATOR, *partitions])
 
 
 def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
-    """The plan of the lone worker of a direct endpoint; nothing else uses the store meanwhile."""
+    """Return the plan of a direct endpoint's only worker; nothing else may use the store meanwhile."""
     with store.exclusive(LOCK_SECONDS):
         if slots_of(store):
             say(
@@ -148,7 +151,7 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
 
 
 def _consolidate(store: Store) -> None:
-    """One snapshot in the place of all deduplication segments."""
+    """Replace all deduplication segments by one snapshot."""
     seen = Seen()
     seen.load(store.seen())
     if len(seen):
@@ -164,7 +167,7 @@ def _consolidate(store: Store) -> None:
 
 
 def slots_of(store: Store) -> set[int]:
-    """The broker users' slots that a campaign's sessions hold."""
+    """Return the slots of broker users that a campaign's sessions hold."""
     return set(chain(*json.loads(store.meta().get(_SESSIONS, "[]"))))
 
 
@@ -178,7 +181,7 @@ def _free(workers: int, taken: set[int]) -> tuple[int, ...]:
 def _begin_session(plan: IngestPlan, addresses: Sequence[Address], say: Say, stop: threading.Event) -> None:
     intake = open_intake(addresses, plan, say)
     while not intake.ready and not stop.is_set():
-        # What is read meanwhile is not acknowledged: it comes again.
+        # Deliveries read here are not acknowledged, so the broker sends them again.
         intake.take(0.1)
     intake.close()
 

@@ -1,6 +1,6 @@
-"""The server's signing key: Ed25519, made by provisioning, readable by its owner alone, never sent anywhere.
+"""The server's Ed25519 signing key: made by provisioning, readable by its owner only, never sent anywhere.
 
-Who loses it makes a new one and gives its public half to the devices' policies (docs/keys.md).
+After a loss, the operator makes a new key and puts its public half into the devices' policies (docs/keys.md).
 """
 
 import os
@@ -18,14 +18,16 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class Signer:
-    """``sign``: 64 bytes of signature for a campaign's digest. ``public``: the key for policies, 32 bytes in hex."""
+    """A signing key. ``sign``: returns the 64-byte signature of a campaign's digest. ``public``: public key, 32 bytes
+    in hex.
+    """
 
     sign: Callable[[bytes], bytes]
     public: str
 
 
 def make_key(path: Path) -> Signer:
-    """Write a new key (PKCS 8, PEM, mode 0600). Raises Invalid if the file is there already, OSError."""
+    """Write a new key (PKCS 8, PEM, mode 0600). Raises Invalid if the file exists, OSError."""
     if path.exists():
         raise Invalid(f"{path} exists already: a signing key is never replaced")
     private = Ed25519PrivateKey.generate()
@@ -34,8 +36,8 @@ def make_key(path: Path) -> Signer:
 
 
 def read_key(path: Path) -> Signer:
-    """The key in the file. Raises Invalid for a file that is none or that others may read, OSError."""
-    # What systemd loads for one service is that service's alone, whatever its mode.
+    """Read the key from a file. Raises OSError, and Invalid if it holds no key or others may read it."""
+    # A credential that systemd loads for a service is readable by that service only, whatever its mode.
     loaded = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
     if not loaded and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise Invalid(f"{path} may be read by others, expected mode 0600")
@@ -49,7 +51,7 @@ def read_key(path: Path) -> Signer:
 
 
 def ensure_key(path: Path) -> Signer:
-    """The key in the file, a new one if there is none."""
+    """Return the key in the file; make a new one if there is no file."""
     return read_key(path) if path.exists() else make_key(path)
 
 

@@ -1,4 +1,4 @@
-"""A subscriber's side of one connection to a broker: bytes in, deliveries and bytes to send out."""
+"""The protocol of a subscriber's connection to a broker, without a socket: bytes in, deliveries and bytes out."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,8 +7,8 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.packets import ProtocolError, packet_id, split, topic_end
 
-# A larger publication is no report. It is handed over cut to what has come of it, and its rest is skipped unread:
-# to break off would bring it again for ever.
+# A larger publication cannot be a report. Its first bytes are handed over and the rest is skipped unread; if the
+# connection were closed instead, the broker would send it again for ever.
 LARGEST_KEPT = (1 << 16) + 16
 _SUBSCRIPTION = 1
 _REFUSALS = {
@@ -26,25 +26,25 @@ _CONNECTION = 17
 
 
 def packet_of(delivery: Delivery) -> int:
-    """The packet identifier of a delivery that a `Subscriber` gave; 0 at QoS 0."""
+    """Return the packet identifier of a delivery of a `Subscriber`; 0 at QoS 0."""
     return cast(int, delivery.receipt) & _PACKET
 
 
 def is_repeated(delivery: Delivery) -> bool:
-    """Whether the broker has sent this delivery before."""
+    """Return True if the broker had sent this delivery before."""
     return bool(cast(int, delivery.receipt) & _REPEATED)
 
 
 def connection_of(delivery: Delivery) -> int:
-    """The number of the connection that it came by."""
+    """Return the number of the connection by which a delivery came."""
     return cast(int, delivery.receipt) >> _CONNECTION
 
 
 class Subscriber:
-    """Connection number ``connection``, from its CONNECT on; make a new one for the next. Times: seconds of any clock.
+    """One connection to a broker, with the number ``connection``; make a new object for the next. Times are in seconds.
 
-    ``filters`` are subscribed at QoS 1 once it is ``accepted``, or given up with ``unsubscribe``; ``denied``: the
-    broker refused that. A delivery's topic is empty where it is not UTF-8.
+    ``filters`` are subscribed at QoS 1 once the connection is ``accepted``, or given up with ``unsubscribe``;
+    ``denied``: the broker refused the subscription. A delivery's topic is empty if it is not valid UTF-8.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Subscriber:
         self.denied = False
 
     def connect(self, client_id: str, user: str, password: str) -> None:
-        """Queue the CONNECT to a persistent session."""
+        """Queue a CONNECT to a persistent session for sending."""
         self._output += packets.connect(client_id, user, password, self._keepalive, clean=False)
 
     def output(self, now: float) -> bytes:
-        """Everything to send, once; a ping when the connection was silent for half the keepalive.
+        """Return the bytes to send and forget them; adds a ping after silence for half the keepalive.
 
-        Raises ProtocolError when a ping, or the CONNECT, has had no answer for another half.
+        Raises ProtocolError when a ping or the CONNECT has had no answer for another half.
         """
         quiet = self._keepalive / 2
         if self._pinged is not None or not self.accepted:
@@ -86,7 +86,7 @@ class Subscriber:
         return output
 
     def receive(self, data: bytes, now: float) -> list[Delivery]:
-        """The deliveries that these bytes complete. Raises ProtocolError; the connection is over then."""
+        """Return the deliveries that these bytes complete. On ProtocolError the connection must be closed."""
         self._heard = now
         if self._skip:
             self._skip, data = max(0, self._skip - len(data)), data[self._skip :]
@@ -102,7 +102,7 @@ class Subscriber:
         return received
 
     def _deliveries(self, data: bytes, whole: list[packets.Packet]) -> list[Delivery]:
-        """The loop that every report goes through: no call that can be spared."""
+        """Return the deliveries of complete packets. Every report passes through this loop, so it avoids calls."""
         received: list[Delivery] = []
         add, new, connection = received.append, tuple.__new__, self._connection
         for first, start, stop in whole:
@@ -124,7 +124,7 @@ class Subscriber:
         return received
 
     def _cut(self) -> list[Delivery]:
-        """What has come of a publication that is too large, handed over; the rest of it will be skipped."""
+        """Return the received part of a publication that is too large as a delivery; its rest will be skipped."""
         data, self._rest = self._rest, b""
         if data[0] & packets.TYPE != packets.PUBLISH:
             raise ProtocolError("oversized", "a packet that is too large")

@@ -1,4 +1,4 @@
-"""A server's folder: what all its campaigns share in `server.toml`, each campaign in a file of its own.
+"""A server's folder: settings shared by its campaigns in `server.toml`, and a file for each campaign.
 
 DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server], [outlet]
 DIR/campaigns/NAME.toml    [campaign], [stream], [landing]
@@ -33,9 +33,9 @@ _OWN = ("campaign", "stream", "landing")
 
 
 class Home:
-    """One folder. Raises Invalid, here and later, for files that are not what they should be."""
+    """The folder of a server. Raises Invalid, also later, for invalid files."""
 
-    # Its campaigns fail one by one, and the others go on.
+    # False: when one campaign fails, the others go on.
     alone = False
 
     def __init__(self, folder: Path) -> None:
@@ -44,11 +44,11 @@ class Home:
             raise Invalid(f"{folder} holds no {SERVER}: make it with undertone init {folder}")
 
     def names(self) -> list[str]:
-        """Its campaigns, sorted. What editors hide beside a plan is none."""
+        """Return the names of the campaigns, sorted. Editors' hidden files beside a plan are skipped."""
         return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("[!.]*.toml"))
 
     def only(self, name: str | None) -> str:
-        """The campaign of this name, or without one the only one. Raises Invalid."""
+        """Return the campaign of this name, or without a name the only one. Raises Invalid."""
         names = self.names()
         if name is None and len(names) == 1:
             return names[0]
@@ -58,11 +58,11 @@ class Home:
         return name
 
     def file(self, name: str) -> Path:
-        """Where a campaign's plan stands. Raises Invalid for a name that is none."""
+        """Return the path of a campaign's plan. Raises Invalid for an invalid name."""
         return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"
 
     def text(self, name: str) -> bytes:
-        """What stands in a campaign's file now; empty while it cannot be read, whatever the reason."""
+        """Return the current text of a campaign's file; empty if it cannot be read for any reason."""
         try:
             return self.file(name).read_bytes()
         except (Invalid, OSError):
@@ -70,39 +70,41 @@ class Home:
 
     @property
     def broker(self) -> Path:
-        """Where the broker's files stand."""
+        """Folder of the broker's files."""
         return self.folder / BROKER
 
     @property
     def lock(self) -> Path | None:
-        """The file that its one server holds."""
+        """Lock file that the running server holds."""
         return self.folder / "serve.lock"
 
     @property
     def page(self) -> list[str]:
-        """The words that `undertone web` is asked with for its page."""
+        """Arguments with which `undertone web` shows this folder."""
         return ["--home", str(self.folder)]
 
     @property
     def state(self) -> Path:
-        """Where the server writes its state."""
+        """File to which the server writes its state."""
         return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
-        """Where a campaign's devices stand."""
+        """Return the folder of a campaign's devices."""
         return self.folder / FLEETS / name
 
     def fleets(self) -> dict[str, Path]:
-        """Campaign -> where its devices stand, also of one whose plan is gone: its devices still report."""
+        """Return campaign -> folder of its devices, also for a campaign without a plan, since its devices still
+        report.
+        """
         return {path.name: path for path in sorted((self.folder / FLEETS).glob("[!.]*")) if path.is_dir()}
 
     @property
     def server(self) -> ServerOptions:
-        """[server], which all campaigns share."""
+        """The options of [server], which all campaigns share."""
         return parse(ServerOptions, "server", self._tables(self.folder / SERVER, _SHARED).get("server", {}))
 
     def config(self, name: str, plan: str | None = None) -> Config:
-        """The configuration of one campaign; ``plan``: this text in the place of its file."""
+        """Return the configuration of one campaign; ``plan``: text that replaces its file's."""
         path = self.file(name)
         if plan is None and not path.is_file():
             known = ", ".join(self.names()) or "none"
@@ -119,7 +121,7 @@ class Home:
         return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
 
     def stores(self) -> dict[str, str]:
-        """Campaign -> store, whatever its plan says, and of one whose plan is gone: its file is still there."""
+        """Return campaign -> store, also for a campaign whose plan was removed and whose store's file still exists."""
         where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)
         if where.file is None:
             return dict.fromkeys(self.names(), str(where))
@@ -127,16 +129,16 @@ class Home:
 
     @property
     def disk(self) -> Path:
-        """A folder on the disk that the stores are on, or will be."""
+        """A folder on the disk on which the stores are, or will be."""
         stores = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder).file
         return stores if stores is not None and stores.is_dir() else self.folder
 
     def remove(self, name: str) -> None:
-        """Drop a campaign's plan; its server ends it. Raises Invalid, OSError."""
+        """Remove a campaign's plan; the running server then ends the campaign. Raises Invalid, OSError."""
         self.file(name).unlink()
 
     def write_plan(self, name: str, text: str) -> None:
-        """Replace a campaign's plan."""
+        """Write or replace a campaign's plan."""
         path = self.file(name)
         _make(path.parent)
         write_private(path, text)
@@ -150,7 +152,7 @@ class Home:
 
 
 def _where(shared: Mapping[str, Any]) -> StoreAddress:
-    """[store] path: a folder of files, or one database for all. Raises Invalid."""
+    """Return the value of [store] path: a folder of files, or one database for all. Raises Invalid."""
     return store_address(str(shared.get("store", {}).get("path", "stores")))
 
 

@@ -1,4 +1,4 @@
-"""SIGHUP, and changes of the files of passwords and certificates: the source reads them again."""
+"""Reload of passwords and certificates after SIGHUP or a change of their files."""
 
 import contextlib
 import signal
@@ -13,22 +13,22 @@ _WATCH_SECONDS = 0.2
 
 
 def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settled: Callable[[], bool]) -> None:
-    """From now on SIGHUP, or a change of its files, makes the source read its passwords and certificates again.
+    """Start a thread that reloads passwords and certificates after SIGHUP or a change of the source's files.
 
-    It waits until this server's own sessions are ``settled``. Mosquitto throws a session off when it cannot verify its
-    password any more, as after a restart until the session comes back; what arrives for it until then is dropped.
+    A reload waits until this server's own sessions are ``settled``. Mosquitto deletes a session whose password it can
+    no longer verify, for example after a restart before the session has reconnected; messages for it are then dropped.
     """
     hung_up = threading.Event()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
 
     def watch() -> None:
-        # What was changed while no server ran is read now, by a broker that is not ours to start.
+        # A broker that outlives this server may have missed changes made while no server ran, so it is reloaded now.
         before: list[int] | None = None if source.outlives else _changed(source)
         while not stop.is_set():
             asked = hung_up.wait(_WATCH_SECONDS)
             if stop.is_set():
-                # What would be asked is being closed.
+                # The source is being closed and must not be called any more.
                 return
             if settled() and (asked or _changed(source) != before):
                 hung_up.clear()
@@ -41,7 +41,7 @@ def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settl
 
 
 def _changed(source: Source) -> list[int]:
-    """When each of the source's files was written last; a file that is gone for a moment is none."""
+    """Return when each of the source's files was last modified; a file that is missing for a moment is skipped."""
     times = []
     for path in source.files:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz over plain HTTP: for a scraper and a load balancer, not for people."""
+"""HTTP server of /metrics, /healthz and /readyz, for a scraper and a load balancer, not for people."""
 
 import json
 import threading
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 JSON = "application/json"
-# Status, content type, body.
+# HTTP status, content type and body.
 Answer = tuple[int, str, bytes]
 
 
 def answer(server: "Server", path: str) -> Answer:
-    """What a path says. ``/healthz``: the server goes on; ``/readyz``: reports are taken in and kept, see `problems`
-    of `undertone_aggregator.campaign.state.ServerState`.
+    """Return the answer to a path.
+
+    ``/healthz``: the server makes progress; ``/readyz``: reports are accepted and stored, see `problems` of
+    `undertone_aggregator.campaign.state.ServerState`.
     """
     if path == "/metrics":
         from undertone_aggregator.server.metrics import text
@@ -41,7 +43,7 @@ def answer(server: "Server", path: str) -> Answer:
 
 @contextmanager
 def serve_health(server: "Server", address: str | None) -> Iterator[int]:
-    """Answer on ADDRESS:PORT until the context ends; None: nowhere. Gives the port, 0 for none. Raises Invalid."""
+    """Serve HTTP on ADDRESS:PORT until the context ends; None serves nothing. Yields the port, or 0. Raises Invalid."""
     if address is None:
         yield 0
         return
@@ -67,7 +69,7 @@ def serve_health(server: "Server", address: str | None) -> Iterator[int]:
 
 def _handler(answer: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        # A client that is slow, or says nothing, holds its own thread no longer than this.
+        # Seconds after which a slow or silent client's thread ends.
         timeout = 10
 
         def do_GET(self) -> None:
@@ -82,7 +84,7 @@ def _handler(answer: Callable[[str], Answer]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: the log is the server's."""
+            """Log nothing: the log belongs to the server."""
 
     return Handler
 

@@ -1,4 +1,4 @@
-"""A campaign's life: what an operator may do to one that runs, from any process; its server takes it up."""
+"""Pause, resume, retire and delete a campaign, from any process; the running server notices the change."""
 
 import time
 from collections.abc import Callable
@@ -11,18 +11,18 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import RECEIVED, open_store
 from undertone_shared.errors import Invalid
 
-# How long the server may take to take a campaign off the air.
+# Seconds to wait for the server to stop broadcasting a campaign.
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 
-# Changes a campaign of a name, or the device of it that is named second; says what was done.
+# Function that changes the named campaign, or its device named second, and returns a sentence about what was done.
 Action = Callable[[str, str], str]
-# What is asked for, and the state that it leads to.
+# Verb of the request -> state to which it leads.
 VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
 
 
 def change_state(home: Home, name: str, state: str) -> str:
-    """Bring a campaign into a state; what was done, in a sentence. Raises Invalid, also for one that is retired."""
+    """Set a campaign's state; return a sentence about what was done. Raises Invalid, also for a retired campaign."""
     config = home.config(home.only(name))
     with open_store(config.store_url, campaign=name) as store, store.transaction():
         before = store.meta().get(STATE)
@@ -35,9 +35,9 @@ def change_state(home: Home, name: str, state: str) -> str:
 
 
 def delete(home: Home, name: str) -> str:
-    """Drop the plan and the store of a campaign of which nothing was reported yet; what was done, in a sentence.
+    """Delete the plan and store of a campaign without any report; return a sentence about what was done.
 
-    What was broadcast is taken off the air first, by the server that runs. Raises Invalid.
+    The running server first stops the campaign's broadcast. Raises Invalid.
     """
     path = home.file(home.only(name))
     url = home.stores().get(name)
@@ -59,14 +59,14 @@ def delete(home: Home, name: str) -> str:
     home.remove(name)
     _wait(home, name, lambda state: state is None)
     if url is not None:
-        # With the locks and logs beside it.
+        # The store's locks and logs are deleted, too.
         for suffix in ("", "-wal", "-shm", ".lock", ".server"):
             Path(url.removeprefix("sqlite:") + suffix).unlink(missing_ok=True)
     return f"campaign {name} is deleted: {path} and its store are gone"
 
 
 def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool]) -> None:
-    """Wait until the server that runs, if any, says so of a campaign. Raises Invalid when it does not."""
+    """Wait until the running server, if any, reports the wanted state of a campaign. Raises Invalid after a timeout."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         served = read_state(home.state)
@@ -78,7 +78,7 @@ def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool]) 
 
 
 def actions(home: Home) -> dict[str, Action]:
-    """By verb, what changes a campaign of this name."""
+    """Return verb -> function that changes a campaign of a given name."""
     return {verb: partial(_change, home, state) for verb, state in VERBS.items()}
 
 

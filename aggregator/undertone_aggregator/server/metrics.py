@@ -60,7 +60,7 @@ FAMILIES = {
 
 
 def text(server: "Server") -> bytes:
-    """The exposition. Raises Invalid without prometheus-client."""
+    """Return the metrics in Prometheus's text format. Raises Invalid without prometheus-client."""
     try:
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.registry import Collector
@@ -79,17 +79,17 @@ def text(server: "Server") -> bytes:
 
 
 class Families:
-    """Samples by the names of `FAMILIES`."""
+    """Collected samples by the names of `FAMILIES`."""
 
     def __init__(self) -> None:
         self._samples: dict[str, list[tuple[tuple[str, ...], float]]] = {name: [] for name in FAMILIES}
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """One sample."""
+        """Add one sample."""
         self._samples[name].append((labels, float(value)))
 
     def metrics(self) -> Iterator[Any]:
-        """As prometheus-client takes them."""
+        """Yield the samples as prometheus-client's metric families."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         kinds: dict[str, Any] = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily}
@@ -144,7 +144,7 @@ def _collect(server: "Server", families: Families) -> None:
                     families.add("undertone_landing_waiting_files", files.files, name)
                     families.add("undertone_landing_oldest_seconds", files.age(now), name)
         except (Invalid, OSError):
-            # Its state says that it does not run.
+            # A store that cannot be read is skipped; the campaign's state says that it does not run.
             continue
 
 
@@ -153,7 +153,7 @@ def _read(name: str, store: Store, families: Families) -> None:
     least = int(store.meta("min_reports").get("min_reports", 1))
     groups = only_told(by_group(store.losses()), told_groups(store, publication_of(store, least)))
     families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
-    # All of them from 0 on: a series that begins at 1 has not increased, and no alert would fire.
+    # Every outcome is exported from 0 on: a series that begins at 1 shows no increase, and no alert would fire.
     for outcome in sorted({*OUTCOMES, *outcomes}):
         families.add("undertone_deliveries", outcomes[outcome], name, outcome)
     for group, (n, _) in sorted(groups.items()):

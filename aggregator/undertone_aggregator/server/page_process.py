@@ -1,4 +1,4 @@
-"""The page beside a server: a process of its own, so that no number of readers takes time from the reports."""
+"""The web page beside a server: a separate process, so that readers never take computing time from the reports."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def _run(command: list[str], where: str, journal: Journal, stop: threading.Event
         try:
             ended = _once(command, stop)
         except OSError as wrong:
-            # As when the machine has no memory or no process left for it: it will have again.
+            # This happens when the machine has no memory or process left, which is temporary.
             journal.say_once("page", f"the page cannot be started, trying again: {wrong}")
         else:
             if ended is None:
@@ -59,8 +59,8 @@ def _run(command: list[str], where: str, journal: Journal, stop: threading.Event
 
 
 def _once(command: list[str], stop: threading.Event) -> int | None:
-    """Run the page once; its exit code, None where ``stop`` ended it. Raises OSError."""
-    # What it says goes where this server's words go; however this process ends, its standard input ends with it.
+    """Run the page once; return its exit code, or None if ``stop`` ended it. Raises OSError."""
+    # The page writes to this server's output. Its standard input closes with this process, however that ends.
     with subprocess.Popen(command, stdin=subprocess.PIPE) as page:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)

@@ -1,4 +1,4 @@
-"""One campaign in one file, with its broker, store and server: what `undertone serve FILE` serves."""
+"""A single campaign in one file, with its broker, store and server: the argument of `undertone serve FILE`."""
 
 from pathlib import Path
 
@@ -7,12 +7,14 @@ from undertone_aggregator.settings.server_options import ServerOptions
 
 
 class PlanFile:
-    """A configuration in the place of a server's folder (`undertone_aggregator.server.folder.Home`). ``path``: its
-    file."""
+    """A plan file in place of a server's folder (see `undertone_aggregator.server.folder.Home`).
 
-    # Its only campaign's failure is the server's.
+    ``path``: the file, None for a configuration without one.
+    """
+
+    # True: the failure of the only campaign is the server's failure.
     alone = True
-    # Its store's own lock keeps a second server out.
+    # None: the lock of the store already keeps a second server out.
     lock: Path | None = None
 
     def __init__(self, config: Config, path: Path | None = None) -> None:
@@ -21,49 +23,49 @@ class PlanFile:
 
     @staticmethod
     def read(path: Path) -> "PlanFile":
-        """The configuration in a file. Raises Invalid, OSError."""
+        """Read the configuration from a file. Raises Invalid, OSError."""
         return PlanFile(read_config(path), path)
 
     @property
     def folder(self) -> Path:
-        """The folder of the file."""
+        """The folder that contains the file."""
         return self._config.folder
 
     @property
     def disk(self) -> Path:
-        """A folder on the disk that the store is on."""
+        """A folder on the disk on which the store is."""
         return self._config.disk
 
     @property
     def state(self) -> Path:
-        """Where the server writes its state: beside the store."""
+        """File to which the server writes its state, beside the store."""
         return self.disk / f"{self._config.campaign.name}.state.json"
 
     @property
     def server(self) -> ServerOptions:
-        """[server]."""
+        """The options of [server]."""
         return self._config.server
 
     @property
     def page(self) -> list[str]:
-        """The words that `undertone web` is asked with for its page."""
+        """Arguments with which `undertone web` shows this campaign."""
         return [self._config.store_url]
 
     def names(self) -> list[str]:
-        """Its one campaign."""
+        """Return the name of the only campaign, as a list."""
         return [self._config.campaign.name]
 
     def stores(self) -> dict[str, str]:
-        """No other campaign's store has to be asked which sessions it holds."""
+        """Return an empty mapping: there are no other campaigns whose stores might hold sessions."""
         return {}
 
     def text(self, name: str) -> bytes:
-        """What stands in the file now; empty while it cannot be read."""
+        """Return the current text of the file; empty if it cannot be read."""
         try:
             return b"" if self._path is None else self._path.read_bytes()
         except OSError:
             return b""
 
     def config(self, name: str) -> Config:
-        """The configuration as it stands in the file now. Raises Invalid, OSError."""
+        """Return the configuration as it is in the file now. Raises Invalid, OSError."""
         return self._config if self._path is None else read_config(self._path)

@@ -1,6 +1,6 @@
-"""`undertone serve`: any number of campaigns in one process, over one source of reports; one that fails stops alone.
+"""The supervisor of `undertone serve`: campaigns in one process over one source of reports; one that fails stops alone.
 
-A folder holds any number of them (`undertone_aggregator.server.folder`), a file one
+A folder holds any number of campaigns (`undertone_aggregator.server.folder`), a file one
 (`undertone_aggregator.server.plan_file`).
 """
 
@@ -29,23 +29,24 @@ from undertone_aggregator.store.store import NoRoom, StoreError, open_store
 from undertone_shared.errors import Invalid
 
 _LOOK_SECONDS = 1.0
-# A campaign that failed is tried again after so long.
+# Seconds until a campaign that failed is started again.
 _RETRY_SECONDS = 30.0
-# A campaign whose loop has not gone on for so long hangs: choosing θ reports progress every few seconds.
+# Seconds without progress of its loop after which a campaign counts as hanging; choosing θ reports progress every few
+# seconds.
 _HANG_SECONDS = 600.0
-# The state's file is written at each change, and this often without one.
+# Interval in seconds at which the state's file is written; it is also written at each change.
 _WRITE_SECONDS = 5.0
-# How long a new server waits for the one before it to be gone.
+# Seconds that a new server waits for the previous one to end.
 _LOCK_SECONDS = 1.0
 
 
 class Member:
-    """One campaign in a thread of its own."""
+    """One campaign that runs in its own thread."""
 
     def __init__(self, name: str, server: "Server") -> None:
         self.name = name
         self.failure = ""
-        # What an operator should know of a campaign that runs all the same.
+        # A message for the operator about a campaign that runs nevertheless.
         self.note = ""
         self.running: Running | None = None
         self.text = b""
@@ -57,7 +58,7 @@ class Member:
 
     @property
     def state(self) -> CampaignState:
-        """Where it stands now."""
+        """Current state of the campaign."""
         running = self.running
         if self.failure:
             return CampaignState(FAILED, self.failure)
@@ -70,20 +71,20 @@ class Member:
 
     @property
     def hangs(self) -> bool:
-        """Whether its loop has stopped going on."""
+        """True if the campaign's loop makes no progress."""
         return self.running is not None and self.running.idle > _HANG_SECONDS
 
     @property
     def ended(self) -> bool:
-        """Whether its thread is over."""
+        """True if the campaign's thread has ended."""
         return not self._thread.is_alive()
 
     def ask_to_stop(self) -> None:
-        """It ends soon."""
+        """Ask the campaign to stop soon; does not wait."""
         self._stop.set()
 
     def join(self) -> None:
-        """Wait until everything it read is committed and acknowledged."""
+        """Stop the campaign and wait until everything it has read is committed and acknowledged."""
         self.ask_to_stop()
         self._thread.join()
 
@@ -98,7 +99,7 @@ class Member:
                 self.failure = ""
                 self.running.run(server.outlet, self._stop)
             except Exception as wrong:
-                # Whatever it is, the other campaigns go on.
+                # Whatever the exception is, the other campaigns go on.
                 if server.home.alone:
                     server.fail(wrong)
                     return
@@ -114,7 +115,7 @@ class Member:
 
 
 class Server:
-    """All campaigns of a folder. ``members`` by name."""
+    """The server of all campaigns of a folder. ``members``: name -> campaign."""
 
     def __init__(
         self, home: Home | PlanFile, source: Source, outlet: Outgoing, journal: Journal, options: Options
@@ -128,7 +129,7 @@ class Server:
         self.disk = home.disk
         self.slots = Slots({}, threading.Lock())
         self.members: dict[str, Member] = {}
-        # Those that were asked to stop, and end when they can: nobody waits for them.
+        # Campaigns that were asked to stop and end in their own time; the loop does not wait for them.
         self._leaving: dict[str, Member] = {}
         self._failure: Exception | None = None
         self._watchdog = Watchdog()
@@ -137,7 +138,7 @@ class Server:
         self._state: ServerState | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Until ``stop`` is set: campaigns begin when their file appears, and end when it goes."""
+        """Run until ``stop`` is set: campaigns start when their file appears, and end when it is removed."""
 
         def wait_for_room(said: str) -> None:
             self._pass()
@@ -156,23 +157,23 @@ class Server:
                 member.ask_to_stop()
             for member in members:
                 member.join()
-            # A server that is gone says nothing: its state would be taken for that of one that hangs.
+            # The file of a stopped server is removed: its state would look like that of a server that hangs.
             self.home.state.unlink(missing_ok=True)
         if self._failure is not None:
             raise self._failure
 
     def fail(self, wrong: Exception) -> None:
-        """End the server soon: its only campaign cannot run."""
+        """End the server soon because its only campaign cannot run."""
         self._failure = wrong
 
     @property
     def ready(self) -> bool:
-        """Whether every campaign that does not fail takes in reports."""
+        """True if every campaign accepts reports, except those that fail."""
         states = [member.state for member in tuple(self.members.values())]
         return bool(states) and all(state.ready or state.state == FAILED for state in states)
 
     def state(self) -> ServerState:
-        """The state at the loop's last pass, as the file has it. Any thread may ask."""
+        """Return the state at the loop's last pass, as in the state's file. Any thread may call this."""
         return self._state or self._measure()
 
     def _measure(self) -> ServerState:
@@ -181,12 +182,12 @@ class Server:
         try:
             free = shutil.disk_usage(self.disk).free
         except OSError:
-            # A disk that is gone has no room.
+            # A disk that cannot be read counts as having no space.
             free = 0
         return ServerState(time.time(), self.started, self.outlet.connected, free, campaigns)
 
     def _pass(self) -> None:
-        """The loop goes on: systemd hears it unless a campaign hangs, and the state is written."""
+        """Finish a pass of the loop: notify systemd's watchdog unless a campaign hangs, and write the state."""
         if not any(member.hangs for member in self.members.values()):
             self._watchdog.beat()
         state, before = self._measure(), self._written
@@ -201,11 +202,11 @@ class Server:
                 state.write(self.home.state)
             except OSError as wrong:
                 self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
-        # After the file, so that nobody who heard of a change finds an older file.
+        # Set after the file is written, so that a reader who sees a change finds no older file.
         self._state = state
 
     def _tell(self, state: ServerState, before: ServerState | None) -> None:
-        """Log each campaign whose state is another one than before."""
+        """Log each campaign whose state has changed."""
         for name, campaign in state.campaigns.items():
             was = None if before is None else before.campaigns.get(name)
             if was is None or was.state != campaign.state:
@@ -227,12 +228,14 @@ class Server:
             self._dismiss(name)
 
     def _dismiss(self, name: str) -> None:
-        """Have a campaign end in its own time: one that chooses θ takes minutes, and the others need this loop."""
+        """Let a campaign end in its own time: choosing θ takes minutes, and the other campaigns need this loop."""
         member = self._leaving[name] = self.members.pop(name)
         member.ask_to_stop()
 
     def _look_at(self, member: Member) -> None:
-        """A plan that was applied is taken up; one that was only written is told, and the campaign goes on."""
+        """Restart a campaign whose changed plan was applied; for one only written, log it and let the campaign
+        go on.
+        """
         text = self.home.text(member.name)
         if member.failure or not member.text or text in (b"", member.text):
             return
@@ -254,14 +257,15 @@ class Server:
         self._dismiss(member.name)
 
     def _note_slots(self, stop: threading.Event) -> None:
-        """Whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom.
+        """Note the slots whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom.
 
         Waits for a database that cannot be reached.
         """
         for name, url in self.home.stores().items():
             while not stop.is_set():
                 try:
-                    # An earlier version's store is brought up to date: read only, it could not be read.
+                    # Opened for writing: a store of an earlier version is migrated, since it could not be read
+                    # otherwise.
                     with open_store(url, campaign=name) as store:
                         self.slots.held[name] = slots_of(store)
                     break
@@ -272,19 +276,19 @@ class Server:
                     self.journal.say_once("store", f"the store cannot be reached, trying again: {wrong}")
                     stop.wait(_LOOK_SECONDS)
                 except Invalid:
-                    # It says so itself when it starts.
+                    # The campaign reports this error itself when it starts.
                     break
 
 
 class Stopped(Exception):
-    """The server was asked to stop while it waited for room on its disk: an orderly end, before anything ran."""
+    """The server was asked to stop while it waited for disk space: an orderly end before anything ran."""
 
 
 @contextmanager
 def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
-    """The broker or endpoint runs, the way out is open. Waits for the first campaign.
+    """Open the source and the outlet, and yield the server. Waits for the first campaign.
 
-    Raises Invalid, at once where another server serves the folder; Stopped.
+    Raises Invalid, at once if another server serves the folder; Stopped.
     """
     with ExitStack() as opened:
         refusal = f"another server serves {home.folder}: stop it first"
@@ -305,11 +309,11 @@ def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, 
 
 
 def _first(home: Home | PlanFile, stop: threading.Event, journal: Journal) -> Config:
-    """What all campaigns share, as the first one that can be read has it."""
+    """Return the first readable campaign's configuration, for the settings that all campaigns share."""
     watchdog = Watchdog()
     while not home.names():
         journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
-        # All is well, however long it lasts: systemd would start it again.
+        # Waiting for a campaign is no failure, however long it lasts; otherwise systemd would restart the server.
         notify("READY=1")
         watchdog.beat()
         if stop.wait(_LOOK_SECONDS):

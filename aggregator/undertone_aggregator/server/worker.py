@@ -1,4 +1,4 @@
-"""`undertone worker`: a process that joins the workers of a campaign, knowing its store and a password alone."""
+"""`undertone worker`: a process that joins the workers of a campaign; it needs only the store's URL and a password."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from undertone_shared.topics import SHARDS
 
 @dataclass(frozen=True)
 class Joining:
-    """What the command is told. ``shards``: at most so many partitions, None for a fair share."""
+    """The command's options. ``shards``: largest number of partitions to take, None for a fair share."""
 
     store: str
     campaign: str | None
@@ -37,7 +37,7 @@ class Joining:
         clock: Callable[[], float] = time.time,
         failpoint: Failpoint = nowhere,
     ) -> None:
-        """Until ``stop`` is set; then everything read is committed and acknowledged. Raises Invalid."""
+        """Run until ``stop`` is set; then commit and acknowledge everything that was read. Raises Invalid."""
         if not store_address(self.store).shared:
             raise Invalid(f"--store is {self.store}, expected {shared_examples()}")
         most = SHARDS if self.shards is None else self.shards

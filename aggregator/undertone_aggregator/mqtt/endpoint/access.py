@@ -1,4 +1,4 @@
-"""Mosquitto's access-control file, as far as the endpoint needs it: the topics that each user may publish to."""
+"""Reader of the rules for publishing in mosquitto's access-control file: the topics to which each user may publish."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ class Access:
         self._patterns = patterns
 
     def may_publish(self, topic: str, user: str) -> bool:
-        """Whether a rule lets this user publish to this topic."""
+        """Return True if a rule allows this user to publish to this topic."""
         if any(matches(rule, topic) for rule in self._topics.get(user, ())):
             return True
         return any(matches(pattern.replace("%u", user), topic) for pattern in self._patterns)
 
 
 def read_access(path: Path) -> Access:
-    """Return the rules for publishing in a file; others, and lines that are no rules, are left out. Raises OSError."""
+    """Read the rules for publishing from a file; other rules and invalid lines are skipped. Raises OSError."""
     topics: defaultdict[str, list[str]] = defaultdict(list)
     patterns: list[str] = []
     user = ""
@@ -33,7 +33,7 @@ def read_access(path: Path) -> Access:
         kind, _, rest = line.strip().partition(" ")
         word, _, topic = rest.strip().partition(" ")
         if word not in _WORDS:
-            # Without a word mosquitto takes it for both.
+            # Without one of these words, mosquitto grants both reading and writing.
             word, topic = _WRITES[1], rest
         if kind == "user":
             user = rest.strip()

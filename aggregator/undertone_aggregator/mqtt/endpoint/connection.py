@@ -1,4 +1,4 @@
-"""One device's connection: MQTT 3.1.1 as far as reports need it, and nothing else of it."""
+"""The connection of one device: the part of MQTT 3.1.1 that reports need; anything else is refused."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,49 +13,49 @@ from undertone_aggregator.mqtt.endpoint.stream import Stream
 from undertone_aggregator.mqtt.packets import Connect, ProtocolError, parse_connect, parse_subscribe, split
 from undertone_shared import report
 
-# Who delivered, and the PUBACK that is due.
+# The connection that delivered a report, and the PUBACK packet that is due.
 Receipt = tuple["Connection", bytes]
-# Tokens, and when there were so many.
+# State of a token bucket: the number of tokens, and the time of that count in seconds.
 Bucket = tuple[float, float]
-# In the place of a queue until a connection has published.
+# Placeholder for the queue until a connection has published.
 _NOWHERE = Queue("")
 
 
 class Host(Protocol):
-    """What connections ask of where they are. ``refused``, ``throttled``, ``unknown``: counters."""
+    """The services that connections use of their owner. ``refused``, ``throttled``, ``unknown``: counters."""
 
     limits: Limits
     gate: Gate
     refused: Counter[str]
     throttled: int
     unknown: int
-    # Called for each report, hence no method: seconds of a steady clock.
+    # Return the seconds of a monotonic clock. An attribute instead of a method because it is called for each report.
     now: Callable[[], float]
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
-        """Return the queue of the campaign that ``topic`` names, and the topic if it is this device's own, else ""."""
+        """Return the queue of the campaign named in ``topic``, and the topic if it belongs to this device, else ""."""
 
     def subscribe(self, connection: "Connection", topic: str) -> bytes | None:
-        """Subscribe it; what is retained there, as a packet. None where that is not allowed."""
+        """Subscribe the connection to a topic; return the retained message as a packet. None if that is not allowed."""
 
     def arrived(self, connection: "Connection") -> None:
-        """Take in a stranger."""
+        """Register a new connection that has not authenticated yet."""
 
     def full(self, user: str) -> bool:
-        """Whether there is no room for this device."""
+        """Return True if the limit of connected devices leaves no room for this device."""
 
     def entered(self, connection: "Connection") -> None:
-        """It is a device."""
+        """Register the connection as that of an authenticated device."""
 
     def left(self, connection: "Connection") -> None:
-        """It is closed."""
+        """Remove a connection that was closed."""
 
 
 class Connection:
-    """From accept to its end. Whatever is not offered ends it, with a counted reason.
+    """One client connection, from accept to close. A request that is not supported closes it, with a counted reason.
 
-    ``user`` is the device, "" until it has shown who it is. ``waiting`` counts its reports without PUBACK.
-    ``subscriptions``: its topics.
+    ``user`` is the device's name, "" until it has authenticated. ``waiting`` counts its reports without PUBACK.
+    ``subscriptions``: the topics that it has subscribed to.
     """
 
     __slots__ = (
@@ -87,13 +87,13 @@ class Connection:
         self._begun = self._heard = self._filled_at = host.now()
         self._tokens = float(host.limits.burst)
         self._keepalive = 0
-        # The topic of its own that it published to last, as text and as bytes, and the queue of its campaign.
+        # The device's own topic to which it published last, as text and as bytes, and the queue of its campaign.
         self._topic = ""
         self._own: bytes | None = None
         self._queue = _NOWHERE
-        # The queue that had no room for its next report.
+        # The queue that had no room for this connection's next report, or None.
         self._full: Queue | None = None
-        # How a report to that topic begins, up to the packet identifier, and its length.
+        # The first bytes of a report to that topic, up to the packet identifier, and the report's length in bytes.
         self._report_head = b""
         self._report_length = 0
         self.address = address
@@ -104,10 +104,10 @@ class Connection:
         stream.reader = self
         host.arrived(self)
 
-    # --- what the stream calls
+    # --- Methods that the stream calls.
 
     def received(self, data: bytes) -> None:
-        """Take packets, as far as they are whole."""
+        """Handle the complete packets in the received bytes; keep the rest for later."""
         self._heard = now = self._host.now()
         if self._rest:
             data = self._rest + data
@@ -125,17 +125,17 @@ class Connection:
         self._read()
 
     def ended(self, reason: str) -> None:
-        """Nothing more comes, and nothing can be sent."""
+        """Note that the stream is closed: nothing more can be received or sent."""
         self._rest = b""
         if reason:
             self._host.refused[reason] += 1
         self._host.left(self)
 
-    # --- what its host calls
+    # --- Methods that the host calls.
 
     @property
     def bucket(self) -> Bucket:
-        """What its device may still send at once."""
+        """Token bucket that limits how many packets the device may still send at once."""
         return self._tokens, self._filled_at
 
     @bucket.setter
@@ -143,30 +143,30 @@ class Connection:
         self._tokens, self._filled_at = bucket
 
     def acknowledge(self, pubacks: bytes, reports: int) -> None:
-        """These reports are committed: one write for all of them."""
+        """Send the PUBACKs of these committed reports in one write."""
         self.waiting -= reports
         self._stream.write(pubacks)
         if self.stalled:
             self.resume()
 
     def write(self, data: bytes) -> None:
-        """Send, unless it is over."""
+        """Send bytes, unless the connection is closed."""
         self._stream.write(data)
 
     def abort(self, reason: str) -> None:
-        """End it at once, and count why."""
+        """Close the connection at once and count the reason."""
         self._stream.end(reason)
 
     def close(self) -> None:
-        """End it when everything is sent."""
+        """Close the connection when all pending bytes are sent."""
         self._stream.close()
 
     def forget_route(self) -> None:
-        """Look the campaign up again with the next report."""
+        """Forget the cached campaign, so that the next report looks it up again."""
         self._own, self._queue, self._full, self._report_length = None, _NOWHERE, None, 0
 
     def resume(self) -> None:
-        """Read on where it was stalled, as far as its limits allow by now."""
+        """Continue reading after a stall, as far as the limits now allow."""
         if self._full is not None and len(self._full.waiting) >= self._host.limits.backlog:
             return
         if self.stalled and not self._stream.closed and self._may_send(now := self._host.now()):
@@ -176,7 +176,9 @@ class Connection:
             self._read()
 
     def check(self, now: float) -> None:
-        """End it if it has overrun a deadline: of its CONNECT, of a packet that it began, of its keepalive."""
+        """Close the connection if a deadline has passed: for its CONNECT, for the rest of a packet, or its
+        keepalive.
+        """
         limits = self._host.limits
         if not self.user:
             if now - self._begun > limits.connect_seconds:
@@ -188,7 +190,7 @@ class Connection:
         elif now - self._heard > 1.5 * self._keepalive:
             self.abort("silent")
 
-    # --- packets
+    # --- Handling of packets.
 
     def _read(self) -> None:
         try:
@@ -223,7 +225,7 @@ class Connection:
         self.write(packets.connack(packets.ACCEPTED))
 
     def _admitted(self, asked: Connect) -> str:
-        """The device that asks. Raises ProtocolError for a certificate or a password that is not that device's."""
+        """Return the name of the device that connects. Raises ProtocolError for a wrong certificate or password."""
         gate, shown = self._host.gate, self._stream.certificate
         if shown is None:
             if gate.admits(asked.user, asked.password):
@@ -235,7 +237,7 @@ class Connection:
         raise ProtocolError("certificate", f"not the certificate of {name!r}", packets.NOT_AUTHORISED)
 
     def _handle_all(self) -> None:
-        """Every whole packet, until its limits stop it: what is left then stays unread."""
+        """Handle every complete packet, until the connection's limits stop it; later packets stay unread."""
         data = self._rest
         whole, end = split(data, self._host.limits.packet_bytes)
         at = 0
@@ -262,7 +264,7 @@ class Connection:
         self._rest = data[end:]
 
     def _take_report(self, data: bytes) -> None:
-        """What devices send nearly always, without taking it apart: one report, whole and alone."""
+        """Handle the most frequent input without parsing it: exactly one complete report to the cached topic."""
         at = len(self._report_head)
         number = data[at : at + 2]
         if number == b"\0\0":
@@ -273,7 +275,7 @@ class Connection:
         self._queue.put(Delivery(self._topic, data[at + 2 :], False, (self, packets.PUBACK_HEAD + number)))
 
     def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> bool:
-        """Queue a report for its campaign; False where as many wait for that campaign as may."""
+        """Queue a report for its campaign; return False if the campaign's queue is full."""
         if first & packets.QOS != packets.QOS1:
             raise ProtocolError("qos", "a publication that is not at QoS 1")
         end = packets.topic_end(data, start, stop)
@@ -281,7 +283,7 @@ class Connection:
         name = data[start + 2 : end]
         queue, topic = (self._queue, self._topic) if name == self._own else self._route(name)
         if queue is None:
-            # An acknowledgement would be a promise, and nobody here counts it.
+            # A PUBACK would promise that the report is counted, but no campaign here counts it.
             self._host.unknown += 1
             return True
         if len(queue.waiting) >= self._host.limits.backlog:
@@ -293,7 +295,7 @@ class Connection:
         return True
 
     def _route(self, name: bytes) -> tuple[Queue | None, str]:
-        """The queue and the topic of a report to ``name``, remembered for the next one if the topic is its own."""
+        """Return the queue and topic of a report sent to ``name``; cache them if the topic is the device's own."""
         queue, topic = self._host.route(self.user, name)
         if queue is not None and topic:
             self._own, self._topic, self._queue = name, topic, queue

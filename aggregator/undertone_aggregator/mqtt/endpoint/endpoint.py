@@ -1,12 +1,12 @@
-"""The endpoint: devices connect to it, and each campaign takes its own reports from it.
+"""The endpoint: an MQTT server for devices, from which each campaign takes its own reports.
 
-A PUBACK goes to the very connection that delivered, after the report's own campaign has committed it. Nothing is kept
-here: a device keeps what is not acknowledged, and sends it again.
+A PUBACK goes to the connection that delivered the report, after the report's campaign has committed it. The endpoint
+stores nothing: a device keeps unacknowledged reports and sends them again.
 
-With one campaign, the thread that takes reads the connections, commits, and writes the acknowledgements: two threads
-would wait for each other at every report. Only while that thread is busy for long, as with a store that is slow or
-fails, does the endpoint's own thread go on reading, so that no device thinks that the server is gone. With several
-campaigns the endpoint's thread reads for all of them, so that none waits for another's store.
+With one campaign, the thread that takes reports also reads the connections, commits, and writes the PUBACKs: two
+threads would wait for each other at every report. Only while that thread is busy for long, such as with a store that is
+slow or fails, does the endpoint's own thread read, so that no device takes the server for dead. With several campaigns
+the endpoint's thread reads for all of them, so that none waits for another's store.
 """
 
 import errno
@@ -33,21 +33,22 @@ from undertone_shared.errors import Invalid
 
 _WINDOW_SECONDS = 0.02
 _SWEEP_SECONDS = 1.0
-# So long nobody takes before the endpoint reads by itself, and so long it reads before it looks again.
+# Seconds without a taker after which the endpoint's own thread reads, and seconds that it reads before it looks again.
 _PATIENCE_SECONDS = 0.2
 _KEEP_SECONDS = 0.05
 _FAN_OUT = 256
-# New connections between two looks at the others.
+# Largest number of new connections accepted before the existing ones are served again.
 _ACCEPT = 256
 _LEAVE_SECONDS = 2.0
-# No descriptor, or no memory, for another connection.
+# Error numbers of accept that mean: no file descriptor or no memory for another connection.
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Endpoint:
-    """A context; it listens from ``listen`` on. Any thread may call it.
+    """The endpoint, a context manager that accepts devices from ``listen`` on. Any thread may call it.
 
-    ``batch``: most reports that a campaign takes at once; ``batch_seconds``: how long it waits for more than one.
+    ``batch``: largest number of reports that a campaign takes at once; ``batch_seconds``: how long it waits for more
+    reports after the first.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class Endpoint:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.roster = Roster(gate, limits, prefix, say)
-        # Held while anything of a connection is touched; and what threads want done with connections. None of them
-        # waits for the lock: the thread that has it does it for them.
+        # ``turn`` is held while a connection is used; ``_calls`` holds what threads want done with connections. No
+        # thread waits for the lock: the thread that holds it makes the calls of the others.
         self.turn = threading.Lock()
         self._calls: deque[Callable[[], None]] = deque()
         self._listener = listener
@@ -74,26 +75,26 @@ class Endpoint:
         self._selector = selectors.DefaultSelector()
         self._opening = threading.Lock()
         self._listening: list[socket.socket] = []
-        # Those for which there was no descriptor: they are looked at again with the next sweep.
+        # Listening sockets whose accept found no free descriptor; the next sweep tries them again.
         self._deaf: list[socket.socket] = []
         self._sweep_at = -math.inf
-        # Campaigns that take, and the length of their slots.
+        # Campaign -> slot length in seconds, for the campaigns that take reports now.
         self._taking: dict[str, int] = {}
         self._reading = False
         self._read_at = -math.inf
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="endpoint", daemon=True)
 
-    # --- its life
+    # --- Start, stop and configuration.
 
     @property
     def limits(self) -> Limits:
-        """What devices may take of it."""
+        """Limits of what devices may use of the endpoint."""
         return self.roster.limits
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """TCP port on which the endpoint listens."""
         return int(self._listening[0].getsockname()[1])
 
     def __enter__(self) -> "Endpoint":
@@ -111,7 +112,7 @@ class Endpoint:
             self._listening, self._deaf = [], []
             for connection in list(self.roster.open):
                 connection.close()
-        # What is written goes out first, where somebody reads it.
+        # Pending bytes are sent before the connections close, if the client still reads.
         ends = time.monotonic() + _LEAVE_SECONDS
         while self.roster.open and time.monotonic() < ends:
             self._serve(_KEEP_SECONDS)
@@ -121,7 +122,7 @@ class Endpoint:
             self._selector.close()
 
     def listen(self) -> None:
-        """Let devices in, unless they are already. Raises Invalid where it cannot listen."""
+        """Start to accept devices, unless that has happened. Raises Invalid if the address cannot be bound."""
         with self._opening:
             if self._listening:
                 return
@@ -134,27 +135,29 @@ class Endpoint:
             self._listening = opened
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Keep reports for these campaigns from now on, until they take them, and for no others."""
+        """Queue reports for these campaigns from now on, until they take them, and for no others."""
         self._do(partial(self.roster.serve, tuple(campaigns)))
 
     def open(self, campaign: str, slot_seconds: int) -> "CampaignIntake":
-        """Return what one of the campaigns that it serves takes its reports from; one at a time for each."""
+        """Return the intake from which a campaign takes its reports; one at a time for each campaign."""
         queue = self.roster.queues.setdefault(campaign, Queue(campaign))
         self._taking[campaign] = slot_seconds
         self.roster.allow(list(self._taking.values()))
         return CampaignIntake(self, queue)
 
     def reload(self) -> None:
-        """Read passwords, certificate and key again. Whose entry is gone or another one is disconnected.
+        """Read passwords, certificate and key again; disconnect users whose entry was removed or changed.
 
-        Raises Invalid or OSError, and goes on with what it has.
+        On an error, raises Invalid or OSError and keeps the old ones.
         """
         if self._context is not None:
             self._listener.load(self._context)
         self._do(partial(self.roster.expel, self.roster.gate.reload()))
 
     def facts(self) -> dict[str, Any]:
-        """Counters for the log and for health: connections, backlog, oldest report without PUBACK in seconds."""
+        """Return counters for log and health: connections, backlog, age in seconds of the oldest report without
+        PUBACK.
+        """
         queues = list(self.roster.queues.values())
         return {
             "connections": len(self.roster.open),
@@ -168,17 +171,19 @@ class Endpoint:
 
     @property
     def listens(self) -> bool:
-        """Whether devices are let in."""
+        """True if devices can connect."""
         return bool(self._listening)
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Hand a campaign to all devices that subscribed to its topic, now and later."""
+        """Send a campaign to all devices that have subscribed to its topic, and to those that subscribe later."""
         self._do(partial(self._publish, topic, payload))
 
-    # --- what a campaign's intake calls
+    # --- Methods that a campaign's intake calls.
 
     def take_from(self, queue: Queue, seconds: float) -> list[Delivery]:
-        """The next batch: what has come within the window after the first, or as much as a batch holds."""
+        """Return the next batch: the reports that arrive within ``batch_seconds`` after the first, at most
+        ``batch``.
+        """
         if len(self._taking) == 1:
             self._read_for(queue, seconds)
         else:
@@ -188,24 +193,24 @@ class Endpoint:
         return queue.take(self._batch)
 
     def acknowledge_from(self, queue: Queue, deliveries: Sequence[Delivery]) -> None:
-        """Send the PUBACKs to the connections that delivered, those that are still open."""
+        """Send the PUBACKs to the connections that delivered, as far as they are still open."""
         queue.done(len(deliveries))
         self._do(partial(self._acknowledge, deliveries))
 
     def close(self, queue: Queue) -> None:
-        """Everything acknowledged so far is out; what was taken and not acknowledged waits for who takes next."""
+        """End a campaign's intake; reports that were taken but not acknowledged stay for the next intake."""
         self._taking.pop(queue.campaign, None)
         queue.put_back()
 
-    # --- inside
+    # --- Internal methods.
 
     def _do(self, call: Callable[[], None]) -> None:
-        """Do it now, or have the thread do it that is at work with connections."""
+        """Make a call now, or leave it to the thread that holds the lock on the connections."""
         self._calls.append(call)
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Do what threads have asked for; whoever has held the lock calls this afterwards."""
+        """Make the calls that other threads have queued; every holder of the lock calls this after releasing it."""
         while self._calls and self.turn.acquire(blocking=False):
             try:
                 for _ in range(len(self._calls)):
@@ -214,7 +219,7 @@ class Endpoint:
                 self.turn.release()
 
     def _guard(self, call: Callable[[], object]) -> None:
-        """A mistake of ours costs one connection or one call, and not the others'."""
+        """Call a function and log its exception, so that a bug costs one connection or call and not all."""
         try:
             call()
         except Exception as wrong:
@@ -233,9 +238,9 @@ class Endpoint:
         self._fan_out(topic, self.roster.retained.get(topic), message, list(self.roster.subscribers.get(topic, ())))
 
     def _fan_out(self, topic: str, kept: bytes | None, message: bytes, connections: list[Connection]) -> None:
-        """Send a few hundred of them the message, and the others after what else there is to do."""
+        """Send a message to the first few hundred connections, and to the others in later rounds."""
         if self.roster.retained.get(topic) is not kept:
-            # A newer campaign is on its way to all of them.
+            # A newer campaign is already being sent to all of them.
             return
         for connection in connections[:_FAN_OUT]:
             connection.write(message)
@@ -243,13 +248,13 @@ class Endpoint:
             self._calls.append(partial(self._fan_out, topic, kept, message, connections[_FAN_OUT:]))
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
-        """Read all connections in this thread, until the only campaign that takes has a batch."""
+        """Read all connections in this thread, until the only campaign that takes reports has a batch."""
         self._reading = True
         try:
             if not queue.waiting:
                 self._serve(seconds)
             if 0 < len(queue.waiting) < self._batch:
-                # To read it all together at the end costs less than to be woken for each.
+                # Reading everything at the end costs less than waking up for each report.
                 time.sleep(max(0.0, queue.since + self._batch_seconds - time.monotonic()))
                 ends = time.monotonic() + self._batch_seconds
                 while len(queue.waiting) < self._batch and self._serve(0) and time.monotonic() < ends:
@@ -259,7 +264,7 @@ class Endpoint:
             self._reading = False
 
     def _serve(self, seconds: float) -> int:
-        """Wait for anything to happen and see to it; how much it was."""
+        """Wait for events on the sockets and handle them; return their number."""
         happened = self._selector.select(seconds)
         with self.turn:
             for key, _ in happened:
@@ -273,7 +278,7 @@ class Endpoint:
         return len(happened)
 
     def _keep(self) -> None:
-        """Read while no campaign does."""
+        """Read the connections whenever no campaign's thread does."""
         while not self._ended.is_set():
             if self._idle:
                 self._ended.wait(_KEEP_SECONDS)
@@ -282,7 +287,7 @@ class Endpoint:
 
     @property
     def _idle(self) -> bool:
-        """Whether the only campaign that takes reads, or has done so a moment ago."""
+        """True if the only campaign that takes reports is reading now, or was a moment ago."""
         if len(self._taking) != 1:
             return not self._listening
         return self._reading or time.monotonic() < self._read_at + _PATIENCE_SECONDS
@@ -301,12 +306,12 @@ class Endpoint:
                 if wrong.errno in _EXHAUSTED:
                     self.roster.refused["system"] += 1
                     if wrong.errno == errno.EMFILE and self.roster.make_room():
-                        # Devices that wait to be accepted take the stranger's place.
+                        # Devices that wait to be accepted replace a connection that has not authenticated.
                         continue
                     self._selector.unregister(listening)
                     self._deaf.append(listening)
                     return
-                # The other side's, who has gone again.
+                # The error is of the client's connection, which has gone again.
                 continue
             try:
                 stream = Stream(accepted, self._context, self._selector, self.limits.unread_bytes)
@@ -317,7 +322,7 @@ class Endpoint:
 
 
 class CampaignIntake:
-    """One campaign's `Intake` at the endpoint."""
+    """The `Intake` of one campaign at the endpoint."""
 
     def __init__(self, endpoint: Endpoint, queue: Queue) -> None:
         self._endpoint = endpoint
@@ -325,17 +330,17 @@ class CampaignIntake:
 
     @property
     def ready(self) -> bool:
-        """Whether devices are let in."""
+        """True if devices can connect."""
         return self._endpoint.listens
 
     def take(self, seconds: float) -> list[Delivery]:
-        """The next batch, waiting up to ``seconds`` for its first report."""
+        """Return the next batch, waiting up to ``seconds`` for its first report."""
         return self._endpoint.take_from(self._queue, seconds)
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Send their PUBACKs, if their connections are still open."""
+        """Send the PUBACKs of these deliveries, as far as their connections are still open."""
         self._endpoint.acknowledge_from(self._queue, deliveries)
 
     def close(self) -> None:
-        """Take no more: what comes from now on waits for who takes next."""
+        """End the intake; reports that arrive from now on wait for the next one."""
         self._endpoint.close(self._queue)

@@ -1,4 +1,4 @@
-"""Who may come in: devices by name and password, or by a certificate, and for which campaigns each may report."""
+"""Authentication of devices by password or certificate, and the campaigns to which each may report."""
 
 import secrets
 from collections.abc import Collection
@@ -17,10 +17,10 @@ from undertone_shared.topics import check_name
 
 
 class Gate:
-    """The devices of a password file: all its users but ``others``, whom only brokers need.
+    """The devices of a password file: all its users except ``others``, which only brokers need.
 
-    ``access``: the access-control file that says for which campaigns each device may report; for all without one.
-    Raises Invalid for a line that is no entry or a file that is not there, OSError when a file cannot be read.
+    ``access``: the access-control file that says to which campaigns each device may report; None allows all. Raises
+    Invalid for an invalid line or a missing file, OSError when a file cannot be read.
     """
 
     def __init__(self, path: Path, others: Collection[str] = (), access: Path | None = None) -> None:
@@ -30,12 +30,13 @@ class Gate:
         self._others = frozenset(others)
         self._entries: dict[str, str] = {}
         self._access: Access | None = None
-        # Somebody unknown costs what a device costs: the time of an answer says nothing of the names.
+        # An unknown user costs the same time as a known one, so that the time of an answer does not reveal which names
+        # exist.
         self._nobody = password_entry("nobody", secrets.token_urlsafe(24)).strip().partition(":")[2]
         self.reload()
 
     def reload(self) -> frozenset[str]:
-        """Read the files again; users whose entry is gone or another one now. When it raises, nothing has changed."""
+        """Read the files again; return the users whose entry was removed or changed. On an error nothing changes."""
         for path in self.files:
             if not path.exists():
                 raise Invalid(f"{path} is not there: undertone init and undertone provision write it")
@@ -57,15 +58,15 @@ class Gate:
         return len(self._entries)
 
     def admits(self, user: str, password: str) -> bool:
-        """Whether this is the password of the device with this name."""
+        """Return True if this is the password of the device with this name."""
         entry = self._entries.get(user, "")
         known = bool(entry) and not entry.startswith(CERTIFICATE)
         return password_matches(entry if known else self._nobody, password) and known
 
     def admits_certificate(self, user: str, certificate: bytes) -> bool:
-        """Whether this certificate, DER and verified, is the one of the device with this name."""
+        """Return True if this verified certificate (DER) is the one of the device with this name."""
         return certificate_matches(self._entries.get(user, ""), certificate)
 
     def may_publish(self, topic: str, user: str) -> bool:
-        """Whether the device of this name may publish to this topic."""
+        """Return True if the device with this name may publish to this topic."""
         return self._access is None or self._access.may_publish(topic, user)

@@ -1,24 +1,26 @@
-"""What one device, one address and all together may take of the endpoint."""
+"""Limits on what one device, one network address and all clients together may use of the endpoint."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# A device may send a few reports a slot for ever, and a packet a second: its pings count, too.
+# A device may send this many reports per slot, and at least one packet per second, since its pings count, too.
 _REPORTS_PER_SLOT = 4
 _LEAST_PER_SECOND = 1.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits before the password: ``connect_bytes``, ``connect_seconds``, and the connections that have not shown who
-    they are: ``strangers`` in all, ``strangers_of_address`` of one IPv4 address or IPv6 /64. One too many ends the
-    oldest of the address, or of the address with the most. ``connections`` limits devices alone, which strangers
-    therefore cannot keep out. The other limits hold after the password.
+    """Limits on connections and packets.
 
-    ``burst`` and ``per_second`` are a token bucket of packets per device: an empty one stops reading and drops
-    nothing. So do ``unacknowledged`` reports of one connection, and ``backlog`` reports that wait for the commit of one
-    campaign.
-    ``subscriptions``: topics that one connection may subscribe to.
+    Before authentication: ``connect_bytes``, ``connect_seconds``, and the number of unauthenticated connections:
+    ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. One too many closes the oldest one of
+    that address, or of the address that has the most. ``connections`` limits authenticated devices only, so strangers
+    cannot keep devices out. The other limits hold after authentication.
+
+    ``burst`` and ``per_second`` are a token bucket of packets per device: when it is empty, the endpoint stops reading
+    the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at
+    ``backlog`` reports that wait for the commit of one campaign. ``subscriptions``: largest number of topics that one
+    connection may subscribe to.
     """
 
     connections: int = 20_000
@@ -37,5 +39,7 @@ class Limits:
 
 
 def packets_per_second(slot_seconds: Iterable[int]) -> float:
-    """Return how many packets a second a device may send that takes part in campaigns with slots of these lengths."""
+    """Return the packets per second allowed to a device that takes part in campaigns with these slot lengths in
+    seconds.
+    """
     return max(_LEAST_PER_SECOND, sum(_REPORTS_PER_SLOT / seconds for seconds in slot_seconds))

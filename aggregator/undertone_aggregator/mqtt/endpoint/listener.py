@@ -1,4 +1,4 @@
-"""Where devices connect: address and TLS."""
+"""The address and the TLS settings of the socket to which devices connect."""
 
 import socket
 import ssl
@@ -8,15 +8,16 @@ from typing import cast
 
 from undertone_shared.errors import Invalid
 
-# A returning fleet waits here, and not for the repetition of its SYN.
+# Length of the accept queue: when a whole fleet reconnects, it waits here and does not have to repeat its SYNs.
 _BACKLOG = 4096
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Where devices connect. Without ``certificate`` and ``key`` there is no TLS: then only on loopback.
+    """Address and TLS files of the endpoint. Without ``certificate`` and ``key`` there is no TLS: allowed on loopback
+    only.
 
-    ``authority``: devices may show certificates that it signed.
+    ``authority``: the CA certificate; devices may authenticate by certificates that it signed.
     """
 
     host: str = "127.0.0.1"
@@ -26,7 +27,9 @@ class Listener:
     authority: Path | None = None
 
     def context(self) -> ssl.SSLContext | None:
-        """TLS 1.2 or newer. Raises Invalid for a certificate or key that cannot be used."""
+        """Return a context for TLS 1.2 or newer, None without a certificate. Raises Invalid for an unusable certificate
+        or key.
+        """
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -35,7 +38,7 @@ class Listener:
         return context
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Read certificate, key and authority, for every handshake from now on. Raises Invalid."""
+        """Read certificate, key and authority for all handshakes from now on. Raises Invalid."""
         try:
             context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
         except (OSError, ssl.SSLError) as wrong:
@@ -45,11 +48,11 @@ class Listener:
                 context.load_verify_locations(str(self.authority))
             except (OSError, ssl.SSLError) as wrong:
                 raise Invalid(f"the authority {self.authority} cannot be used: {wrong}") from None
-            # A device with a password shows none.
+            # Optional, because a device with a password shows no certificate.
             context.verify_mode = ssl.CERT_OPTIONAL
 
     def open(self) -> list[socket.socket]:
-        """Sockets that listen, one for each address of the host. Raises OSError."""
+        """Return listening sockets, one for each address of the host. Raises OSError."""
         opened: list[socket.socket] = []
         try:
             for family, _, _, _, where in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):

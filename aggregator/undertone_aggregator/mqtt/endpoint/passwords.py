@@ -1,7 +1,7 @@
-"""Mosquitto's password file, line by line; and, for the direct endpoint, devices that show certificates in it.
+"""The password file in mosquitto's format, with an extension for devices that authenticate by certificate.
 
-Passwords are generated with 192 random bits, so PBKDF2's iteration count adds nothing: mosquitto's own default of 101
-keeps provisioning and every connect cheap. Never put a password that a person chose into such a file.
+Passwords are generated with 192 random bits, so a high iteration count of PBKDF2 adds no security: mosquitto's own
+default of 101 keeps provisioning and connecting cheap. Never put a password that a person chose into such a file.
 """
 
 import base64
@@ -15,15 +15,15 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
 ITERATIONS = 101
-# In the place of mosquitto's "$7$"; mosquitto takes nobody in by such a line.
+# Marks an entry with a certificate, instead of mosquitto's "$7$"; mosquitto itself admits nobody by such a line.
 CERTIFICATE = "$certificate$"
 _SALT_BYTES = 12
 
 
 def password_entry(user: str, password: str) -> str:
-    """One line of a mosquitto password file: ``user:$7$iterations$salt$hash``, PBKDF2-HMAC-SHA512, 64 bytes.
+    """Return a line of a mosquitto password file: ``user:$7$iterations$salt$hash``, PBKDF2-HMAC-SHA512, 64 bytes.
 
-    Raises Invalid for a user that is no name, or an empty password.
+    Raises Invalid for an invalid user name or an empty password.
     """
     check_name("user", user)
     if not password:
@@ -34,21 +34,21 @@ def password_entry(user: str, password: str) -> str:
 
 
 def certificate_entry(device: str, certificate: str) -> str:
-    """The line of a device that shows this one certificate, PEM, and no password: ``device:$certificate$SHA-256``.
+    """Return the line of a device that authenticates by this certificate (PEM): ``device:$certificate$SHA-256``.
 
-    Raises Invalid for a device that is no name.
+    Raises Invalid for an invalid device name.
     """
     check_name("device", device)
     return f"{device}:{CERTIFICATE}{hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()}\n"
 
 
 def certificate_matches(entry: str, certificate: bytes) -> bool:
-    """Whether this certificate, DER, is the one of ``$certificate$SHA-256``."""
+    """Return True if this certificate (DER) has the hash in the entry ``$certificate$SHA-256``."""
     return entry == CERTIFICATE + hashlib.sha256(certificate).hexdigest()
 
 
 def password_matches(entry: str, password: str) -> bool:
-    """Whether this is the password of ``$7$iterations$salt$hash``. Raises Invalid for another form."""
+    """Return True if this is the password of ``$7$iterations$salt$hash``. Raises Invalid for another form."""
     try:
         _, kind, iterations, salt, digest = entry.split("$")
         derived = hashlib.pbkdf2_hmac("sha512", password.encode(), base64.b64decode(salt), int(iterations), 64)
@@ -58,8 +58,8 @@ def password_matches(entry: str, password: str) -> bool:
 
 
 def read_passwords(path: Path) -> dict[str, str]:
-    """A password file as user -> entry. Raises OSError."""
+    """Read a password file as user -> entry. Raises OSError."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    # As mosquitto does, it leaves out what is empty or a comment.
+    # Empty lines and comments are skipped, as mosquitto does.
     entries = (line.partition(":") for line in lines if line.strip() and not line.startswith("#"))
     return {user: entry for user, _, entry in entries}

@@ -1,4 +1,4 @@
-"""Who is connected: strangers and devices, what they may take, and why others were sent away."""
+"""The open connections of the endpoint, authenticated or not, their limits, and counts of refused connections."""
 
 import math
 import time
@@ -19,10 +19,10 @@ _TELL_SECONDS = 60.0
 
 
 class Roster:
-    """The connections of a server's devices, all used by one thread at a time; their reports go to ``queues``.
+    """The connections of a server's devices, used by one thread at a time; their reports go to ``queues``.
 
-    ``queues``: by campaign. ``refused`` counts refusals by reason, ``throttled`` how often a connection was not read
-    because of its limits, ``unknown`` reports to topics of no campaign, which are never acknowledged.
+    ``queues``: campaign -> queue. ``refused`` counts refusals by reason, ``throttled`` how often a connection was not
+    read because of its limits, ``unknown`` the reports to topics of no campaign, which are never acknowledged.
     """
 
     def __init__(self, gate: Gate, limits: Limits, prefix: str, say: Callable[[str], None]) -> None:
@@ -41,17 +41,18 @@ class Roster:
         self._start = f"{prefix}/".encode()
         self._say = say
         self._least_per_second = limits.per_second
-        # The buckets of devices that went away, until they would be full again.
+        # Token buckets of devices that have disconnected, kept until they would be full again.
         self._left: dict[str, Bucket] = {}
         self._tell_at = -math.inf
         self._told = (0, 0, 0)
 
-    # --- what connections call
+    # --- Methods that connections call.
 
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
-        """Return the queue of the campaign that ``topic`` names, and the topic if it is this device's own, else "".
+        """Return the queue of the campaign named in ``topic``, and the topic if it belongs to this device, else "".
 
-        What a broker's access rules would drop is thus counted under no topic, and never as its owner's.
+        A report that a broker's access rules would drop is thus counted without a topic, and never as the topic
+        owner's.
         """
         if not topic.startswith(self._start):
             return None, ""
@@ -63,7 +64,7 @@ class Roster:
         return queue, own if own.encode() == topic and self.gate.may_publish(own, user) else ""
 
     def subscribe(self, connection: Connection, topic: str) -> bytes | None:
-        """Subscribe a device to a campaign; what is retained there. None where the topic is not a campaign's."""
+        """Subscribe a device to a campaign; return the retained message. None if the topic is not a campaign's."""
         if campaign_of(self._prefix, topic) is None:
             return None
         if topic not in connection.subscriptions:
@@ -74,7 +75,9 @@ class Roster:
         return self.retained.get(topic, b"")
 
     def arrived(self, connection: Connection) -> None:
-        """Take in a stranger. One too many ends an older one: those who show at once who they are always get in."""
+        """Register an unauthenticated connection. One too many closes an older one, so that quick clients always get
+        in.
+        """
         self.open.add(connection)
         network = network_of(connection.address)
         self.strangers.add(network, connection)
@@ -84,22 +87,22 @@ class Roster:
             self.make_room()
 
     def make_room(self) -> bool:
-        """End the oldest stranger of the address with the most; whether there was one."""
+        """Close the oldest unauthenticated connection of the address with the most; return False if there is none."""
         if self.strangers:
             self.strangers.most_crowded().abort("strangers")
             return True
         return False
 
     def full(self, user: str) -> bool:
-        """Whether there are as many devices as there may be, and this one is not among them."""
+        """Return True if the limit of devices is reached and this device is not connected already."""
         return len(self.online) >= self.limits.connections and user not in self.online
 
     def entered(self, connection: Connection) -> None:
-        """It is a device: its older connection ends."""
+        """Register an authenticated device; its older connection is closed."""
         self._known(connection)
         user = connection.user
         older = self.online.get(user)
-        # To come again fills no bucket.
+        # A device that reconnects keeps the state of its token bucket.
         bucket = self._left.pop(user, None) if older is None else older.bucket
         if bucket is not None:
             connection.bucket = bucket
@@ -108,7 +111,7 @@ class Roster:
             older.abort("taken_over")
 
     def left(self, connection: Connection) -> None:
-        """It is closed."""
+        """Remove a closed connection."""
         self.open.discard(connection)
         for topic in connection.subscriptions:
             others = self.subscribers[topic]
@@ -121,10 +124,10 @@ class Roster:
             del self.online[connection.user]
             self._left[connection.user] = connection.bucket
 
-    # --- what the endpoint calls
+    # --- Methods that the endpoint calls.
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Keep reports for these campaigns from now on, and for no others."""
+        """Queue reports for these campaigns from now on, and for no others."""
         for name in self.queues.keys() - set(campaigns):
             del self.queues[name]
             for connection in self.open:
@@ -133,20 +136,24 @@ class Roster:
             self.queues.setdefault(name, Queue(name))
 
     def allow(self, slot_seconds: Collection[int]) -> None:
-        """Let a device send as much as it must that takes part in campaigns with slots of all these lengths."""
+        """Raise the packet rate to what a device needs that takes part in campaigns with all these slot lengths in
+        seconds.
+        """
         wanted = max(self._least_per_second, packets_per_second(slot_seconds))
         if wanted != self.limits.per_second:
             self.limits = replace(self.limits, per_second=wanted)
 
     def retain(self, topic: str, payload: bytes) -> None:
-        """From now on, whoever subscribes to the topic gets this; an empty payload clears it (3.3.1.3)."""
+        """Retain a message for later subscribers of the topic; an empty payload clears it (MQTT 3.1.1, section
+        3.3.1.3).
+        """
         if payload:
             self.retained[topic] = packets.publish(topic, payload, retained=True)
         else:
             self.retained.pop(topic, None)
 
     def sweep(self) -> None:
-        """End the connections that have overrun a deadline; say from time to time who was refused."""
+        """Close connections that have passed a deadline; log the counts of refusals from time to time."""
         now = self.now()
         for connection in list(self.open):
             connection.check(now)
@@ -158,17 +165,17 @@ class Roster:
             self._tell()
 
     def expel(self, users: Set[str]) -> None:
-        """End these devices' connections."""
+        """Close the connections of these devices."""
         for user in users & self.online.keys():
             self.online[user].abort("removed")
 
-    # --- inside
+    # --- Internal methods.
 
     def _known(self, connection: Connection) -> None:
         self.strangers.remove(network_of(connection.address), connection)
 
     def _tell(self) -> None:
-        """Say who was refused or not read, when that is more than it was."""
+        """Log the counts of refused, throttled and unknown reports if they have changed."""
         counted = (self.refused.total(), self.throttled, self.unknown)
         if counted != self._told:
             self._told = counted

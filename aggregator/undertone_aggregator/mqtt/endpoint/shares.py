@@ -1,4 +1,4 @@
-"""Shares of a limited resource by network address, so that one address cannot use up what all share."""
+"""Accounting of a limited resource by network address, so that one address cannot use up the resource."""
 
 import ipaddress
 from collections import defaultdict
@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 
 Member = TypeVar("Member")
 
-# One customer's part of an IPv6 address: whoever has one address of it has all of them.
+# Length of the prefix that one customer has: whoever has one address of it has all of them.
 _IPV6_NETWORK_BITS = 64
 
 
 def network_of(address: str) -> str:
-    """The part of an address that stands for one customer: IPv4 whole, IPv6 its /64; other text stays as it is."""
+    """Return the part of an address that stands for one customer: all of IPv4, /64 of IPv6; other text unchanged."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -24,10 +24,10 @@ def network_of(address: str) -> str:
 
 
 class Shares(Generic[Member]):
-    """Members by network, oldest first, and which network has the most of them. Every operation takes constant time."""
+    """Members by network, oldest first, and the network with the most members. Every operation takes constant time."""
 
     def __init__(self) -> None:
-        # Dictionaries keep the order of arrival, as sets do not.
+        # Dictionaries are used as sets because they keep the order of arrival.
         self._members: dict[str, dict[Member, None]] = {}
         self._networks_of_size: defaultdict[int, dict[str, None]] = defaultdict(dict)
         self._largest = 0
@@ -37,23 +37,23 @@ class Shares(Generic[Member]):
         return self._total
 
     def count(self, network: str) -> int:
-        """How many members this network has."""
+        """Return the number of members of this network."""
         return len(self._members.get(network, ()))
 
     @property
     def largest(self) -> int:
-        """How many members the network with the most has."""
+        """Number of members of the network that has the most."""
         return self._largest
 
     def add(self, network: str, member: Member) -> None:
-        """Add the newest member of a network."""
+        """Add a member as the newest of its network."""
         members = self._members.setdefault(network, {})
         members[member] = None
         self._total += 1
         self._move(network, len(members) - 1, len(members))
 
     def remove(self, network: str, member: Member) -> None:
-        """Remove a member. Raises KeyError for one that is not there."""
+        """Remove a member. Raises KeyError if it is not there."""
         members = self._members[network]
         del members[member]
         self._total -= 1
@@ -62,11 +62,11 @@ class Shares(Generic[Member]):
             del self._members[network]
 
     def oldest(self, network: str) -> Member:
-        """The oldest member of a network. Raises KeyError for a network without one."""
+        """Return the oldest member of a network. Raises KeyError for a network without members."""
         return next(iter(self._members[network]))
 
     def most_crowded(self) -> Member:
-        """The oldest member of the network with the most members. Raises KeyError when there is no member."""
+        """Return the oldest member of the network with the most members. Raises KeyError if there are no members."""
         if not self._total:
             raise KeyError("there is no member")
         return self.oldest(next(iter(self._networks_of_size[self._largest])))
@@ -79,6 +79,6 @@ class Shares(Generic[Member]):
                 del sizes[before]
         if after:
             sizes[after][network] = None
-        # A network grows or shrinks by one, and so does the largest.
+        # A network changes by one member at a time, so the largest size changes by at most one.
         if after > self._largest or (before == self._largest and before not in sizes):
             self._largest = after

@@ -1,4 +1,4 @@
-"""The endpoint as the server's source of reports, and the way of its campaigns to the devices."""
+"""The endpoint as the server's source of reports, and as the outlet that sends campaigns to the devices."""
 
 import secrets
 import threading
@@ -18,7 +18,9 @@ from undertone_aggregator.store.store import Store
 
 
 class EndpointOutlet:
-    """The way out: campaigns go to the endpoint's devices, estimates to the broker of ``outlet`` or to nobody."""
+    """Outlet of mode direct: sends campaigns to the endpoint's devices, and estimates to the broker ``outlet``,
+    if any.
+    """
 
     dropped: int | None = None
     stored: int | None = None
@@ -34,31 +36,31 @@ class EndpointOutlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """The campaign reaches no broker, and estimates no device."""
+        """Publish a campaign to the devices only, and an estimate to the broker only."""
         if campaign_of(self._prefix, topic) is not None:
             self._endpoint.publish(topic, payload)
         elif self._outlet is not None:
             self._outlet.publish(topic, payload, again=again, permitted=permitted)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """None: nobody else publishes here."""
+        """Return None: nobody else publishes campaigns here."""
         return None
 
     def start(self) -> None:
-        """The endpoint runs; the outlet connects in the background, again and again."""
+        """Start the connection to the broker for estimates, in the background; the endpoint already runs."""
         if self._outlet is not None:
             self._outlet.start()
 
     def stop(self) -> None:
-        """Disconnect the outlet; the endpoint ends later."""
+        """Disconnect from the broker for estimates; the endpoint ends later."""
         if self._outlet is not None:
             self._outlet.stop()
 
 
 class DirectSource:
-    """``endpoint`` runs as long as its context; it listens from the first intake on. Raises Invalid or OSError.
+    """The source of mode direct: its ``endpoint`` runs as long as the context, and listens from the first intake on.
 
-    ``outlet``: the broker for estimates.
+    ``outlet``: address of the broker for estimates. Raises Invalid or OSError.
     """
 
     outlives = False
@@ -77,11 +79,11 @@ class DirectSource:
         self.endpoint = Endpoint(listener, gate, Limits(), prefix, batch=batch, say=say)
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Keep reports for these campaigns, also while one of them fails, and acknowledge no others'."""
+        """Queue reports for these campaigns, also while one of them fails; reports for others are not acknowledged."""
         self.endpoint.serve(campaigns)
 
     def open_intake(self, plan: IngestPlan, say: Say) -> Intake:
-        """What the campaign's one worker takes its reports from."""
+        """Return the intake from which the campaign's only worker takes its reports."""
         self.endpoint.listen()
         return self.endpoint.open(plan.campaign, plan.slot_seconds)
 
@@ -94,20 +96,20 @@ class DirectSource:
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """The store is this worker's alone."""
+        """Return the plan of the only worker; the store is used by it alone."""
         return take_over_direct(store, plan, say)
 
     def outlet(self, prefix: str, say: Say) -> EndpointOutlet:
-        """The devices that subscribed; for estimates the broker of [outlet], if there is one."""
+        """Return the outlet: campaigns to the devices that subscribed; estimates to the broker of [outlet], if any."""
         if self._outlet is None:
             return EndpointOutlet(self.endpoint, prefix)
         outlet = Outlet(self._outlet, f"undertone-{secrets.token_hex(16)}-outlet", say)
         return EndpointOutlet(self.endpoint, prefix, outlet)
 
     def reload(self) -> None:
-        """Passwords, access rules, certificate and key."""
+        """Read passwords, access rules, certificate and key again."""
         self.endpoint.reload()
 
     def facts(self) -> Mapping[str, Any]:
-        """The endpoint's counters."""
+        """Return the endpoint's counters."""
         return self.endpoint.facts()

@@ -1,4 +1,4 @@
-"""One accepted socket that never blocks, plain or TLS: what comes goes to its reader, what is written goes out."""
+"""An accepted socket that never blocks, plain or TLS: passes received bytes to its reader and buffers sent ones."""
 
 import contextlib
 import selectors
@@ -7,26 +7,27 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
-# Of one call; a TLS record holds no more, so nothing stays behind where the selector cannot see it.
+# Bytes of one receive call. A TLS record is not larger, so no decrypted bytes stay where the selector cannot see them.
 _RECEIVE_BYTES = 1 << 14
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Reader(Protocol):
-    """Who hears of a stream."""
+    """The receiver of a stream's events."""
 
     def received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Handle received bytes."""
 
     def ended(self, reason: str) -> None:
-        """It is closed; ``reason`` is to be counted, "" is not. Called once."""
+        """Handle the end of the stream. ``reason`` is counted unless it is "". Called once."""
 
 
 class Stream:
-    """Belongs to one thread at a time. ``ready`` is what the selector's event calls.
+    """A non-blocking socket that one thread at a time uses. Call ``ready`` when the selector reports an event.
 
-    ``unread``: as many bytes that the other side leaves unread end it with the reason ``unread``.
+    ``unread``: the stream ends with the reason ``unread`` when this many sent bytes wait for the other side to read
+    them.
     """
 
     __slots__ = ("_closing", "_events", "_out", "_recv", "_selector", "_send", "_socket", "_unread", "closed", "reader")
@@ -34,7 +35,7 @@ class Stream:
     def __init__(
         self, accepted: socket.socket, context: ssl.SSLContext | None, selector: selectors.BaseSelector, unread: int
     ) -> None:
-        """Raises OSError for a connection that has ended already."""
+        """Register the socket with the selector. Raises OSError if the connection has already ended."""
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = accepted
@@ -54,7 +55,7 @@ class Stream:
 
     @property
     def certificate(self) -> tuple[str, bytes] | None:
-        """(common name, DER) of the verified certificate that the other side has shown, None without one."""
+        """Return (common name, DER) of the verified certificate of the other side, None if it has shown none."""
         tls = self._socket
         verified: Any = tls.getpeercert() if isinstance(tls, ssl.SSLSocket) else None
         if not verified:
@@ -64,7 +65,7 @@ class Stream:
         return names.get("commonName", ""), tls.getpeercert(binary_form=True) or b""
 
     def ready(self) -> None:
-        """It can be read or written, or somebody thought so."""
+        """Write and read as far as the socket allows; a call without an event does no harm."""
         if self._out:
             self._flush()
         if not self._events & _READ:
@@ -85,7 +86,7 @@ class Stream:
             raise
 
     def write(self, data: bytes) -> None:
-        """Send, unless it is over."""
+        """Send bytes, unless the stream is closed."""
         if self._out:
             self._out += data
         elif not self._closing:
@@ -95,15 +96,15 @@ class Stream:
             self.end("unread")
 
     def pause(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._watch(self._events & ~_READ)
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         self._watch(self._events | _READ)
 
     def close(self) -> None:
-        """End it when everything is sent; nothing more is read."""
+        """Close the stream when all pending bytes are sent; nothing more is read."""
         self._closing = True
         if self._out:
             self.pause()
@@ -111,16 +112,16 @@ class Stream:
             self.end()
 
     def end(self, reason: str = "") -> None:
-        """End it at once."""
+        """Close the stream at once."""
         if not self.closed:
             reason = "" if self._closing else reason
             self.closed = self._closing = True
             self._out = b""
             self._watch(0)
-            # Counted before the other side can know.
+            # The end is counted before the other side can notice it.
             self.reader.ended(reason)
             if isinstance(self._socket, ssl.SSLSocket):
-                # Says goodbye, and waits for no answer.
+                # Sends TLS's close_notify without waiting for an answer.
                 with contextlib.suppress(OSError, ValueError):
                     self._socket.unwrap()
             self._socket.close()
@@ -150,7 +151,9 @@ class Stream:
         self._events = events
 
     def _shake_hands(self, size: int) -> bytes:
-        """In the place of ``recv`` until TLS stands. Raises OSError: what it is, or that more must come first."""
+        """Do a step of the TLS handshake; stands for ``recv`` until it is complete. Raises OSError if it fails or must
+        wait.
+        """
         assert isinstance(self._socket, ssl.SSLSocket)
         try:
             self._socket.do_handshake()
