@@ -130,7 +130,7 @@ def elapsed(since):
 
 
 class Link:
-    """Keeps the network connected; ``check`` is called in every round. ``credentials``: None for a cable."""
+    """The network connection, which ``check`` keeps up in every round. ``credentials``: None for a cable."""
 
     def __init__(self, interface, credentials):
         self._interface = interface

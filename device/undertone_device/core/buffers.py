@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# ulab adds in single precision on most boards, exactly below 2^24: this many samples of 16 bits at a time.
+# Most boards add in single precision, which is exact below 2^24: so many samples of 16 bits are added at a time.
 _PART = 128
 
 

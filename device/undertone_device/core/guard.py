@@ -225,7 +225,7 @@ class Guard:
         return self._units
 
     def spend(self, campaign: "Campaign", slot: int) -> None:
-        """Count the slot's draw, in RAM."""
+        """Count the slot's draw, in memory alone."""
         ledger = self._ledger
         start = slot * campaign.slot_seconds
         units = self._cost(campaign)

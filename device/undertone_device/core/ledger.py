@@ -157,7 +157,7 @@ class Sums:
     def limit(self, most: int, start: int, uptime: int) -> int:
         """Set the cap to ``most``; if the file was counted with another cap, all of the new one counts as used.
 
-        Draws that the file reserved count as drawn at (``start``, ``uptime``). Returns the uptime of the last draw.
+        Draws that the file reserved count as drawn at (``start``, ``uptime``). Return the uptime of the last draw.
         """
         size = (most + GROUPS - 1) // GROUPS
         groups = most // size

@@ -80,7 +80,7 @@ class Reporter:
 
     @property
     def next_campaign(self) -> "Campaign | None":
-        """The campaign that follows at its epoch."""
+        """The campaign that replaces it when its epoch begins."""
         return self._accepted.following
 
     @property
@@ -149,7 +149,7 @@ class Reporter:
         return self._release(campaign, slot, campaign.default if value is None else value)
 
     def run_once(self, sample: "Sample | None", now: int) -> "bytes | None":
-        """Wake, read, report, sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed."""
+        """Report after a sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed."""
         campaign = self._accepted.promote(now)
         if campaign is None:
             self.paused = "no_campaign"

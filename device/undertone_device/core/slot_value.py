@@ -148,7 +148,7 @@ class OpenSlot:
             now = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
         value = self.value.close(now)
         if self._whole:
-            # A counter's value begins at a reading of the slot before.
+            # A counter's value begins with a reading of the slot before.
             opened = self._opened_before if campaign.measure == "counter" else self._opened
             self.finished = (campaign, self._slot, value, opened)
         self._campaign = None

@@ -16,7 +16,7 @@ _READS = 32
 
 
 class SessionTransport:
-    """``connect``, ``subscribe``, ``publish``, ``poll``, ``close`` over the stream that ``open_stream()`` returns.
+    """A `Transport` over the byte stream that ``open_stream()`` returns.
 
     ``ticks``: milliseconds modulo 2^30. Events are those of `packets`, and ("lost", why) once per connection.
     """

@@ -23,7 +23,7 @@ CONNECT_MILLISECONDS = 10000
 if hasattr(ssl, "SSLWantReadError"):
     _AGAIN: "tuple[type[BaseException], ...]" = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 else:
-    # MicroPython returns None instead.
+    # MicroPython returns None instead of raising.
     _AGAIN = ()
 
 

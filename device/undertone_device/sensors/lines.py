@@ -103,7 +103,7 @@ def brackets(text: str) -> "list[str]":
 
 
 def quantity(text: str, unit: str, scale: "Scale", unit_may_miss: bool) -> int:
-    """Return ``value*unit`` times ``scale``. Raises ValueError for another unit, or none unless it may be missing."""
+    """Return ``value*unit`` times ``scale``. Raises ValueError for another unit, or for none if it is needed."""
     parts = text.split("*")
     if parts[1:] != [unit] and not (unit_may_miss and len(parts) == 1):
         raise ValueError("a register has another unit")

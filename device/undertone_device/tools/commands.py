@@ -10,12 +10,12 @@ NAMES = ("compile", "flash", "send", "label", "install", "release")
 def add(commands: Any) -> None:
     """Add the commands to the parser of `undertone device`."""
     words = {
-        "compile": "what a board needs as .mpy files, into a folder for its /lib",
-        "flash": "a device's files and the package onto a board, over USB",
-        "send": "a device's files to a board that waits for them on its serial line",
-        "label": "a label for a device's case: name and QR code, as SVG",
-        "install": "this machine's device as a service",
-        "release": "compiled modules with their hashes, as a zip from which boards take new code",
+        "compile": "compile the modules of a board into a folder for its /lib",
+        "flash": "copy a device's files and the package onto a board over USB",
+        "send": "send a device's files to a board that waits for them on its serial line",
+        "label": "write a label for a device's case: name and QR code, as SVG",
+        "install": "install this machine's device as a service",
+        "release": "write a zip of compiled modules and their hashes, from which boards fetch new code",
     }
     parsers = {name: commands.add_parser(name, help=text, description=text) for name, text in words.items()}
     kind = parsers["compile"].add_mutually_exclusive_group(required=True)

@@ -21,7 +21,7 @@ def unit(config: Path, python: str = sys.executable) -> str:
 
 
 def install(config: Path, agreed: Callable[[Path, str], bool], folder: Path = UNITS) -> list[str]:
-    """Write the service; return what is left to do, as commands; nothing if ``agreed(path, text)`` is False.
+    """Write the service and return the commands that are left to run; nothing if ``agreed(path, text)`` is False.
 
     Raises Invalid where it cannot be written, and where another service has that name.
     """
