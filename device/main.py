@@ -201,7 +201,7 @@ def run_loop(config, alive, read, stopped):
     """Run a board on mains power."""
     link = Link(start_network(config), config.wifi)
     client = make_client(config, alive, read)
-    said = ""
+    printed = ""
     while not stopped():
         # The client also runs without a network: slots are closed, and the outbox stores their reports. It does not
         # look up names then, which would block for longer than some watchdogs allow.
@@ -212,8 +212,8 @@ def run_loop(config, alive, read, stopped):
             # A new campaign's signature has been verified; the code is not needed until the next one.
             unload(VERIFIER)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
-        if word != said:
-            said = word
+        if word != printed:
+            printed = word
             print("undertone:", word)
     client.finish(2000)
 

@@ -76,7 +76,7 @@ def _hours(text: str) -> int:
 def _status(config: DeviceConfig, as_json: bool) -> int:
     path = f"{config.state}/{status.FILE}"
     if not os.path.exists(path):
-        raise Invalid(f"{path} is not there: the device has not run yet")
+        raise Invalid(f"{path} does not exist, expected the status that a running device writes")
     state = status.parse_status(read_bounded(path, status.LARGEST))
     if as_json:
         print(json.dumps(state))

@@ -239,7 +239,7 @@ def test_bad_files_are_one_sentence(tmp_path, capsys):
     config = {"name": "m", "broker": {"host": "h"}, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
     path.write_text(json.dumps(config))
     assert "policy.json" in refusal(capsys, "run", "--config", str(path))
-    assert "status.json is not there: the device has not run yet" in refusal(capsys, "status", "--config", str(path))
+    assert "status.json does not exist" in refusal(capsys, "status", "--config", str(path))
     (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "cap": [1, 2]}))
     assert "cap" in refusal(capsys, "run", "--config", str(path))
     (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False}))

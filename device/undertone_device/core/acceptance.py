@@ -50,9 +50,9 @@ class Acceptance:
     ) -> bool:
         issued_at, fingerprint = campaigns.header(message)
         self._guard.advance()
-        for known in (self.campaign, self.following):
-            if known is not None and known.fingerprint == fingerprint:
-                _check_name(known, name)
+        for accepted in (self.campaign, self.following):
+            if accepted is not None and accepted.fingerprint == fingerprint:
+                _check_name(accepted, name)
                 self._hear(issued_at, now)
                 return False
         # The signature is checked once per body: an accepted body is known above.

@@ -37,14 +37,14 @@ class CampaignFiles:
             policy.check_campaign(campaign)
         except (Invalid, Refused):
             return None
-        return self._known(campaign) if campaign.fingerprint == fingerprint else None
+        return self._remember(campaign) if campaign.fingerprint == fingerprint else None
 
     def save(self, campaign: Campaign) -> None:
         """Write a campaign. Raises OSError."""
         self._storage.write(_file(campaign.fingerprint), campaign.body)
-        self._known(campaign)
+        self._remember(campaign)
 
-    def _known(self, campaign: Campaign) -> Campaign:
+    def _remember(self, campaign: Campaign) -> Campaign:
         campaign.body = b""  # The file has it; a board needs the memory.
         self._names[campaign.fingerprint.hex()] = campaign.name
         return campaign
@@ -65,7 +65,7 @@ class CampaignFiles:
             self._storage.delete(_file(fingerprint))
         except OSError:
             pass  # In any case: a full or broken disk loses a name, or leaves an unused file.
-        self._known(following)
+        self._remember(following)
 
     def name_of(self, report: bytes) -> "str | None":
         """Return the name of a report's campaign, None if it is not known any more."""

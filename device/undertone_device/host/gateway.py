@@ -67,7 +67,7 @@ class HostedDevice:
         self._heard = clock.unix_time()
         self._written: dict[str, Any] = {}
         self._written_at = -_STATUS_SECONDS
-        self._said = ""
+        self._printed = ""
         self.say(f"started, broker {broker.host}:{broker.port}")
 
     def step(self, milliseconds: int) -> None:
@@ -82,11 +82,11 @@ class HostedDevice:
             self._home.show(state)
             state["home"] = self._home.trouble
         sentence = _sentence(state)
-        if sentence != self._said:
+        if sentence != self._printed:
             self.say(sentence)
         elif 0 <= now - self._written_at < _STATUS_SECONDS or state == dict(self._written, time=now):
             return
-        self._said = sentence
+        self._printed = sentence
         # A copy as it was written is kept, because the counters in the state itself change.
         text = json.dumps(state)
         self._written, self._written_at = json.loads(text), now
@@ -138,8 +138,8 @@ class HostedDevice:
             described = status.describe(self._client, now)
         except (OSError, ValueError) as error:
             sentence = f"the status cannot be made: {error}"
-            if sentence != self._said:
-                self._said = sentence
+            if sentence != self._printed:
+                self._printed = sentence
                 self.say(sentence)
             return None
         return dict(described, source=(self._background or self._source).trouble or self._silence(now))

@@ -56,7 +56,7 @@ class HomeAssistantCard:
                 self._transport.connect()
                 self._asked = True
             for event in self._transport.poll(0):
-                said: tuple[Any, ...] = event
+                details: tuple[Any, ...] = event
                 if event[0] == CONNECTED:
                     self._connected = True
                     self._shown = b""
@@ -64,7 +64,7 @@ class HomeAssistantCard:
                     self._publish(discovery.config_topic(self._prefix, self._identifier), self._config())
                     self._publish(self._availability, b"online")
                 elif event[0] == LOST:
-                    self._lose(said[1])
+                    self._lose(details[1])
         except OSError as error:
             self._lose(str(error))
         text = json.dumps(seen_of(status)).encode()

@@ -34,15 +34,15 @@ def opener(
 
     The last address that answered is tried before the name is looked up, which may take longer than a watchdog allows.
     """
-    known: list[Any] = []
-    return lambda: SocketConnection(host, port, context, milliseconds, alive, known)
+    answered: list[Any] = []
+    return lambda: SocketConnection(host, port, context, milliseconds, alive, answered)
 
 
 class SocketConnection:
     """A TCP connection to the first address of ``host`` that answers, with TLS if there is a context.
 
     Connecting and the handshake take at most ``milliseconds`` each; ``alive()``, which feeds a watchdog, is called
-    before each step. ``known``: addresses that answered. Raises OSError, also if the certificate is not valid.
+    before each step. ``answered``: addresses that have answered. Raises OSError, also if the certificate is not valid.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class SocketConnection:
         context: "Any" = None,
         milliseconds: int = CONNECT_MILLISECONDS,
         alive: "Callable[[], None] | None" = None,
-        known: "list[Any] | None" = None,
+        answered: "list[Any] | None" = None,
     ):
         alive = alive or _nothing
-        raw = _connect(host, port, milliseconds, alive, [] if known is None else known)
+        raw = _connect(host, port, milliseconds, alive, [] if answered is None else answered)
         alive()
         self._socket: Any = raw
         if context is not None:
@@ -119,11 +119,11 @@ def _nothing() -> None:
     pass
 
 
-def _connect(host: str, port: int, milliseconds: int, alive: "Callable[[], None]", known: "list[Any]") -> "Any":
+def _connect(host: str, port: int, milliseconds: int, alive: "Callable[[], None]", answered: "list[Any]") -> "Any":
     failure = OSError("no address for %s" % host)
     for look_up in (False, True):
         alive()
-        for address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM) if look_up else known[:]:
+        for address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM) if look_up else answered[:]:
             alive()
             raw = socket.socket(address[0], socket.SOCK_STREAM)
             try:
@@ -135,6 +135,6 @@ def _connect(host: str, port: int, milliseconds: int, alive: "Callable[[], None]
                 continue
             if hasattr(socket, "TCP_NODELAY"):
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            known[:] = [address]
+            answered[:] = [address]
             return raw
     raise failure

@@ -46,12 +46,12 @@ class FileStorage:
 
     def read(self, name: str) -> "bytes | None":
         """Return the content last written, None if there is none. Raises OSError for any other failure."""
-        for there in (name, name + ".new"):
+        for candidate in (name, name + ".new"):
             try:
-                with open(self._path(there), "rb") as file:
+                with open(self._path(candidate), "rb") as file:
                     return file.read()
             except OSError as error:
-                if not self._lacks(there, error):
+                if not self._lacks(candidate, error):
                     raise
         return None
 
@@ -80,11 +80,11 @@ class FileStorage:
     def delete(self, name: str) -> None:
         """Delete the content, if any. Raises OSError if it cannot be deleted."""
         # The file that would be read instead is deleted first.
-        for there in (name + ".new", name):
+        for candidate in (name + ".new", name):
             try:
-                os.remove(self._path(there))
+                os.remove(self._path(candidate))
             except OSError as error:
-                if not self._lacks(there, error):
+                if not self._lacks(candidate, error):
                     raise
 
 

@@ -24,9 +24,9 @@ def board_files(*lists: str) -> dict[str, Path]:
     """Return target and source of each module: those that package.json installs, or the ``lists`` named instead."""
     files = {}
     for name in lists or ("package.json",):
-        for there, _ in json.loads(shipped(name).read_text(encoding="utf-8"))["urls"]:
-            package, _, rest = there.partition("/")
-            files[there] = Path(_PACKAGES[package].__path__[0]) / rest
+        for place, _ in json.loads(shipped(name).read_text(encoding="utf-8"))["urls"]:
+            package, _, rest = place.partition("/")
+            files[place] = Path(_PACKAGES[package].__path__[0]) / rest
     return files
 
 
@@ -38,7 +38,7 @@ def manifest() -> str:
         "# mypy: ignore-errors\n",
     ]
     for name in ("undertone_shared", "undertone_device"):
-        files = sorted(there.partition("/")[2] for there in board_files() if there.startswith(f"{name}/"))
+        files = sorted(place.partition("/")[2] for place in board_files() if place.startswith(f"{name}/"))
         base = "../shared" if name == "undertone_shared" else "."
         listed = "".join(f'        "{file}",\n' for file in files)
         lines.append(f'package(\n    "{name}",\n    (\n{listed}    ),\n    base_path="{base}",\n    opt=3,\n)')
@@ -53,7 +53,7 @@ def slim(source: str) -> str:
     ``const``, so that mpy-cross inserts their values.
     """
     lines = source.splitlines()
-    known: dict[str, int] = {}
+    constants: dict[str, int] = {}
     absent: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -61,11 +61,11 @@ def slim(source: str) -> str:
             lines[node.lineno - 1] = "if 0:"
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            value = _whole_number(node.value, known)
+            value = _whole_number(node.value, constants)
             if name == "TYPE_CHECKING":
                 lines[node.lineno - 1] = ""
             elif name.startswith("_") and value is not None and node.lineno == node.end_lineno:
-                known[name] = value
+                constants[name] = value
                 lines[node.lineno - 1] = f"{name} = const({value})"
         elif isinstance(node, ast.Try) and isinstance(node.body[0], ast.ImportFrom):
             if (node.body[0].module or "").startswith(_OFF_BOARD):
@@ -76,10 +76,10 @@ def slim(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _whole_number(node: ast.expr, known: dict[str, int]) -> int | None:
-    """Return the value of an expression of literals and ``known`` names, if it is a small integer."""
+def _whole_number(node: ast.expr, constants: dict[str, int]) -> int | None:
+    """Return the value of an expression of literals and ``constants`` names, if it is a small integer."""
     try:
-        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(known))
+        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(constants))
     except Exception:  # The expression uses a name that only a board or another module knows.
         return None
     return value if type(value) is int and abs(value) < _SMALL else None
@@ -94,8 +94,8 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
 
     compiled = []
     with tempfile.TemporaryDirectory() as scratch:
-        for there, source in (files or board_files()).items():
-            target = (out / there).with_suffix(".mpy")
+        for place, source in (files or board_files()).items():
+            target = (out / place).with_suffix(".mpy")
             target.parent.mkdir(parents=True, exist_ok=True)
             slimmed = Path(scratch) / source.name
             slimmed.write_text(slim(source.read_text(encoding="utf-8")), encoding="utf-8")

@@ -116,12 +116,12 @@ def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
                 board.write(line[at : at + _CHUNK])
                 board.flush()
             for _ in range(_LINES):
-                said = board.readline().decode(errors="replace").strip()
-                if said.startswith("stored"):
-                    say(said)
+                answer = board.readline().decode(errors="replace").strip()
+                if answer.startswith("stored"):
+                    say(answer)
                     return
-                if said.startswith("refused"):
-                    raise Invalid(f"the board at {port}: {said}")
+                if answer.startswith("refused"):
+                    raise Invalid(f"the board at {port}: {answer}")
     except OSError as error:
         raise Invalid(f"the board at {port}: {error}") from None
     raise Invalid(f"the board at {port} does not answer: is main.py on it, and device.json not?")
@@ -136,5 +136,5 @@ def _mpremote(port: str, *words: str, may_fail: bool = False) -> None:
     if "No module named mpremote" in done.stderr:
         raise Invalid("flashing needs mpremote: pip install 'undertone-ldp[boards]'")
     if done.returncode and not may_fail:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise Invalid(f"the board at {port}: {said[-1] if said else 'mpremote failed'}")
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise Invalid(f"the board at {port}: {output[-1] if output else 'mpremote failed'}")
