@@ -158,7 +158,7 @@ def test_the_service_names_this_interpreter_and_this_configuration(folder: Path,
     assert (units / NAME).read_text() == text
     install(folder / "device.json", agreed, units)
     (units / NAME).write_text("mine")
-    with pytest.raises(Invalid, match="undertone-device.service exists"):
+    with pytest.raises(Invalid, match=r"undertone-device\.service exists"):
         install(folder / "device.json", agreed, units)
     with pytest.raises(Invalid, match="cannot be written"):
         install(folder / "device.json", agreed, tmp_path / "absent")
