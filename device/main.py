@@ -20,8 +20,9 @@ FOLDERS = ("lib", "lib2")
 
 
 def choose_code():
-    """Put the folder of the code to run first in sys.path; return True while it is on trial
-    (`undertone_device.board.update`).
+    """Put the folder of the code to run first in sys.path.
+
+    Return True while it is on trial (`undertone_device.board.update`).
 
     The file names the good folder, the folder to run, and the number of boots that may still try the latter.
     """
@@ -219,8 +220,9 @@ def run_loop(config, alive, read, stopped):
 
 
 def slept(memory, now):
-    """Return the milliseconds from the last draw or boot to now, by the clock that runs during sleep; None after a
-    boot.
+    """Return the milliseconds from the last draw or boot to now, by the clock that runs during sleep.
+
+    None after a boot.
 
     ``memory`` contains that clock's seconds when the board fell asleep, and the milliseconds since the draw at that
     time.

@@ -106,8 +106,9 @@ def _series(first: Fraction, ratio: Callable[[int], Fraction], rising: int, bits
 
 
 def _arctan(x: Fraction, bits: int) -> Bounds:
-    """Bound arctan x, 0 <= x <= 1, by Euler's series Σ 2^{2k} k!²/(2k+1)! x^{2k+1}/(1+x²)^{k+1}; ratios are
-    below 1/2.
+    """Bound arctan x, 0 <= x <= 1, by Euler's series Σ 2^{2k} k!²/(2k+1)! x^{2k+1}/(1+x²)^{k+1}.
+
+    Ratios are below 1/2.
     """
     share = x * x / (1 + x * x)
     return _series(x / (1 + x * x), lambda k: share * (2 * k + 2) / (2 * k + 3), 0, bits)

@@ -27,8 +27,9 @@ class Bytes(Protocol):
 
 
 class FreshBytes:
-    """Bytes of ``source``, by default ``os.urandom``. Raises EntropyError if it returns too few or fails the health
-    test.
+    """Bytes of ``source``, by default ``os.urandom``.
+
+    Raises EntropyError if it returns too few or fails the health test.
     """
 
     def __init__(self, source: ByteSource | None = None) -> None:

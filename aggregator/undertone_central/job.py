@@ -24,8 +24,9 @@ class Sink(Protocol):
     """The destination of released text."""
 
     def append(self, text: str, at: int) -> None:
-        """Output ``text``, which belongs after the first ``at`` bytes; anything already there after them is the same
-        text.
+        """Output ``text``, which belongs after the first ``at`` bytes.
+
+        Anything already there after them is the same text.
         """
         ...
 

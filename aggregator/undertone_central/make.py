@@ -32,8 +32,9 @@ _MONOTONE = inspect.Parameter("monotone", inspect.Parameter.KEYWORD_ONLY, defaul
 
 
 def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
-    """Return the options of that mechanism by name, except bound and ε; counters also have ``monotone``. Raises
-    Invalid.
+    """Return the options of that mechanism by name, except bound and ε; counters also have ``monotone``.
+
+    Raises Invalid.
     """
     maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
     known = dict(inspect.signature(maker, eval_str=True).parameters)

@@ -123,8 +123,9 @@ def best_layout(
 
 
 def _expected_squares(groups: NDArray[np.int64], seen: Floats, scales: Floats, theta: int) -> Floats:
-    """Return E (E|e|)² of each block size given all noisy errors; the power-law growth lets each size inform the
-    others.
+    """Return E (E|e|)² of each block size given all noisy errors.
+
+    The power-law growth lets each size inform the others.
 
     This is post-processing. ``seen``: errors with Laplace noise of ``scales``.
     """

@@ -13,8 +13,9 @@ SIZE = 200
 
 
 class Quantiles:
-    """KLL sketch: rank error about 1.3 % at the default size, for any stream length. Raises Invalid without the
-    package.
+    """KLL sketch: rank error about 1.3 % at the default size, for any stream length.
+
+    Raises Invalid without the package.
     """
 
     def __init__(self, size: int = SIZE) -> None:

@@ -52,8 +52,9 @@ class Piece:
 
 
 def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: int) -> RangeSum:
-    """Return the sum over a range. Raises Invalid for a range that is empty or not wholly released; the message names
-    what is.
+    """Return the sum over a range.
+
+    Raises Invalid for a range that is empty or not wholly released; the message names what is.
     """
     if not 0 <= first < end:
         raise Invalid(f"the range is {first}:{end}, expected FIRST:END with 0 <= FIRST < END")

@@ -54,8 +54,9 @@ class Released:
 
 @dataclass(frozen=True)
 class Broker:
-    """Credentials at a broker: ``password`` None means $UNDERTONE_PASSWORD; ``ca``: authority's certificate, turns TLS
-    on.
+    """Credentials at a broker: ``password`` None means $UNDERTONE_PASSWORD.
+
+    ``ca``: authority's certificate, turns TLS on.
     """
 
     user: str | None = None
@@ -98,8 +99,9 @@ class Release:
         return range_sum(self.parameters, self.pieces, first, end)
 
     def quantiles(self, shares: Sequence[float]) -> list[int]:
-        """Return quantiles of a release of synthetic items. Raises Invalid for any other, and for a share outside [0,
-        1].
+        """Return quantiles of a release of synthetic items.
+
+        Raises Invalid for any other, and for a share outside [0, 1].
         """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")

@@ -53,8 +53,9 @@ class Workload:
 
 
 def candidates(bound: int, objective: str) -> Integers:
-    """Return the paper's 1..B (or 2^16 of them, equally spaced); for ``excess``, steps of 1 or 10 %, whichever is
-    larger.
+    """Return the paper's 1..B (or 2^16 of them, equally spaced).
+
+    For ``excess``, steps of 1 or 10 %, whichever is larger.
 
     The error is flat within a step, and the maximum of fewer noisy scores is more accurate.
     """

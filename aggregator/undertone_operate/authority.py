@@ -56,8 +56,9 @@ def device_certificate(authority: Path, name: str) -> tuple[str, str]:
 
 
 def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
-    """Add certificates to the authority's revocation list, ca.crl beside ca.crt; make the list if needed; return its
-    path.
+    """Add certificates to the authority's revocation list, ca.crl beside ca.crt; make the list if needed.
+
+    Return its path.
 
     The list is valid as long as the authority. Raises Invalid without the authority's key, OSError.
     """

@@ -119,8 +119,9 @@ class FleetFiles:
         return names
 
     def rotate(self, name: str) -> Path:
-        """Give a device a new password or certificate and invalidate the old one; return the file to copy to the
-        device.
+        """Give a device a new password or certificate and invalidate the old one.
+
+        Return the file to copy to the device.
 
         A new certificate's key is in the file beside it. Raises Invalid.
         """

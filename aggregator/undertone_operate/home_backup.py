@@ -159,8 +159,9 @@ def _landing_folders(home: Home) -> set[Path]:
 
 
 def _write(out: BinaryIO, members: list[tuple[str, Path, int]], folder: str) -> None:
-    """Write the archive. Small files are read once, so that list and content agree; the copied stores no longer
-    change.
+    """Write the archive. Small files are read once, so that list and content agree.
+
+    The copied stores no longer change.
     """
     with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as archive:
         contents = {}

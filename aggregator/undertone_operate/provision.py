@@ -47,8 +47,9 @@ IDENTITY = "device"
 
 @dataclass(frozen=True)
 class Target:
-    """The broker as devices reach it. ``authority``: their CA certificate; None means MQTT without TLS, on loopback
-    only.
+    """The broker as devices reach it.
+
+    ``authority``: their CA certificate; None means MQTT without TLS, on loopback only.
 
     ``places``: (host, port) of each of several brokers, instead of host and port. ``certificates``: each device gets a
     certificate of its own by that authority, whose key is beside it, and no password.
@@ -68,8 +69,9 @@ class Target:
 def target_of(
     config: Config, host: str | None = None, port: int | None = None, ca: Path | None = None, *, insecure: bool = False
 ) -> Target:
-    """Return the configured broker as devices reach it, unless arguments override it. ``ca``: their authority's
-    certificate.
+    """Return the configured broker as devices reach it, unless arguments override it.
+
+    ``ca``: their authority's certificate.
 
     ``insecure``: without TLS. Raises Invalid for TLS without an authority, and if the port is unknown.
     """
@@ -144,8 +146,9 @@ audit = true
 
 
 def checked_names(sensor: str, count: int) -> list[str]:
-    """Return `sensor`-001 and so on, with as many digits as the last number. Raises Invalid for a count out of
-    range.
+    """Return `sensor`-001 and so on, with as many digits as the last number.
+
+    Raises Invalid for a count out of range.
     """
     if not 1 <= count <= LARGEST_PROVISIONED:
         raise Invalid(f"devices is {count}, expected 1 to {LARGEST_PROVISIONED}")

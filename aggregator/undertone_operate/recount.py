@@ -100,8 +100,9 @@ class Recount:
 
 
 def recount(folder: Path, epochs: Sequence[Epoch], first: int = 0, last: int = _LAST) -> Recount:
-    """Count the landed files below a folder, for first <= slot <= last. Raises Invalid without files, or without
-    DuckDB.
+    """Count the landed files below a folder, for first <= slot <= last.
+
+    Raises Invalid without files, or without DuckDB.
     """
     try:
         import duckdb

@@ -19,7 +19,7 @@ from undertone_shared.topics import check_name
 
 try:
     from undertone_shared.off_board.campaign_analysis import CampaignAnalysis
-except ImportError:  # on a board
+except ImportError:  # boards do not carry the package off_board
     CampaignAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
@@ -62,8 +62,9 @@ RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 
 class Campaign(CampaignAnalysis):
-    """One epoch of one campaign, validated. ``body``: its exact bytes; ``fingerprint``: the first 8 bytes of their
-    sha256.
+    """One epoch of one campaign, validated. ``body``: its exact bytes.
+
+    ``fingerprint``: the first 8 bytes of their sha256.
 
     ``epoch``: Unix second at which its first slot starts. ``bound``: public upper bound B of reading - ``offset``.
     ``cycle``: slots per day or other natural period. ``default``: the public reading that is sent if the sensor failed.

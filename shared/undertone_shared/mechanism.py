@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 try:
     from undertone_shared.off_board.analysis import HybridAnalysis, WindowAnalysis
-except ImportError:  # on a board
+except ImportError:  # boards do not carry the package off_board
     HybridAnalysis = WindowAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
@@ -120,8 +120,9 @@ class WindowMechanism(WindowAnalysis):
         return self.first + (cell if cell < start else cell + self.window)
 
     def certificate(self) -> tuple[int, int]:
-        """Return the largest P(j|k)/P(j|k') over symbols and pairs of levels, exactly a/b; event-level epsilon =
-        ln(a/b).
+        """Return the largest P(j|k)/P(j|k') over symbols and pairs of levels, exactly a/b.
+
+        Event-level epsilon = ln(a/b).
         """
         return (self.a, self.b)
 

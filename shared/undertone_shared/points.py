@@ -1,5 +1,6 @@
-"""Points of a stream's grid, limited to a ball and to a step from the last point; integers, rounded towards the
-middle.
+"""Points of a stream's grid, limited to a ball and to a step from the last point.
+
+Integers, rounded towards the middle.
 """
 
 from undertone_shared.gaussian import root

@@ -21,8 +21,9 @@ _LARGEST_STRIDE = 1 << 20
 
 
 class Schedule:
-    """``stride``: a device reports in one of this many slots; ``cohort_stride``: for the threshold in one of this many
-    turns.
+    """``stride``: a device reports in one of this many slots.
+
+    ``cohort_stride``: for the threshold in one of this many turns.
 
     Raises Invalid.
     """

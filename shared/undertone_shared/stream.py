@@ -21,7 +21,7 @@ from undertone_shared.truncation import truncate
 
 try:
     from undertone_shared.off_board.rule_analysis import StreamAnalysis
-except ImportError:  # on a board
+except ImportError:  # boards do not carry the package off_board
     StreamAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
@@ -120,7 +120,7 @@ class StreamRule(StreamAnalysis):
         """G(A - R) + 2cR: the width of the range of ξ after a chain's start."""
         return swing(self.levels, self.slew, self.shift, self.reuse)
 
-    # Privacy
+    # Methods that compute the privacy cost.
 
     def rho(self) -> tuple[int, int]:
         """Return ρ of one window as a rational: zCDP, and for Gaussian noise also half of μ².
@@ -134,8 +134,9 @@ class StreamRule(StreamAnalysis):
         return top * den, 2 * num
 
     def report_charge(self) -> int:
-        """Return ρ of the most expensive single report in multiples of 2^-20, rounded up; earlier reports are
-        public.
+        """Return ρ of the most expensive single report in multiples of 2^-20, rounded up.
+
+        Earlier reports are public.
         """
         most = 0
         for width, noise in ((self.levels, self.noise[0]), (self.swing, self.noise[1])):
@@ -161,7 +162,7 @@ class StreamRule(StreamAnalysis):
         """Return the number of windows in a campaign of ``slots`` slots."""
         return -(-slots // self.renewal) if self.renewal else 1
 
-    # Reports
+    # Methods that draw reports.
 
     def point(self, reading: "Point", offset: int, entropy: "Entropy") -> "Point":
         """Return the grid point of a reading.
@@ -197,8 +198,9 @@ class StreamRule(StreamAnalysis):
     def later(
         self, point: "Point", previous: "Point", released: "Point", noise: "Point", entropy: "Entropy"
     ) -> "Point":
-        """Return X_i from the clipped points n_i, n_{i-1} and X_{i-1}; uses ``noise`` for gaussian, one word for
-        one-bit.
+        """Return X_i from the clipped points n_i, n_{i-1} and X_{i-1}.
+
+        Uses ``noise`` for gaussian, one word for one-bit.
         """
         if self.law == ONE_BIT:
             step = self.noise[1]

@@ -84,8 +84,9 @@ class StreamPolicy:
 
 
 def rho_below(epsilon: object, bits: int) -> int:
-    """Return the largest ρ in multiples of 2^-20 with ρ + 2√(ρ k ln 2) <= p/q, in integers; ln 2 < 25/36. Raises
-    Invalid.
+    """Return the largest ρ in multiples of 2^-20 with ρ + 2√(ρ k ln 2) <= p/q, in integers; ln 2 < 25/36.
+
+    Raises Invalid.
     """
     p, q = integers("stream.epsilon", epsilon, 2, 2)
     check_integer("stream.epsilon's denominator", q, 1, SMALL)

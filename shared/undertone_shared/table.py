@@ -13,7 +13,7 @@ from undertone_shared.errors import Invalid
 
 try:
     from undertone_shared.off_board.analysis import TableAnalysis
-except ImportError:  # on a board
+except ImportError:  # boards do not carry the package off_board
     TableAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
@@ -173,8 +173,9 @@ class TableMechanism(TableAnalysis):
 
 
 def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
-    """Parse the table of a JSON object, see `undertone_shared.notation`. Raises Invalid, the field named below
-    ``name``.
+    """Parse the table of a JSON object, see `undertone_shared.notation`.
+
+    Raises Invalid, the field named below ``name``.
 
     Removes the rows' text from ``fields``, because a board has no memory for both.
     """

@@ -159,8 +159,9 @@ def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGT
 
 
 def find_micropython() -> str | None:
-    """Return MicroPython's unix port: $UNDERTONE_MICROPYTHON, this environment's, or the PATH's; None if there
-    is none.
+    """Return MicroPython's unix port: $UNDERTONE_MICROPYTHON, this environment's, or the PATH's.
+
+    Returns None if there is none.
     """
     return (
         os.environ.get("UNDERTONE_MICROPYTHON")

@@ -1,5 +1,6 @@
-"""Studies, benchmarks and the soak test, which measure Undertone. They run from a clone; the wheel does not contain
-them.
+"""Studies, benchmarks and the soak test, which measure Undertone.
+
+They run from a clone; the wheel does not contain them.
 
 Owns ``undertone experiment`` (``experiments/``), ``undertone bench`` (``bench/``) and ``make chaos`` (``chaos/``).
 May import: undertone_simulator and everything that it imports.

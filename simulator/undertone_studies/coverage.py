@@ -32,8 +32,9 @@ _CHUNK = 100
 
 @dataclass(frozen=True)
 class Coverage:
-    """Result. ``held``: share of (slot, seed) whose interval contains the truth; ``ratio``: predicted over empirical
-    error.
+    """Result. ``held``: share of (slot, seed) whose interval contains the truth.
+
+    ``ratio``: predicted over empirical error.
 
     ``held_raw`` and ``least_held_raw``: coverage of the wider interval, on average and at its worst slot of the day;
     ``width_raw``: the median of its width over the truncated one's.
@@ -143,8 +144,9 @@ def measure(
     days: int = 28,
     seeds_raw: int = 10,
 ) -> Coverage:
-    """Measure the coverage of both intervals at one ε (event level); ``readings`` [devices, slots], at least 3 + days
-    cycles.
+    """Measure the coverage of both intervals at one ε (event level).
+
+    ``readings`` [devices, slots], at least 3 + days cycles.
     """
     chosen = threshold(readings, epsilon, bound, cycle, 0)
     issued = campaign(chosen, epsilon, bound, cycle, ROUNDS * cycle, (ROUNDS + 1) * cycle - 1)

@@ -61,8 +61,9 @@ class Outcome:
         return text.getvalue()
 
     def write(self, folder: Path, name: str, **facts: Any) -> None:
-        """Write ``name``.csv, ``name``.json with ``facts``, and for an outcome with panels ``name``.png. Raises
-        OSError.
+        """Write ``name``.csv, ``name``.json with ``facts``, and for an outcome with panels ``name``.png.
+
+        Raises OSError.
         """
         (folder / f"{name}.csv").write_text(self.csv())
         if self.panels:

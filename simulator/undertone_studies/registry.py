@@ -24,8 +24,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a study. ``data``: folder of the real data sets or None; ``repeats``: None for a short protocol;
-    papers: 100.
+    """Options of a study. ``data``: folder of the real data sets or None.
+
+    ``repeats``: None for a short protocol; papers: 100.
 
     ``only``: names of the wanted data sets, empty for all. ``quick``: the least work that shows that it runs.
     ``workers``: number of processes, None for the study's default; results do not depend on it.

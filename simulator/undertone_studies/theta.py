@@ -124,8 +124,9 @@ class Task:
 
 
 def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
-    """Compute the tasks' rows with `workers` processes, by default one per processor; the result does not depend
-    on it.
+    """Compute the tasks' rows with `workers` processes, by default one per processor.
+
+    The result does not depend on it.
     """
     workers = workers or os.cpu_count() or 1
     if workers == 1:
@@ -137,8 +138,9 @@ def run(tasks: Sequence[Task], workers: int | None = None) -> list[Regret]:
 def protocol(
     data: Path | None, quick: bool = False, seed: int = 1, runs: int = RUNS, only: Sequence[str] = ()
 ) -> list[Task]:
-    """Return all tasks: paper mode, EDRP in time order, fleet mode; half an hour on one core. `quick`: two ε, no
-    mixtures.
+    """Return all tasks: paper mode, EDRP in time order, fleet mode; half an hour on one core.
+
+    `quick`: two ε, no mixtures.
 
     Real populations are left out without `data`; `only` names the populations wanted, empty for all.
     """

@@ -39,8 +39,9 @@ class CountedReadings:
 
 
 def real(data: Path) -> list[CountedReadings]:
-    """Read POS, DNS, EDRP, and London's daily energy in units of 10 Wh, from `data`. Raises OSError without the
-    files.
+    """Read POS, DNS, EDRP, and London's daily energy in units of 10 Wh, from `data`.
+
+    Raises OSError without the files.
     """
     populations = []
     for name, file, array, factor, bound in _REAL:

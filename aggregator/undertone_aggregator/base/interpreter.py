@@ -34,7 +34,7 @@ class Turns:
                 self._free.release()
 
 
-# The turns of this process.
+# The turns that this process's ingest threads take.
 TURNS = Turns()
 
 

@@ -1,5 +1,6 @@
-"""Locks on files, by which processes of one machine exclude each other; a lock ends with its process, even if
-killed.
+"""Locks on files, by which processes of one machine exclude each other.
+
+A lock ends with its process, even if killed.
 """
 
 import contextlib

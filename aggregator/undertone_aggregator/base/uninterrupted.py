@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C, and SIGTERM if it has a handler, until the block ends; only in the main thread, which receives
-    signals.
+    """Delay Ctrl-C, and SIGTERM if it has a handler, until the block ends.
+
+    Only in the main thread, which receives signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -31,8 +31,9 @@ STATES = (RUNNING, PAUSED, RETIRED)
 
 @dataclass(frozen=True)
 class Change:
-    """A changed option: the applied and the configured value. ``allowed``: True if a running campaign may make the
-    change.
+    """A changed option: the applied and the configured value.
+
+    ``allowed``: True if a running campaign may make the change.
     """
 
     name: str

@@ -66,13 +66,15 @@ class Collection(Protocol):
         """
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return log entries for an epoch that begins in ``wait`` seconds; ``round_of``: (its number, planned
-        rounds).
+        """Return log entries for an epoch that begins in ``wait`` seconds.
+
+        ``round_of``: (its number, planned rounds).
         """
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Return the estimator of the campaign's Partials. ``models``: see
-        `undertone_aggregator.estimate.reconstruct`.
+        """Return the estimator of the campaign's Partials.
+
+        ``models``: see `undertone_aggregator.estimate.reconstruct`.
         """
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":

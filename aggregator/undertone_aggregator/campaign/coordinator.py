@@ -221,8 +221,9 @@ class Coordinator:
             self.status(now)
 
     def _log(self, estimates: list[Estimate], now: int) -> None:
-        """Log the newest of these estimates if the last line is old enough or of another kind; log each
-        suspicious one.
+        """Log the newest of these estimates if the last line is old enough or of another kind.
+
+        Log each suspicious one.
         """
         for estimate in estimates[-1:]:
             if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged:

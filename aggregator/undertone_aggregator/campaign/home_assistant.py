@@ -57,8 +57,9 @@ def precision_of(campaign: Campaign) -> int:
 def discovery(
     home: str, prefix: str, campaign: Campaign, series: Iterable[Series], guarantee: str
 ) -> tuple[str, bytes]:
-    """Return (topic, message) that shows these series; ``home`` is Home Assistant's prefix. The model has the
-    guarantee.
+    """Return (topic, message) that shows these series; ``home`` is Home Assistant's prefix.
+
+    The model has the guarantee.
 
     In threshold rounds, whose numbers come from a fitted model, the series' state is unknown.
     """

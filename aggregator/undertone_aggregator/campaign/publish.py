@@ -32,8 +32,9 @@ def told(world: Published | None) -> dict[str, Any] | None:
 def status_message(
     newest: Epoch, guarantee: Guarantee, now: int, counts: Mapping[str, Any], world: Published | None = None
 ) -> bytes:
-    """Return the retained message of ``aggregate/status``: epoch, θ, guarantee; ``counts``: deliveries by outcome,
-    losses.
+    """Return the retained message of ``aggregate/status``: epoch, θ, guarantee.
+
+    ``counts``: deliveries by outcome, losses.
 
     ``world``: see `told`.
     """

@@ -45,8 +45,9 @@ FEWEST = 0.25
 
 
 class Rounds:
-    """Decides what the campaign's next epoch is, and when. ``seed`` selects the threshold cohort; ``read`` reads the
-    store.
+    """Decides what the campaign's next epoch is, and when.
+
+    ``seed`` selects the threshold cohort; ``read`` reads the store.
 
     ``clock`` gives the time after a mechanism is designed, which takes seconds: the epoch must start after that.
     ``progress`` receives a text about the current computation; ``tell`` the reason if no decision was made.

@@ -189,8 +189,9 @@ class Running:
                     store.fence(None)
 
     def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
-        """Lock the store as its only server; workers' locks alone would come later and would not exclude another
-        server.
+        """Lock the store as its only server.
+
+        Workers' locks alone would come later and would not exclude another server.
         """
         return contextlib.nullcontext() if self.config.shares else store.serving(LOCK_SECONDS)
 
@@ -208,8 +209,9 @@ class Running:
         return Candidate(store.url, self.name, config.server.lease_seconds, self._say)
 
     def _lead(self, election: Election, seed: bytes, store: Store, outlet: Outgoing) -> "Coordinator | None":
-        """Return the coordinator while this server is elected; each term has a new one, because all state is in the
-        store.
+        """Return the coordinator while this server is elected.
+
+        Each term has a new one, because all state is in the store.
         """
         lease = election.lease()
         if lease != self._lease:
@@ -228,8 +230,9 @@ class Running:
         return self.coordinator
 
     def _sign(self, store: Store) -> Callable[[bytes], bytes] | None:
-        """Return the function that signs campaigns; None without a key, which raises an alarm if there was one
-        before.
+        """Return the function that signs campaigns.
+
+        Returns None without a key, which raises an alarm if there was one before.
         """
         path = self.config.secret(self.config.server.signing_key)
         self._signed = path.exists()

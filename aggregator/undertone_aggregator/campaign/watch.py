@@ -19,7 +19,7 @@ _PATIENCE_SECONDS = 600.0
 # A larger jump of the wall clock, in seconds, is an alarm.
 CLOCK_SECONDS = 60.0
 
-# An alarm: (event, sentence).
+# An alarm as (name of the event, sentence for the log).
 Ringing = tuple[str, str]
 
 

@@ -87,8 +87,9 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end): reports are accepted for first <= slot < end. None for an unknown
-        fingerprint.
+        """Return (epoch, first slot, end): reports are accepted for first <= slot < end.
+
+        Returns None for an unknown fingerprint.
         """
         return self._spans.get(fingerprint)
 

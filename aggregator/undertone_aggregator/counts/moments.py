@@ -50,8 +50,9 @@ class Layout:
         return added
 
     def sums_at(self, index: int, coordinate: int, n: int, *sums: int) -> list[tuple[int, int]]:
-        """Return (cell, amount) that ``n`` reports with chain index ``index`` add; ``sums``: Σu and the halves
-        of Σu².
+        """Return (cell, amount) that ``n`` reports with chain index ``index`` add.
+
+        ``sums``: Σu and the halves of Σu².
         """
         at = _HEAD + (min(index, self.ages) - 1) * self._row
         added = [(at + 1 + 3 * coordinate + part, amount) for part, amount in enumerate(sums)]

@@ -27,8 +27,9 @@ _SPARSE = 4
 
 
 class Key(NamedTuple):
-    """Identifier of a histogram. ``fingerprint`` identifies the epoch, ``kind`` is that of
-    `undertone_shared.report`.
+    """Identifier of a histogram.
+
+    ``fingerprint`` identifies the epoch, ``kind`` is that of `undertone_shared.report`.
     """
 
     campaign: str

@@ -47,8 +47,9 @@ def device_key(device: str) -> tuple[int, int]:
 
 
 def digest(payload: bytes) -> int:
-    """Return 21 bits that distinguish a repeated report from another one; they raise alarms and never affect the
-    counts.
+    """Return 21 bits that distinguish a repeated report from another one.
+
+    They raise alarms and never affect the counts.
     """
     return zlib.crc32(payload) & _DIGEST
 

@@ -33,8 +33,9 @@ CLOSES = -1
 
 
 def step(newest: int, number: int, slot: int, sequence: int) -> int:
-    """Return how many missing reports a counted report shows, or `CLOSES`; ``newest``, ``number``: the device's
-    newest.
+    """Return how many missing reports a counted report shows, or `CLOSES`.
+
+    ``newest``, ``number``: the device's newest.
     """
     if slot > newest:
         return min(sequence - number - 1 if sequence > number else max(sequence - 1, 0), slot - newest - 1)
@@ -58,8 +59,9 @@ class Sequences:
         return len(self._keys) + len(self._young)
 
     def observe(self, key: int, first_slot: int, slot: int, sequence: int) -> int:
-        """Remember a counted report; return how many missing reports it shows, `CLOSES` if it was missing itself, else
-        0.
+        """Remember a counted report.
+
+        Return how many missing reports it shows, `CLOSES` if it was missing itself, else 0.
 
         ``first_slot``: the campaign's first slot.
         """

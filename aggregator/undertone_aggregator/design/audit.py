@@ -11,8 +11,9 @@ from undertone_aggregator.design.mechanisms import Mechanism
 
 
 class NotCertified(Exception):
-    """The mechanism differs from what it states of itself, or exceeds its cap; the message names the level or
-    column.
+    """The mechanism differs from what it states of itself, or exceeds its cap.
+
+    The message names the level or column.
     """
 
 

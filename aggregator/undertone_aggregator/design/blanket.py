@@ -22,8 +22,9 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class Blanket:
-    """Blanket with ``gamma`` = γ and ``ratio`` = p, the certificate. Raises Invalid if t exceeds 1/2: no pair is known
-    then.
+    """Blanket with ``gamma`` = γ and ``ratio`` = p, the certificate.
+
+    Raises Invalid if t exceeds 1/2: no pair is known then.
     """
 
     gamma: Fraction

@@ -62,8 +62,9 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy budget of a reading, a window or a stream: ``epsilon`` and, where there is one, ``delta``; exact
-    rationals.
+    """Privacy budget of a reading, a window or a stream: ``epsilon`` and, where there is one, ``delta``.
+
+    Exact rationals.
     """
 
     epsilon: Fraction

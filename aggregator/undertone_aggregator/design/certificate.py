@@ -63,8 +63,9 @@ class Certificate:
 
     @property
     def variance_ratio_worst(self) -> float | None:
-        """The largest ratio of exact to continuous variance; with ``worst_only``, the ratio of the two worst
-        variances.
+        """The largest ratio of exact to continuous variance.
+
+        With ``worst_only``, the ratio of the two worst variances.
         """
         if self.levels is None or self.formula is None:
             return None

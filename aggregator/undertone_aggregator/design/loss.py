@@ -18,8 +18,9 @@ _LEFT_OUT = 1e-15
 
 @dataclass(frozen=True)
 class Losses:
-    """Distribution of losses (first + i) step with probability ``mass`` [points]; infinite with probability
-    ``infinite``.
+    """Distribution of losses (first + i) step with probability ``mass`` [points].
+
+    Infinite with probability ``infinite``.
     """
 
     step: float

@@ -45,8 +45,9 @@ class Population:
         return Population(density, (*(start for start, _ in cells), *edges[first:].tolist()))
 
     def levels(self, positions: Vector, theta: int) -> Vector:
-        """Return P(level k) of readings truncated to [0, theta], rounded at random between ``positions``; shape [K +
-        1].
+        """Return P(level k) of readings truncated to [0, theta], rounded at random between ``positions``.
+
+        Shape [K + 1].
         """
         return np.asarray(level_law(positions, theta, self.edges) @ self.density)
 
@@ -102,8 +103,9 @@ class Blocks:
         )
 
     def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
-        """Return the mean of Var(decoded report) over the mean of (width/2)²; it does not depend on the common
-        range.
+        """Return the mean of Var(decoded report) over the mean of (width/2)².
+
+        It does not depend on the common range.
         """
         return sum(share * readings.mean_variance(mechanism, width) for share, width, readings in self._costs())
 

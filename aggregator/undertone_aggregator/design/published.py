@@ -197,8 +197,9 @@ def _from_above(counts: NDArray[Any]) -> Vector:
 
 
 def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Vector, Vector, Vector]:
-    """Return probability, and sums of A and of B times probability, of cells of (A, B) | T; shape [cells, cells]
-    each.
+    """Return probability, and sums of A and of B times probability, of cells of (A, B) | T.
+
+    Shape [cells, cells] each.
     """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)

@@ -41,8 +41,9 @@ _SHIFTS = (4096, 512, 64, 8, 1)
 
 
 class NoTable(Exception):
-    """No table exists: the linear programme has no solution, or no rounding of it keeps the cap; the message says
-    which.
+    """No table exists: the linear programme has no solution, or no rounding of it keeps the cap.
+
+    The message says which.
     """
 
 
@@ -149,8 +150,9 @@ def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
 
 
 def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
-    """Return the grid of cells that the first solution uses with probability above ``enough``; shift the likeliest
-    ones.
+    """Return the grid of cells that the first solution uses with probability above ``enough``.
+
+    Shift the likeliest ones.
     """
     kept = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in kept if j + 1 in kept]

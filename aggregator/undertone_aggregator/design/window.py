@@ -32,8 +32,9 @@ _MANY_BINS = 64
 
 
 def most_levels(width: int, largest: int = LEVELS) -> int:
-    """Return the largest K <= ``largest`` with width * K < 2^30, for readings truncated to [0, width]. Raises
-    Invalid.
+    """Return the largest K <= ``largest`` with width * K < 2^30, for readings truncated to [0, width].
+
+    Raises Invalid.
     """
     check_integer("width", width, 1, SMALL - 1)
     check_integer("largest", largest, 1, SMALL - 1)
@@ -50,8 +51,9 @@ def worst_variance(mechanism: WindowMechanism | Hybrid) -> Fraction:
 
 
 def stochastic_rounding(epsilon: Epsilon) -> WindowMechanism:
-    """Return the mechanism with two cells, ±(a + b)/(a - b) (Duchi et al.). Raises Invalid for epsilon outside [0.05,
-    8].
+    """Return the mechanism with two cells, ±(a + b)/(a - b) (Duchi et al.).
+
+    Raises Invalid for epsilon outside [0.05, 8].
     """
     a, b = best_fraction(epsilon)
     return WindowMechanism(a, b, 1, 1, 1)

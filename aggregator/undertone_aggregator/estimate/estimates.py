@@ -38,8 +38,9 @@ class Series(NamedTuple):
 
 
 class Row:
-    """Base of rows: a frozen dataclass whose fields are the columns of a table named ``plural``; a `Series` makes
-    three.
+    """Base of rows: a frozen dataclass whose fields are the columns of a table named ``plural``.
+
+    A `Series` makes three.
     """
 
     plural: ClassVar[str]
@@ -182,8 +183,9 @@ class Estimator(Protocol):
         """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """Return an estimate per slot and series with reports, by slot, then series; ``groups``: only these (``all``:
-        every device).
+        """Return an estimate per slot and series with reports, by slot, then series.
+
+        ``groups``: only these (``all``: every device).
         """
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:

@@ -85,8 +85,9 @@ def to_influx(campaign: str, rows: Sequence[Row]) -> str:
 
 
 def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> bytes:
-    """Return rows of one kind as a Parquet file with the campaign's facts in its metadata. Raises Invalid without
-    pyarrow.
+    """Return rows of one kind as a Parquet file with the campaign's facts in its metadata.
+
+    Raises Invalid without pyarrow.
     """
     try:
         import pyarrow as pa

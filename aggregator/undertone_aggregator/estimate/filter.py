@@ -105,8 +105,9 @@ def filtered(
     fitted: Fitted | None = None,
     before: Fitted | None = None,
 ) -> Filtered:
-    """Filter a whole series; ``fitted``: its hyper-parameters; without them they are fitted here, starting from
-    ``before``.
+    """Filter a whole series; ``fitted``: its hyper-parameters.
+
+    Without them they are fitted here, starting from ``before``.
 
     Raises Invalid for arrays of different lengths, slots out of order, or a variance that is not positive.
     """

@@ -22,16 +22,18 @@ _CONCENTRATION = 3.0
 
 
 class NoiseModel(Protocol):
-    """Returns the mean variance of one report, from a histogram [symbols] with at least one report; half-width
-    units.
+    """Returns the mean variance of one report, from a histogram [symbols] with at least one report.
+
+    Half-width units.
     """
 
     def __call__(self, counts: Counts) -> float: ...
 
 
 def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> NoiseModel:
-    """Make the noise model of a mechanism on [0, width]; ``population``: the readings as the threshold phase estimates
-    them.
+    """Make the noise model of a mechanism on [0, width].
+
+    ``population``: the readings as the threshold phase estimates them.
 
     Raises Invalid for an unknown mechanism.
     """

@@ -93,7 +93,7 @@ class OpenCampaign:
         rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
         return f"<table><caption>{html.escape(campaign.name)}</caption>{rows}</table>"
 
-    # --- facts of the campaign
+    # --- Methods that return facts of the campaign.
 
     @property
     def newest(self) -> Epoch:
@@ -128,8 +128,9 @@ class OpenCampaign:
 
     @property
     def blocks(self) -> tuple[tuple[int, int, int], ...]:
-        """(first slot of the cycle, low, theta) of each block of the newest report epoch; empty before the first
-        one.
+        """(first slot of the cycle, low, theta) of each block of the newest report epoch.
+
+        Empty before the first one.
         """
         every = (epoch.campaign.ranges for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), ())
@@ -175,8 +176,9 @@ class OpenCampaign:
 
     @property
     def life(self) -> str | None:
-        """The campaign's state as set by an operator, one of `undertone_aggregator.campaign.binding.STATES`; None
-        before the start.
+        """The campaign's state as set by an operator, one of `undertone_aggregator.campaign.binding.STATES`.
+
+        Returns None before the start.
         """
         return self._store.meta().get("state")
 

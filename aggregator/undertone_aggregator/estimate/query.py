@@ -31,7 +31,7 @@ When = int | datetime | date | None
 class Results(OpenCampaign):
     """The results in a store: estimates, ranges and quantiles, as rows, arrays and frames."""
 
-    # --- results
+    # --- Methods that return results.
 
     def estimates(
         self,
@@ -173,7 +173,7 @@ class Results(OpenCampaign):
     def world(self, estimates: Sequence[Estimate]) -> Published | None:
         """Return what everything published reveals about one household in a cycle like these slots.
 
-        None if none of these slots is published.
+        Returns None if none of these slots is published.
         """
         slots = [estimate.slot for estimate in estimates if not estimate.is_absent]
         if not slots:

@@ -65,8 +65,9 @@ class Decoder:
         self.lowest, self.highest = (float(self._middle + self._half * y) for y in (sent.min(), sent.max()))
 
     def mean(self, counts: Counts) -> tuple[float, float, int]:
-        """Return (mean, its variance, number of reports), in the reading's unit; ``counts`` [symbols], at least one
-        report.
+        """Return (mean, its variance, number of reports), in the reading's unit.
+
+        ``counts`` [symbols], at least one report.
         """
         n = int(counts.sum())
         mean = float(counts @ self._y) / n

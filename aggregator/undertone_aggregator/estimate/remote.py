@@ -51,8 +51,9 @@ class _Fields(dict[str, Any]):
 
 
 def facts_of(results: Results) -> dict[str, Any]:
-    """Return what a remote reader needs of a campaign: its broadcasts and its settings. It contains no report, no
-    secret.
+    """Return what a remote reader needs of a campaign: its broadcasts and its settings.
+
+    It contains no report, no secret.
     """
     epochs = [
         {
@@ -107,7 +108,7 @@ class RemoteResults(Results):
     def close(self) -> None:
         """Do nothing: each query uses a connection of its own."""
 
-    # --- facts of the campaign
+    # --- Methods that return facts of the campaign.
 
     @property
     def mechanism(self) -> MechanismFacts | None:
@@ -145,7 +146,7 @@ class RemoteResults(Results):
     def ends(self) -> int:
         return (self.settled + 1) * self.campaign.slot_seconds
 
-    # --- results
+    # --- Methods that return results.
 
     def estimates(
         self,
@@ -227,7 +228,7 @@ class RemoteResults(Results):
         epsilon = math.inf if said["epsilon"] is None else said["epsilon"]
         return Published(said["reports"], said["releases"], epsilon, said["delta"])
 
-    # --- requests
+    # --- Methods that send requests to the server.
 
     def _chosen(self, first: When, last: When) -> tuple[int, int]:
         """Return (first slot, last slot) of a selection, limited to existing slots."""

@@ -66,8 +66,9 @@ class Calendar:
 
 
 class Seasonal:
-    """The model for one calendar; parameters are logarithms in the order of `NAMES`, without ``off`` if days are
-    alike.
+    """The model for one calendar.
+
+    Parameters are logarithms in the order of `NAMES`, without ``off`` if days are alike.
     """
 
     def __init__(self, cycle: int, off: bool, chance: float = 0.0, long: bool = False) -> None:

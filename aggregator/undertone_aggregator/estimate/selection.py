@@ -93,8 +93,9 @@ def chosen_slots(first: int, last: int, slot_seconds: int, hours: Hours | None, 
 def selection(
     mean: RangeEstimate, slots: Collection[int], width: int | None, devices_of: Callable[[str], int | None]
 ) -> Selection:
-    """Make the selection with this mean. ``width``: width of the readings' range; ``devices_of``: devices of a
-    group.
+    """Make the selection with this mean. ``width``: width of the readings' range.
+
+    ``devices_of``: devices of a group.
     """
     devices = devices_of(mean.group)
     total = total_se = None

@@ -141,8 +141,9 @@ class Filter:
     """The Kalman recursion for some components; ``state`` advances with every value."""
 
     def __init__(self, components: Components, lag: int = 0, state: State | None = None) -> None:
-        """``lag``: number of chains of correlated noise, 0 for independent noise. ``state``: the state to start
-        from.
+        """``lag``: number of chains of correlated noise, 0 for independent noise.
+
+        ``state``: the state to start from.
         """
         self._components = components
         models, self._d = components.variance.shape
@@ -170,8 +171,9 @@ class Filter:
         return trace
 
     def _shape(self, block: Observed) -> _Shape:
-        """Return the model of a block's slots and loadings; the chains' columns are 0, or leave the chains
-        unchanged.
+        """Return the model of a block's slots and loadings.
+
+        The chains' columns are 0, or leave the chains unchanged.
         """
         since = block.slots - (self.state.slot if self.state.slot >= 0 else block.slots[0])
         key = (since.tobytes(), block.loading.tobytes())
@@ -266,8 +268,9 @@ class Filter:
         return loading, covariance, last
 
     def _tell(self, shape: _Shape, solved: Vector, part: slice, trace: Trace, decay: Vector | None) -> None:
-        """Record the block's signal estimates before the state advances; with ``decay`` also the input of the backward
-        pass.
+        """Record the block's signal estimates before the state advances.
+
+        With ``decay`` also the input of the backward pass.
         """
         state, b = self.state, len(shape.loading[0])
         white, onto, about = np.split(solved[:, :, : self.size + b + 1], [1, self.size + 1], axis=2)
@@ -294,8 +297,9 @@ class Filter:
 
 
 def smooth(trace: Trace) -> tuple[Vector, Vector]:
-    """Return (mean, variance) [n, models] of the signal at every slot given all values; ``trace`` from ``run`` with
-    ``keep``.
+    """Return (mean, variance) [n, models] of the signal at every slot given all values.
+
+    ``trace`` from ``run`` with ``keep``.
     """
     models, size = trace.kept[0].decay.shape
     adjoint, information = np.zeros((models, size)), np.zeros((models, size, size))

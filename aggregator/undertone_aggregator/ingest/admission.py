@@ -58,8 +58,9 @@ TOLERANCE_SECONDS = 60
 
 
 class Admission(Tally):
-    """The admission rules for one campaign, with its state. ``groups``: device -> group; without it every device is in
-    ``all``.
+    """The admission rules for one campaign, with its state.
+
+    ``groups``: device -> group; without it every device is in ``all``.
     """
 
     def __init__(
@@ -154,8 +155,9 @@ class Admission(Tally):
         return LATE if end < now - self._late else ""
 
     def _device_of(self, topic: str) -> tuple[str, int | None]:
-        """Parse a report's topic to (device, key); key None if the shard is not the device's, no device for other
-        topics.
+        """Parse a report's topic to (device, key).
+
+        Key None if the shard is not the device's, no device for other topics.
         """
         match = self._topic(topic)
         if match is None:
@@ -191,8 +193,9 @@ def _phases(seed: bytes, device: str) -> tuple[int, int]:
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:
-    """Return the subscriptions of one of several workers: every ``workers``-th shard; a single worker takes all
-    topics.
+    """Return the subscriptions of one of several workers: every ``workers``-th shard.
+
+    A single worker takes all topics.
     """
     if workers == 1:
         return [f"{prefix}/{campaign}/+/+/report"]

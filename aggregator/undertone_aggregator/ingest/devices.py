@@ -60,8 +60,9 @@ class Devices:
         return self._group_names[number]
 
     def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the place [n] of each row's device in a schedule, see `undertone_shared.schedule`; valid where
-        ``wanted``.
+        """Return the place [n] of each row's device in a schedule, see `undertone_shared.schedule`.
+
+        Valid where ``wanted``.
         """
         phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
         if phases.shape[1] < len(self._known):

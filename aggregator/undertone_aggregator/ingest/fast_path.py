@@ -25,8 +25,9 @@ LEAST = 24
 
 
 class Lane:
-    """The fast path in front of one admission. ``say``: called when the fast path failed and a batch went to
-    `judge`.
+    """The fast path in front of one admission.
+
+    ``say``: called when the fast path failed and a batch went to `judge`.
     """
 
     def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
@@ -66,8 +67,9 @@ class Lane:
         return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
 
     def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
-        """Return (epochs, number of each report's epoch); clear ``good`` for reports that their epoch's rule does not
-        admit.
+        """Return (epochs, number of each report's epoch).
+
+        Clear ``good`` for reports that their epoch's rule does not admit.
         """
         admission = self._admission
         admitted = np.zeros(len(good), dtype=bool)

@@ -74,8 +74,9 @@ class IngestPlan:
 
     @property
     def client_id(self) -> str:
-        """The persistent session's client id at the broker; it is secret unless the broker replaces it by the user's
-        name.
+        """The persistent session's client id at the broker.
+
+        It is secret unless the broker replaces it by the user's name.
 
         A device that knew it could take over the session, and the reports that are queued in it.
         """

@@ -31,8 +31,9 @@ class Intake(Protocol):
         """
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge these deliveries, a part of a batch of ``take``, after their commit. If it fails, they are
-        redelivered.
+        """Acknowledge these deliveries, a part of a batch of ``take``, after their commit.
+
+        If it fails, they are redelivered.
         """
 
     def close(self) -> None:

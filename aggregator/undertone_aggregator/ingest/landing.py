@@ -174,8 +174,9 @@ class Landing:
             file.unlink()
 
     def _adopt(self) -> None:
-        """Gather the files of earlier workers of this name; the first worker also handles those of other worker
-        numbers.
+        """Gather the files of earlier workers of this name.
+
+        The first worker also handles those of other worker numbers.
 
         A worker that is still alive (a zombie) finds its folder gone and makes a new one.
         """
@@ -248,8 +249,9 @@ def gathered_files(folder: Path) -> list[Path]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return every complete file below a landing folder, gathered or not, counted or not. Raises Invalid if there is
-    none.
+    """Return every complete file below a landing folder, gathered or not, counted or not.
+
+    Raises Invalid if there is none.
 
     The order is that in which rows move on, so a file that moves meanwhile is seen twice rather than missed.
     """

@@ -43,8 +43,9 @@ def read_ledger(store: Store) -> Ledger | None:
 
 
 def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
-    """Add a batch and record it, in one transaction; return False if it was there. Raises Invalid for one out of
-    order.
+    """Add a batch and record it, in one transaction; return False if it was there.
+
+    Raises Invalid for one out of order.
     """
     with store.transaction():
         # Another driver of this campaign waits here, and then reads our entry.
@@ -65,8 +66,9 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
 
 
 def adopt(store: Store, entry: Ledger) -> None:
-    """Record ``entry`` as the store's newest batch, whatever checkpoint it was counted with; see
-    `recovery.remember`.
+    """Record ``entry`` as the store's newest batch, whatever checkpoint it was counted with.
+
+    See `recovery.remember`.
     """
     with store.transaction():
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})

@@ -122,8 +122,9 @@ class Crew:
         self._told = -1
 
     def look(self) -> None:
-        """Register this worker; release partitions above its share, take free ones up to its share. Raises
-        StoreError.
+        """Register this worker; release partitions above its share, take free ones up to its share.
+
+        Raises StoreError.
         """
         plan, leases = self._plan, self._leases
         leases.join(self._name, self._means.most, plan.lease_seconds)

@@ -82,8 +82,9 @@ class Tally:
         self.losses = MissingReports() if losses is None else losses
 
     def count(self, rule: Any, came: Report, key: int, group: str, code: int, batch: Batch) -> str:
-        """Return ``counted`` for the first report of its device and slot, and add it to ``batch``; else the reason
-        against it.
+        """Return ``counted`` for the first report of its device and slot, and add it to ``batch``.
+
+        Else the reason against it.
         """
         outcome = self.seen.judge(key, came.slot, code)
         if outcome == COUNTED:

@@ -16,8 +16,9 @@ TLS_PORT = 8883
 
 
 def external_addresses(config: Config) -> list[Address]:
-    """Return the addresses of an external broker, with TLS unless it is on this machine or ``insecure``. Raises
-    Invalid.
+    """Return the addresses of an external broker, with TLS unless it is on this machine or ``insecure``.
+
+    Raises Invalid.
     """
     settings = config.broker
     return [

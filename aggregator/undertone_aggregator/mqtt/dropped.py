@@ -23,10 +23,10 @@ class Dropped:
         return more
 
     def to_json(self) -> str:
-        """For the store."""
+        """Return the counts as text for the store."""
         return json.dumps([self.last, self.total])
 
     @staticmethod
     def from_json(text: str | None) -> "Dropped":
-        """What ``to_json`` wrote, or the beginning."""
+        """Return the counts that ``to_json`` wrote; zeros for None."""
         return Dropped(*json.loads(text)) if text else Dropped()

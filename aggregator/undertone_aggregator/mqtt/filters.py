@@ -18,8 +18,9 @@ def check_filter(topic: str) -> str:
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Return True if the filter matches the topic; a wildcard in the first level matches no topic that begins with $
-    (4.7.2).
+    """Return True if the filter matches the topic.
+
+    A wildcard in the first level matches no topic that begins with $ (4.7.2).
     """
     if topic_filter == topic:
         return True

@@ -184,8 +184,9 @@ class Outlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish retained at QoS 1; with ``again`` also at each later connect while ``permitted()``, until
-        replaced.
+        """Publish retained at QoS 1.
+
+        With ``again`` also at each later connect while ``permitted()``, until replaced.
         """
         with self._lock:
             if again:
@@ -194,8 +195,9 @@ class Outlet:
             self._client.publish(topic, payload, qos=1, retain=True)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """Return a watched topic's message at the first connect; None without one, or if ``stop`` is set. Waits for the
-        broker.
+        """Return a watched topic's message at the first connect; None without one, or if ``stop`` is set.
+
+        Waits for the broker.
         """
         while not stop.is_set() and not self._answered.wait(0.1):
             pass

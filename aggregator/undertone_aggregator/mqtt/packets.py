@@ -107,8 +107,9 @@ def _length_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def topic_end(data: bytes, start: int, stop: int) -> int:
-    """Return the end of the topic of a PUBLISH in ``data[start:stop]``. Raises ProtocolError if it does not fit
-    (3.3.2).
+    """Return the end of the topic of a PUBLISH in ``data[start:stop]``.
+
+    Raises ProtocolError if it does not fit (3.3.2).
     """
     end = start + 2 + (data[start] << 8 | data[start + 1]) if stop - start >= 2 else stop + 1
     if end > stop:

@@ -18,8 +18,9 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True)
 class Signer:
-    """A signing key. ``sign``: returns the 64-byte signature of a campaign's digest. ``public``: public key, 32 bytes
-    in hex.
+    """A signing key. ``sign``: returns the 64-byte signature of a campaign's digest.
+
+    ``public``: public key, 32 bytes in hex.
     """
 
     sign: Callable[[bytes], bytes]

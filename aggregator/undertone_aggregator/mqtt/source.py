@@ -35,8 +35,9 @@ from undertone_shared.topics import config_topic
 
 
 class Outgoing(Protocol):
-    """What a coordinator publishes to; `Outlet` is one. ``dropped``: messages that the broker threw away, and
-    ``stored``, that it holds, if known.
+    """The publisher that a coordinator uses; `Outlet` is one.
+
+    ``dropped``: number of messages that the broker dropped, ``stored``: number that it holds; None if unknown.
 
     ``heard``: the newest campaign of each topic, whoever published it.
     """
@@ -55,21 +56,21 @@ class Outgoing(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether every connection of this server that a broker has lost must be back by now."""
+        """True if every connection of this server that a broker has lost must be back by now."""
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:
-        """The campaign that a topic held when we came; None without one. Waits for the broker, or ``stop``."""
+        """Return the campaign that the topic held at the first connect, else None. Waits for the broker or ``stop``."""
 
     def start(self) -> None:
-        """Begin to publish."""
+        """Start to publish."""
 
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish retained; ``again``: also at every later connect while ``permitted``."""
+        """Publish a retained message; with ``again`` also at every later connect while ``permitted()``."""
 
     def stop(self) -> None:
-        """End it."""
+        """Disconnect."""
 
 
 class Source(Protocol):
@@ -77,18 +78,18 @@ class Source(Protocol):
 
     @property
     def files(self) -> Sequence[Path]:
-        """Passwords and rules: when they change, it is time to ``reload``."""
+        """Files of passwords and access rules: call ``reload`` when they change."""
 
     @property
     def outlives(self) -> bool:
-        """Whether what has read the files ran before this server, and goes on after it."""
+        """True if the process that has read the files started before this server and goes on after it."""
 
     @property
     def open_intake(self) -> OpenIntake:
-        """Makes a worker's intake."""
+        """Function that makes a worker's intake."""
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Keep what is reported to these campaigns of the server from now on, also while one of them does not run."""
+        """Keep reports for these campaigns of the server from now on, also while one of them does not run."""
 
     def take_over(
         self,
@@ -99,22 +100,25 @@ class Source(Protocol):
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """The plan as it can be run now; no worker runs meanwhile. ``taken``: slots that other campaigns hold."""
+        """Return the plan as it can run now; no worker may run meanwhile.
+
+        ``taken``: slots that other campaigns hold.
+        """
 
     def outlet(self, prefix: str, say: Say) -> Outgoing:
-        """The way out for campaigns and estimates, not yet started."""
+        """Return the outlet for campaigns and estimates, not yet started."""
 
     def reload(self) -> None:
-        """Read passwords and certificates again. Raises Invalid or OSError, and goes on with what it has."""
+        """Read passwords and certificates again. On an error, raises Invalid or OSError and keeps the old ones."""
 
     def facts(self) -> Mapping[str, Any]:
-        """Counters of its own for the log and for health."""
+        """Return the source's own counters for the log and for health."""
 
 
 class BrokerSource:
-    """Brokers at addresses. ``files``: of whom they know, passwords first.
+    """Source of reports at one or more brokers. ``files``: files of the brokers' users, passwords first.
 
-    ``again`` makes one read them, if it is ours; ``outlives``: see `Source`.
+    ``again`` makes the broker read the files, if it belongs to this installation; ``outlives``: see `Source`.
     """
 
     def __init__(
@@ -132,11 +136,11 @@ class BrokerSource:
 
     @property
     def open_intake(self) -> OpenIntake:
-        """A session at the broker for each worker."""
+        """Function that opens a session at the broker for each worker."""
         return partial(open_intake, self._addresses)
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Nothing: the broker keeps reports for each campaign's sessions."""
+        """Do nothing: the broker keeps reports for each campaign's sessions."""
 
     def take_over(
         self,
@@ -147,22 +151,22 @@ class BrokerSource:
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Move the sessions to this number of workers."""
+        """Move the sessions at the broker to the plan's number of workers."""
         plan = take_over(store, plan, self._addresses, say, clock, stop, taken)
         if plan.lease_seconds:
             write_plan(store, plan, brokers_as_json(self._addresses))
         return plan
 
     def outlet(self, prefix: str, say: Say) -> Outgoing:
-        """Connections of their own, which hear what anybody publishes as campaigns."""
+        """Return an outlet with its own connections, which also receive campaigns that others publish."""
         name = f"undertone-{secrets.token_hex(16)}-coordinator"
         outlets = [Outlet(address, name, say, [config_topic(prefix, "+")]) for address in self._addresses]
         return outlets[0] if len(outlets) == 1 else Outlets(outlets)
 
     def reload(self) -> None:
-        """The broker reads its files again, and throws off who is no longer in them.
+        """Make the broker read its files again; it disconnects users that are no longer in them.
 
-        Raises Invalid when this server would be: what its sessions wait for would be dropped.
+        Raises Invalid if this server's own password would become invalid: messages for its sessions would be dropped.
         """
         for path in self.files[:1]:
             own = self._addresses[0]
@@ -172,7 +176,7 @@ class BrokerSource:
         self._again()
 
     def facts(self) -> Mapping[str, Any]:
-        """None of its own."""
+        """Return an empty mapping: this source has no counters of its own."""
         return {}
 
 
@@ -193,7 +197,7 @@ def open_source(config: Config, journal: Journal) -> Iterator[Source]:
 def enter_source(
     opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
 ) -> Source | None:
-    """`open_source` for as long as ``opened`` is; waits for room on the disk, None when ``stop`` was set meanwhile."""
+    """Enter `open_source` in ``opened``; wait for disk space. Returns None if ``stop`` was set meanwhile."""
     return until_room(
         lambda: opened.enter_context(open_source(config, journal)),
         lambda sentence: journal.say_once("room", sentence),
@@ -202,7 +206,7 @@ def enter_source(
 
 
 def _external(config: Config) -> BrokerSource:
-    """Where `init` made the broker's files here, and a mosquitto of this machine runs by them, we have it read them."""
+    """Return the external source; reload works if `init` wrote the broker's files here for a local mosquitto."""
     directory = config.path(config.broker.directory)
     files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
     if not all(path.is_file() for path in files):

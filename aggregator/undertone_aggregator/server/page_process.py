@@ -14,13 +14,13 @@ from undertone_shared.errors import Invalid
 
 _AGAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
-# Where there are too few cores for all, reports come first.
+# Process priority (nice value): if there are too few cores, reports come first.
 _NICE = 10
 
 
 @contextlib.contextmanager
 def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
-    """`undertone web` as [server] page and page_token ask for it, started again when it ends; nothing without page."""
+    """Run `undertone web` as [server] page and page_token say, restart it when it ends; do nothing without page."""
     options = home.server
     if options.page is None:
         yield

@@ -23,8 +23,9 @@ def serve(
     apply: bool = False,
     take_over: bool = False,
 ) -> None:
-    """Run one campaign until ``stop`` is set; then everything read is committed and acknowledged, a managed broker
-    stopped.
+    """Run one campaign until ``stop`` is set.
+
+    Then everything read is committed and acknowledged, a managed broker stopped.
 
     The options: see `undertone_aggregator.campaign.runner.Options`. Raises Invalid for a store of another campaign,
     a plan that has changed, a campaign of another server, bad files, or a broker that does not start.

@@ -233,8 +233,9 @@ class Server:
         member.ask_to_stop()
 
     def _look_at(self, member: Member) -> None:
-        """Restart a campaign whose changed plan was applied; for one only written, log it and let the campaign
-        go on.
+        """Restart a campaign whose changed plan was applied.
+
+        For one only written, log it and let the campaign go on.
         """
         text = self.home.text(member.name)
         if member.failure or not member.text or text in (b"", member.text):

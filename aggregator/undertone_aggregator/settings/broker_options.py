@@ -155,8 +155,9 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
 
 
 def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
-    """Check that workers and brokers can share the sessions evenly. Raises Invalid. ``sessions``: number for all
-    workers.
+    """Check that workers and brokers can share the sessions evenly. Raises Invalid.
+
+    ``sessions``: number for all workers.
     """
     name = "workers" if sessions == workers else "partitions"
     if workers > sessions:

@@ -7,8 +7,9 @@ SERVER, SPARK = "server", "spark"
 
 
 class LandingPlan(NamedTuple):
-    """Settings of landing. ``folder``: the same path on every machine of a campaign. ``seconds``: time between
-    gatherings.
+    """Settings of landing. ``folder``: the same path on every machine of a campaign.
+
+    ``seconds``: time between gatherings.
 
     ``days``: how long files are kept; ``counts``: `SERVER` or `SPARK`.
     """

@@ -75,8 +75,9 @@ def parse(section: type[Section], name: str, table: object) -> Section:
 
 
 def sample(section: type[Any], name: str, examples: dict[str, str]) -> str:
-    """Return the table as TOML: every option with its help and default; ``examples`` (TOML) for those without a
-    default.
+    """Return the table as TOML: every option with its help and default.
+
+    ``examples`` (TOML) for those without a default.
     """
     lines = [f"[{name}]"]
     for field in dataclasses.fields(section):

@@ -136,8 +136,9 @@ class Job:
         return self._mend(store, str(wrong), state)
 
     def _mend(self, store: Store, wrong: str, state: "_State") -> bool:
-        """Remove the cause that ended a query; return False so that the next one continues. Raises Invalid for other
-        causes.
+        """Remove the cause that ended a query; return False so that the next one continues.
+
+        Raises Invalid for other causes.
         """
         unknown = re.search(f"{UNKNOWN} ([0-9a-f]{{16}})", wrong)
         if unknown and bytes.fromhex(unknown[1]) not in state.refused:

@@ -96,8 +96,9 @@ class Database:
             upgrade(self._connection)
 
     def _choose(self, campaign: str | None, *, create: bool) -> int:
-        """Return the campaign's number; without a name, the only campaign's. Raises Invalid if it is missing or
-        ambiguous.
+        """Return the campaign's number; without a name, the only campaign's.
+
+        Raises Invalid if it is missing or ambiguous.
         """
         numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:

@@ -26,8 +26,9 @@ def tombstone(device: Device, now: int) -> Device:
 
 
 def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
-    """Return the keys of devices whose reports are refused; a revoked device stays refused after its name is
-    deleted.
+    """Return the keys of devices whose reports are refused.
+
+    A revoked device stays refused after its name is deleted.
     """
     return frozenset(
         int(device.name, 16) if device.state == FORGOTTEN else device_key(device.name)[1]

@@ -1,5 +1,6 @@
-"""Statements about single reports that a server stores under their devices' names; the page and the doctor show
-them.
+"""Statements about single reports that a server stores under their devices' names.
+
+The page and the doctor show them.
 """
 
 import json

@@ -34,8 +34,9 @@ class Leases(Protocol):
         """Take a lease that has expired or was released; return None while another owner has it."""
 
     def renew(self, lease: Lease) -> None:
-        """Extend the lease by ``seconds`` from now. Raises Fenced if another owner has it; then the caller must stop
-        its work.
+        """Extend the lease by ``seconds`` from now.
+
+        Raises Fenced if another owner has it; then the caller must stop its work.
         """
 
     def release(self, lease: Lease) -> None:

@@ -95,29 +95,34 @@ class Store(Protocol):
         """Lock the store together with other workers; otherwise as ``exclusive``."""
 
     def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store as its only server; workers may have it locked, only other servers conflict; else as
-        ``exclusive``.
+        """Lock the store as its only server; workers may have it locked, only other servers conflict.
+
+        Else as ``exclusive``.
         """
 
     def backup(self, path: Path) -> None:
-        """Write a complete, consistent copy to a new file while others write. Raises Invalid if this is another tool's
-        task.
+        """Write a complete, consistent copy to a new file while others write.
+
+        Raises Invalid if this is another tool's task.
         """
 
     def damage(self) -> str:
-        """Return what a check of the whole store found; empty if there is no damage, or if the check is another tool's
-        task.
+        """Return what a check of the whole store found.
+
+        Empty if there is no damage, or if the check is another tool's task.
         """
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Run the block as one durable transaction; wait for other writers. An inner transaction is part of the outer
-        one.
+        """Run the block as one durable transaction; wait for other writers.
+
+        An inner transaction is part of the outer one.
         """
 
     @property
     def leases(self) -> "Leases | None":
-        """The leases of roles, for workers on several machines; None for a store of one machine, locked by
-        `exclusive`.
+        """The leases of roles, for workers on several machines.
+
+        Returns None for a store of one machine, locked by `exclusive`.
         """
 
     def fence(self, check: Callable[[], None] | None) -> None:
@@ -125,7 +130,7 @@ class Store(Protocol):
         it raises.
         """
 
-    # --- facts of the campaign
+    # --- Methods for facts of the campaign.
 
     def meta(self, *names: str) -> dict[str, str]:
         """Return the facts of these names, or all of them."""
@@ -142,7 +147,7 @@ class Store(Protocol):
     def add_epoch(self, epoch: Epoch) -> None:
         """Store a new epoch, before it is broadcast."""
 
-    # --- counts
+    # --- Methods for the counts of reports.
 
     def commit(self, worker: str, batch: Batch) -> None:
         """Add a batch under the worker's own key, in one transaction.
@@ -180,7 +185,7 @@ class Store(Protocol):
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, if auditing is on."""
 
-    # --- the operator's inventory
+    # --- Methods for the operator's inventory of devices.
 
     def groups(self) -> dict[str, str]:
         """Return device -> group, as the server that runs the campaign read them."""
@@ -195,18 +200,20 @@ class Store(Protocol):
         """Add or change these devices, and delete the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """Return the number of devices that are or were revoked; it only grows, and a change tells workers to
-        reload.
+        """Return the number of devices that are or were revoked.
+
+        It only grows, and a change tells workers to reload.
         """
 
-    # --- deduplication
+    # --- Methods for the deduplication of reports.
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
         """Yield the segments for `Seen.load`, oldest first."""
 
     def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one snapshot; ``everyone``: all segments, which requires that no worker
-        runs.
+        """Replace the worker's segments by one snapshot.
+
+        ``everyone``: all segments, which requires that no worker runs.
         """
 
     def chains(self) -> Iterator[bytes]:

@@ -26,8 +26,9 @@ _REACH = 8
 
 
 def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, variance: Variance) -> Threshold:
-    """Divide the cycle into at most ``most`` blocks; return ``chosen`` unchanged if the reports do not favour more than
-    one.
+    """Divide the cycle into at most ``most`` blocks.
+
+    Return ``chosen`` unchanged if the reports do not favour more than one.
 
     `variance` is evaluated at the day's θ only: a block's readings fill its range as the day's readings fill the day's.
     """

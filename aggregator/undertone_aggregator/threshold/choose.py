@@ -78,8 +78,9 @@ def next_range(
 
 
 def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool) -> tuple[Fit, tuple[int, ...]]:
-    """Fit the paper's EM (or EMS) to all rounds together, on the common grid of their edges; return the fit and the
-    grid.
+    """Fit the paper's EM (or EMS) to all rounds together, on the common grid of their edges.
+
+    Return the fit and the grid.
     """
     grid = common_grid(rounds, bound)
     channel = StackedChannel([asked.channel(grid) for asked in rounds])

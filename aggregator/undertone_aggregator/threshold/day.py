@@ -69,8 +69,9 @@ class Phases:
 
 @dataclass(frozen=True)
 class Day:
-    """Distributions of the pieces: ``densities`` [pieces, draws, d] over integer ``edges`` [d + 1]; draws are equally
-    likely.
+    """Distributions of the pieces: ``densities`` [pieces, draws, d] over integer ``edges`` [d + 1].
+
+    Draws are equally likely.
 
     ``starts``: the first slot of the cycle of each piece; ``shares``: each piece's share of the cycle's slots.
     """
@@ -86,8 +87,9 @@ class Day:
 
 
 def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
-    """Estimate the pieces' distributions; return None if the reports cannot distinguish times of day or miss one of
-    them.
+    """Estimate the pieces' distributions.
+
+    Return None if the reports cannot distinguish times of day or miss one of them.
     """
     cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts)]
     if not cohort:

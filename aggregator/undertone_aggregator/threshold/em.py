@@ -80,8 +80,9 @@ class _Problem:
         self.steps = 0
 
     def gradient(self, f: Vector, mixed: Vector | None = None) -> tuple[Vector, float]:
-        """Return D = Aᵀ(h / A f) and, without a prior, the certified gap; pass A f as `mixed` if it is already
-        computed.
+        """Return D = Aᵀ(h / A f) and, without a prior, the certified gap.
+
+        Pass A f as `mixed` if it is already computed.
         """
         self.steps += 1
         gradient = self.channel.adjoint(self.counts / (self.channel.apply(f) if mixed is None else mixed))

@@ -22,8 +22,9 @@ _SETTLES = 4
 
 
 def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
-    """Reduce false symbols to the frequency that the others predict; return the round and the number of reports
-    removed.
+    """Reduce false symbols to the frequency that the others predict.
+
+    Return the round and the number of reports removed.
 
     A round that would lose more than half stays as it is: then honest and false reports cannot be told apart, and the
     misfit will show it.

@@ -31,8 +31,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Design:
-    """θ and the mechanism that reports under it. ``reason``: why the Hybrid reports although another was asked for, or
-    None.
+    """θ and the mechanism that reports under it.
+
+    ``reason``: why the Hybrid reports although another was asked for, or None.
     """
 
     threshold: Threshold
@@ -85,8 +86,9 @@ def choose_jointly(
 
 
 def _reach(chosen: Threshold) -> int:
-    """Return the range that the table is designed for; devices scale another block's readings to it in small
-    integers.
+    """Return the range that the table is designed for.
+
+    Devices scale another block's readings to it in small integers.
     """
     return min(chosen.width, (SMALL - 1) // chosen.width) if chosen.blocks else chosen.width
 

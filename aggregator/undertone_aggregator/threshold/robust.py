@@ -137,8 +137,9 @@ def _warnings(after: Posterior, offset: int) -> list[str]:
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:
-    """Return share and start of a second group of readings, beyond a decade that has almost none; None if there is
-    none.
+    """Return share and start of a second group of readings, beyond a decade that has almost none.
+
+    Returns None if there is none.
 
     Readings of zero are left out, because every reading is more than ten times above zero. The mean density is used.
     """

@@ -107,8 +107,9 @@ def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
 
 
 def ranges(results: PublicResults, query: "Parameters", every: int | None) -> dict[str, Any]:
-    """Return means over runs of slots, one cycle long by default; each over the run's published slots. Raises
-    Invalid.
+    """Return means over runs of slots, one cycle long by default; each over the run's published slots.
+
+    Raises Invalid.
     """
     first, last = query.span(results)
     last = max(min(last, results.settled), first - 1)
@@ -206,8 +207,9 @@ class Parameters:
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 
     def span(self, results: PublicResults) -> tuple[int, int]:
-        """Return (first slot, last slot); by default the newest `LARGEST_SELECTION` slots. Raises Invalid for a longer
-        span.
+        """Return (first slot, last slot); by default the newest `LARGEST_SELECTION` slots.
+
+        Raises Invalid for a longer span.
         """
         first, last = results.span(self._from, self._to)
         newest = results.ends // results.campaign.slot_seconds - 1

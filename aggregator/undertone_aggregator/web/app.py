@@ -219,8 +219,9 @@ class Pages:
         return Response(body, media_type=form.media_type, headers=headers)
 
     async def session(self, request: Request) -> Response:
-        """GET: tell whether actions are on and this browser is logged in. POST: log in with the token. DELETE:
-        log out.
+        """GET: tell whether actions are on and this browser is logged in. POST: log in with the token.
+
+        DELETE: log out.
         """
         if self._logins is None:
             return JSONResponse({"actions": []})

@@ -26,8 +26,9 @@ class Site(Protocol):
         """Return the names of the campaigns, sorted."""
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
-        """Return ``what(results)`` of a campaign. Raises Invalid if the campaign has not begun, KeyError if there is
-        none.
+        """Return ``what(results)`` of a campaign.
+
+        Raises Invalid if the campaign has not begun, KeyError if there is none.
         """
 
     def state(self, name: str) -> dict[str, Any]:
@@ -42,14 +43,16 @@ class Site(Protocol):
         """Return a value that changes whenever anything that is shown may have changed."""
 
     def actions(self) -> Mapping[str, Action]:
-        """Return the actions of a logged-in user on a campaign or a device; each returns a sentence about what
-        it did.
+        """Return the actions of a logged-in user on a campaign or a device.
+
+        Each returns a sentence about what it did.
         """
 
 
 def named(stores: Iterable[str]) -> dict[str, str]:
-    """Return campaign -> store for every campaign in the stores. Raises Invalid for an empty store or a
-    duplicate name.
+    """Return campaign -> store for every campaign in the stores.
+
+    Raises Invalid for an empty store or a duplicate name.
     """
     stores_of: dict[str, str] = {}
     for url in stores:

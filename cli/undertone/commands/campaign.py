@@ -51,8 +51,9 @@ def create(
     ] = "reports",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the campaign, and write nothing.")] = False,
 ) -> None:
-    """Show what a campaign costs in privacy and what would go wrong, then write its plan. A running server starts it
-    at once. `undertone campaign delete` removes a campaign that has no reports yet.
+    """Show what a campaign costs in privacy and what would go wrong, then write its plan.
+
+    A running server starts it at once. `undertone campaign delete` removes a campaign that has no reports yet.
     """
     import time
 

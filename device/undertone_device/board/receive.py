@@ -20,8 +20,9 @@ _MOST_FILES = 8
 
 
 def wait(lines: "Any", write: "Callable[[str, bytes], None]", say: "Callable[[str], None]") -> bool:
-    """Read lines until one contains a device's files, and write them, device.json last; return False when the lines
-    end.
+    """Read lines until one contains a device's files, and write them, device.json last.
+
+    Return False when the lines end.
     """
     say("no device.json: send this device's files as one line")
     while True:

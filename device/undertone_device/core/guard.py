@@ -1,5 +1,6 @@
-"""The guard of a sensor: its caps and its ledger. It allows at most one draw per measured interval, and keeps draws
-apart.
+"""The guard of a sensor: its caps and its ledger.
+
+It allows at most one draw per measured interval, and keeps draws apart.
 
 The ledger's ``spent_until`` moves forward before a report leaves. What the clock allows must also be allowed by the
 monotonic tick counter, whatever server, broker or clock say. Nothing here ever depends on a reading.
@@ -117,8 +118,9 @@ class Guard:
         return self._rule_states.get(campaign.rule.kind)
 
     def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """Return one word why this slot must not be drawn, or None. ``opened``: the uptime at which its measurement
-        began.
+        """Return one word why this slot must not be drawn, or None.
+
+        ``opened``: the uptime at which its measurement began.
 
         The caller has checked that the clock agrees with the server's (`Acceptance.agrees`).
         """
@@ -181,8 +183,9 @@ class Guard:
         self._rest_from = ledger.uptime + 1
 
     def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """Return the word ``pause`` if the household's pause covers any of the slot, by clock or ticks. Call it each
-        slot.
+        """Return the word ``pause`` if the household's pause covers any of the slot, by clock or ticks.
+
+        Call it each slot.
 
         During a pause the ledger is written as often as if reports were drawn, so that a boot does not forget its
         length.
@@ -208,8 +211,9 @@ class Guard:
         return "pause" if covered else None
 
     def _cost(self, campaign: "Campaign") -> int:
-        """Return the units of epsilon of one report, by the most expensive mechanism; a stream is charged in rho
-        instead.
+        """Return the units of epsilon of one report, by the most expensive mechanism.
+
+        A stream is charged in rho instead.
         """
         if campaign is not self._campaign:
             self._campaign = campaign
@@ -245,8 +249,9 @@ class Guard:
         self._rest_from = ledger.uptime + 1
 
     def commit(self, campaign: "Campaign") -> bool:
-        """Return True if the spent draws are on file; the file is written at most once in the policy's
-        ``write_seconds``.
+        """Return True if the spent draws are on file.
+
+        The file is written at most once in the policy's ``write_seconds``.
         """
         ledger = self._ledger
         if ledger.spent_until <= self._until and self._reserved and not ledger.urgent:

@@ -81,7 +81,7 @@ NO_CAMPAIGN = bytes(FINGERPRINT_BYTES)
 _MAGIC = b"UTL2"
 _HEADER = ">4sIIIIIHH8s8sIIIIIHHQQI"
 _HEADER_BYTES = 88
-# Sizes of the sums.
+# Counts, and sizes in bytes, of the sums in the ledger's file.
 GROUPS = 48
 DAYS = 31
 MONTH = 24

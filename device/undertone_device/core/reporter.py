@@ -111,7 +111,7 @@ class Reporter:
             self.paused = None
         return new
 
-    # Slots
+    # Methods that handle slots.
 
     def observe(self, sample: "Sample", now: int) -> None:
         """Take one raw sample. Raises Invalid.
@@ -178,11 +178,12 @@ class Reporter:
         else:
             self._open.open(campaign, now, end, self.ledger.uptime)
 
-    # Drawing
+    # Methods that draw reports.
 
     def _obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
-        """Return one word why this slot must not be drawn, or None; ``opened``: the uptime at which its measurement
-        began.
+        """Return one word why this slot must not be drawn, or None.
+
+        ``opened``: the uptime at which its measurement began.
         """
         if not self._accepted.agrees(now):
             return "clock"

@@ -44,7 +44,7 @@ class StreamState:
         self._entropy = entropy
         self._chains: dict[int, Chain] = {}
 
-    # Budget
+    # Methods for the budget.
 
     def lost(self, now: int) -> None:
         """Count this period as spent."""
@@ -105,7 +105,7 @@ class StreamState:
             return "chains"
         return None
 
-    # Reports
+    # Methods that draw reports.
 
     def draw(self, campaign: "Campaign", slot: int, reading: "Point") -> "tuple[Point, int]":
         """Return (X_i, chain index i) of a slot for which there is no ``obstacle``. Raises EntropyError.

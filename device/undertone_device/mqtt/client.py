@@ -129,8 +129,9 @@ class Client:
             self._handle(event)
 
     def finish(self, milliseconds: int) -> None:
-        """Send the outbox, without further spread, for at most this long; then disconnect. Unsent reports stay in the
-        outbox.
+        """Send the outbox, without further spread, for at most this long; then disconnect.
+
+        Unsent reports stay in the outbox.
         """
         started = self._ticks()
         self._hold = 0
@@ -157,7 +158,7 @@ class Client:
         self.finish(max(0, milliseconds - self._since(started)))
         return report
 
-    # Clock and sensor
+    # Methods for the clock and the sensor.
 
     def _clock_is_set(self) -> bool:
         if self._set_clock is None:
@@ -195,14 +196,15 @@ class Client:
         except (OSError, ValueError):
             self.counts["sensor_failures"] += 1
 
-    # Network
+    # Methods for the network.
 
     def _since(self, ticks: int) -> int:
         return (self._ticks() - ticks) & TICKS_MASK
 
     def jitter(self, n: int) -> int:
-        """Draw uniformly below ``n``, 1 to 2^30, from entropy; the middle if that fails, because nothing private
-        depends on it.
+        """Draw uniformly below ``n``, 1 to 2^30, from entropy.
+
+        The middle if that fails, because nothing private depends on it.
         """
         try:
             self._entropy.refill()

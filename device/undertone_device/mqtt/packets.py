@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Event = tuple[str] | tuple[str, int] | tuple[str, str] | tuple[str, str, bytes | memoryview, bool]
 
-CONNECTED = "connected"  # ("connected",)
-MESSAGE = "message"  # ("message", topic, payload, retained)
-ACKED = "acked"  # ("acked", packet id)
+CONNECTED = "connected"  # first element of the event ("connected",)
+MESSAGE = "message"  # first element of the event ("message", topic, payload, retained)
+ACKED = "acked"  # first element of the event ("acked", packet id)
 LOST = "lost"  # ("lost", why): from transports, once per connection
 DENIED = "denied"  # ("denied", topic): the broker refused the subscription
 
@@ -127,7 +127,7 @@ class ClientSession:
         """Number of publications that wait for their PUBACK."""
         return len(self._unacked)
 
-    # Sending
+    # Methods that send packets.
 
     def connect(self, client_id: str, user: "str | None", password: "str | None", now: int) -> None:
         """Queue CONNECT. Raises Invalid for fields that are too long."""
@@ -193,7 +193,7 @@ class ClientSession:
             if packet_id == self._id:
                 raise ProtocolError("65,535 packets wait for their acknowledgement")
 
-    # Receiving
+    # Methods that receive packets.
 
     def receive(self, data: "bytes | bytearray | memoryview", now: int) -> "list[Event]":
         """Return the events that these bytes complete, in order. Raises ProtocolError; the session is over then."""

@@ -29,12 +29,14 @@ class ByteStream(Protocol):
 
     def read(self, buffer: bytearray) -> "int | None":
         """Read into ``buffer``: return the number of bytes, 0 at the end of the stream, None if there are none now.
+
         Raises OSError.
         """
 
     def write(self, data: memoryview) -> "int | None":
-        """Return the number of bytes taken, None if there is no room now; then repeat with the same data. Raises
-        OSError.
+        """Return the number of bytes taken, None if there is no room now; then repeat with the same data.
+
+        Raises OSError.
         """
 
     def wait(self, milliseconds: int, writing: bool) -> None:

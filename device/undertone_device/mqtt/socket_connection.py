@@ -74,6 +74,7 @@ class SocketConnection:
 
     def read(self, buffer: bytearray) -> "int | None":
         """Read into ``buffer``: return the number of bytes, 0 at the end of the stream, None if there are none now.
+
         Raises OSError.
         """
         try:
@@ -87,8 +88,9 @@ class SocketConnection:
         return count
 
     def write(self, data: memoryview) -> "int | None":
-        """Return the number of bytes taken, None if there is no room now; then repeat with the same data. Raises
-        OSError.
+        """Return the number of bytes taken, None if there is no room now; then repeat with the same data.
+
+        Raises OSError.
         """
         try:
             count: int | None = self._write(data)

@@ -70,8 +70,9 @@ class RegisterLines:
             self._fits[i] = -fit
 
     def values(self) -> "list[str]":
-        """Return the text after each code, with brackets. Raises ValueError if a register is missing or occurs
-        twice.
+        """Return the text after each code, with brackets.
+
+        Raises ValueError if a register is missing or occurs twice.
         """
         values = []
         for i in range(len(self._codes)):

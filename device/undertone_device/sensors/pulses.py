@@ -44,8 +44,9 @@ class HardwareCounter:
 
 
 def open_counter(number: int) -> "HardwareCounter | InterruptCounter":
-    """Open a counter of falling edges on pin ``number``, pulled up; the chip's own if the port has one (ESP32,
-    mimxrt).
+    """Open a counter of falling edges on pin ``number``, pulled up.
+
+    The chip's own if the port has one (ESP32, mimxrt).
     """
     pin = machine.Pin(number, machine.Pin.IN, machine.Pin.PULL_UP)
     return HardwareCounter(pin) if hasattr(machine, "Counter") else InterruptCounter(pin)

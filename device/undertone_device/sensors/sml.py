@@ -133,7 +133,7 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
     if depth > _DEPTH:
         raise ValueError("lists are nested too deeply")
     if data[at] == 0:
-        # The end of a message.
+        # The byte marks the end of a message.
         return at + 1, None
     kind = data[at] & 0x70
     length = data[at] & 0x0F

@@ -6,8 +6,9 @@ if TYPE_CHECKING:
 
 
 class BrokerSettings:
-    """The broker's address and the credentials. ``tls`` is None or the path of the authorities' certificates, "" the
-    system's.
+    """The broker's address and the credentials.
+
+    ``tls`` is None or the path of the authorities' certificates, "" the system's.
 
     ``identity``: path of the device's own certificate and key, without .crt and .key; None without them.
     """

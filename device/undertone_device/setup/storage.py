@@ -34,7 +34,7 @@ class FileStorage:
         """Lock the folder until ``close``, or the object's end. Raises Invalid if another process has locked it."""
         try:
             from undertone_device.setup.lock import Lock
-        except ImportError:  # A board runs one program.
+        except ImportError:  # A board runs one program, so it needs no locks.
             return
         self._lock = self._lock or Lock(self._directory)
 

@@ -64,8 +64,9 @@ class WindowAnalysis:
         return [0] * self.first + self.cells_at(level, self.a, self.b)
 
     def cells_at(self, level: int, inside: int, outside: int) -> list[int]:
-        """Return a value for each cell: ``inside`` in the window of ``level``, ``outside`` elsewhere. Raises
-        Invalid.
+        """Return a value for each cell: ``inside`` in the window of ``level``, ``outside`` elsewhere.
+
+        Raises Invalid.
         """
         check_integer("level", level, 0, self.levels)
         before = self.stride * level
@@ -135,8 +136,9 @@ class HybridAnalysis:
         }
 
     def occurs(self, symbol: int) -> bool:
-        """Return True if a device can draw the symbol; the symbols of a part that the coin never chooses cannot
-        occur.
+        """Return True if a device can draw the symbol.
+
+        The symbols of a part that the coin never chooses cannot occur.
         """
         return 0 <= symbol < self.symbols and (65536 - self.coin if symbol < self.rounding.symbols else self.coin) > 0
 
@@ -161,8 +163,9 @@ class HybridAnalysis:
         return self.piecewise.value(level, theta)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """Return the unbiased estimate of the truncated reading by the part that drew the symbol, exactly. Raises
-        Invalid.
+        """Return the unbiased estimate of the truncated reading by the part that drew the symbol, exactly.
+
+        Raises Invalid.
         """
         check_integer("symbol", symbol, 0, self.symbols - 1)
         return (self.rounding if symbol < self.rounding.symbols else self.piecewise).decode(symbol, theta)

@@ -18,8 +18,9 @@ class CampaignAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold in the reader's units, including the offset; of several blocks the highest, None before there
-        is one.
+        """The threshold in the reader's units, including the offset.
+
+        Of several blocks the highest, None before there is one.
         """
         return None if self.rule.theta is None else self.offset + self.rule.theta
 

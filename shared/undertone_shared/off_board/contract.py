@@ -70,8 +70,9 @@ class Mechanism(Protocol):
         """Return True if the certificate is at most the rational ``cap``, by integers only."""
 
     def describe(self) -> "dict[str, Any]":
-        """Return the JSON value for a campaign, from which `parse_mechanism` makes the same mechanism; it has a
-        ``kind``.
+        """Return the JSON value for a campaign, from which `parse_mechanism` makes the same mechanism.
+
+        It has a ``kind``.
         """
 
     def occurs(self, symbol: int) -> bool:

@@ -1,5 +1,6 @@
-"""Messages that the aggregator publishes: campaigns, and the topics of its series. A board does not carry this
-module.
+"""Messages that the aggregator publishes: campaigns, and the topics of its series.
+
+A board does not carry this module.
 """
 
 import struct

@@ -42,8 +42,9 @@ LARGEST_DEMO = 20_000
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """Options. `slots` counts report slots; `seed` fixes the population and the threshold cohort, never a device's
-    noise.
+    """Options. `slots` counts report slots.
+
+    `seed` fixes the population and the threshold cohort, never a device's noise.
 
     `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, with its
     `unit` if the file does not name it, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in

@@ -224,8 +224,9 @@ def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -
 
 
 def drain(folder: Path) -> bool:
-    """Wait until the accounts hold, while the aggregator processes the broker's backlog; return False if they do
-    not.
+    """Wait until the accounts hold, while the aggregator processes the broker's backlog.
+
+    Return False if they do not.
     """
     deadline = time.monotonic() + DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:

@@ -118,8 +118,9 @@ class FleetPart:
         return self._fleet.behaviour.joined(self.devices, slot, start)
 
     def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
-        """Return masks of devices silenced by a fault in ``slot`` (None if none) and of liars; ``begins``: first report
-        slot.
+        """Return masks of devices silenced by a fault in ``slot`` (None if none) and of liars.
+
+        ``begins``: first report slot.
         """
         silent, lying = None, self._lying
         for device, fault in self._fleet.faults if begins is not None else ():

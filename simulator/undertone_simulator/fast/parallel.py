@@ -1,5 +1,6 @@
-"""Parallel work in processes or on a cluster. Results come in the order of the tasks, whatever the number of
-workers.
+"""Parallel work in processes or on a cluster.
+
+Results come in the order of the tasks, whatever the number of workers.
 """
 
 import multiprocessing

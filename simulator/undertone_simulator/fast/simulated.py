@@ -63,8 +63,9 @@ class Simulated:
             settle(store, max((key.slot for key in self.partial), default=-1), self.plan.min_reports)
 
     def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list[Estimate]:
-        """Return the server's estimates of all slots that have reports, for all devices together; ``groups`` None for
-        all groups.
+        """Return the server's estimates of all slots that have reports, for all devices together.
+
+        ``groups`` None for all groups.
 
         ``filtered``: the filtered series instead of the raw one.
         """

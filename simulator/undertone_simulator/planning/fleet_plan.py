@@ -39,8 +39,9 @@ class Span:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """Predictions for a fleet; lengths in ``unit``. ``gain``: share by which the mechanism's variance is below the
-    Hybrid's.
+    """Predictions for a fleet; lengths in ``unit``.
+
+    ``gain``: share by which the mechanism's variance is below the Hybrid's.
 
     ``devices_needed``, ``epsilon_needed``: needed for an error ``wanted`` of a slot's mean; None if not requested or
     not possible. ``day``: the plan with different θ by block of the day; None if one θ is as good.

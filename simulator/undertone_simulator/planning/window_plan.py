@@ -144,8 +144,9 @@ def plan_window(
     delta: float = 1e-5,
     days: int = DAYS,
 ) -> WindowPlan:
-    """Compare the ways of collecting at ε for any window of this length, with raw and filtered errors. Raises
-    Invalid.
+    """Compare the ways of collecting at ε for any window of this length, with raw and filtered errors.
+
+    Raises Invalid.
     """
     check_integer("devices", devices, 1, 10**9)
     budget = Budget.parse(epsilon)

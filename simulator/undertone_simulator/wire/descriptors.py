@@ -6,8 +6,9 @@ from undertone_shared.errors import Invalid
 
 
 def allow_connections(count: int) -> None:
-    """Raise this process's limit of open files to `count` connections plus a reserve. Raises Invalid if that is not
-    allowed.
+    """Raise this process's limit of open files to `count` connections plus a reserve.
+
+    Raises Invalid if that is not allowed.
     """
     need = count + 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -110,7 +110,7 @@ class Fleet:
     def __getitem__(self, name: str) -> WireDevice:
         return self._by_name[name]
 
-    # Parts of a device
+    # Methods that make the parts of a device.
 
     def _boot(self, number: int, member: ProvisionedDevice) -> Callable[[], Liar]:
         if self._state is None:
@@ -174,7 +174,7 @@ class Fleet:
         self.report_slot = None if reporting is None else max(reporting, self._began)
         self._announced.set()
 
-    # Running
+    # Methods that run the devices.
 
     async def run(
         self,
@@ -226,8 +226,9 @@ class Fleet:
             slot = following
 
     async def _draw(self, slot: int) -> None:
-        """Let every device draw once, group by group; each group's ledger lines are on disk before its reports are
-        sent.
+        """Let every device draw once, group by group.
+
+        Each group's ledger lines are on disk before its reports are sent.
         """
         clock, seconds = self.wire.clock, self._slot_seconds
         for source in self._sources:
@@ -269,7 +270,7 @@ class Fleet:
                 return
             await asyncio.sleep(0.05)
 
-    # Results
+    # Methods that return results.
 
     @property
     def refusals(self) -> Counter[str]:

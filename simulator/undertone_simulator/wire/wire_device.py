@@ -75,7 +75,7 @@ class WireDevice:
         self._lose([report for report in self._sent if report not in kept], "killed")
         self._observed = -1
 
-    # Connection
+    # Methods for the device's connection.
 
     def start(self, after: float = 0.0) -> None:
         """Connect after `after` seconds, and again whenever the connection ends, with back-off and jitter."""
@@ -149,11 +149,12 @@ class WireDevice:
         if self._connection is not None:
             self._connection.check()
 
-    # Slots
+    # Methods that handle slots.
 
     def tick(self, slot: int) -> bool:
-        """Close the slot before `slot`, if that is still open, and read the meter in `slot`; return True to be called
-        again.
+        """Close the slot before `slot`, if that is still open, and read the meter in `slot`.
+
+        Return True to be called again.
 
         The report is queued and in the ledger unless the device dies at this point; the caller flushes the ledger.
         """
@@ -217,7 +218,7 @@ class WireDevice:
         if self.die_at in ("torn", "sent"):
             self.kill()
 
-    # Faults
+    # Methods that simulate faults.
 
     def kill(self) -> None:
         """End abruptly: everything that is not in the storage is lost. `restart` brings the device back."""
@@ -272,7 +273,7 @@ class WireDevice:
                 self._sent.discard(report)
                 self._wire.ledger.lost(self.name, report, fault)
 
-    # End
+    # Methods used at the end of a run.
 
     @property
     def unacknowledged(self) -> int:

@@ -1,3 +1,4 @@
-"""Benchmarks: each measures the baseline and our code in the same run, interleaved; see
-`undertone_studies.registry`.
+"""Benchmarks: each measures the baseline and our code in the same run, interleaved.
+
+See `undertone_studies.registry`.
 """

@@ -65,8 +65,9 @@ class Drained:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page. Raises Invalid without mosquitto or
-    /proc.
+    """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page.
+
+    Raises Invalid without mosquitto or /proc.
     """
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
@@ -110,8 +111,9 @@ class _Served:
         clock.value = first.epoch + 90 * SLOT_SECONDS
 
     def drain(self, turn: int, slots: int) -> Drained:
-        """Time a backlog that was published while the server was stopped; the same devices use other slots at each
-        turn.
+        """Time a backlog that was published while the server was stopped.
+
+        The same devices use other slots at each turn.
         """
         before, reports = self._received(), len(self._devices) * slots
         os.kill(self._pid, signal.SIGSTOP)

@@ -62,8 +62,9 @@ class Cost:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure the processor time per report at 1,000 and 10,000 connections. Raises Invalid without mosquitto or
-    /proc.
+    """Measure the processor time per report at 1,000 and 10,000 connections.
+
+    Raises Invalid without mosquitto or /proc.
     """
     check_proc()
     rows = []

@@ -60,8 +60,9 @@ class Drain:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure reports per second, processor time per report, and memory for deduplication. Raises Invalid without
-    mosquitto.
+    """Measure reports per second, processor time per report, and memory for deduplication.
+
+    Raises Invalid without mosquitto.
     """
     reports, rounds = (6_000, 1) if options.quick else (60_000, 3)
     with tempfile.TemporaryDirectory() as name:

@@ -73,8 +73,9 @@ class FloatHybrid:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure millions of reports per second, vectorised and scalar; microseconds per report on MicroPython if
-    installed.
+    """Measure millions of reports per second, vectorised and scalar.
+
+    Microseconds per report on MicroPython if installed.
     """
     rows = []
     for epsilon in (1, 4):

@@ -34,8 +34,9 @@ class Draw:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure million reports per second of processor time, with the cohort's rule and without; and the peak of
-    memory.
+    """Measure million reports per second of processor time, with the cohort's rule and without.
+
+    And the peak of memory.
     """
     devices, rounds = (1 << 14, 1) if options.quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)
@@ -77,8 +78,9 @@ class _Campaign:
         return Draw(slot, rule.mechanism, np.minimum(values[0], rule.theta), rule.theta)
 
     def draw(self) -> None:
-        """Repeat only the draws, by the same mechanisms; in report epochs every device draws by the report
-        mechanism.
+        """Repeat only the draws, by the same mechanisms.
+
+        In report epochs every device draws by the report mechanism.
         """
         devices, seeded = np.arange(self._devices), Seeded(SEED)
         for draw in self._draws:

@@ -55,8 +55,9 @@ class Shift:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure reports per second and processor time per report. Raises Invalid without PostgreSQL, mosquitto or
-    /proc.
+    """Measure reports per second and processor time per report.
+
+    Raises Invalid without PostgreSQL, mosquitto or /proc.
     """
     check_proc()
     if folder_of_binaries() is None:

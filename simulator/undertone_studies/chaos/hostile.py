@@ -17,8 +17,9 @@ _LONGEST = 80
 
 
 class Hostile:
-    """Malicious device ``name``, which is not part of the fleet; its own ledger records everything that it
-    publishes.
+    """Malicious device ``name``, which is not part of the fleet.
+
+    Its own ledger records everything that it publishes.
     """
 
     def __init__(self, name: str, folder: Path, prefix: str, campaign: str, port: int, chance: random.Random) -> None:
@@ -31,8 +32,9 @@ class Hostile:
         self._ledger = FleetLedger(folder / "hostile.ledger")
 
     def flood(self, seconds: float) -> int:
-        """Publish random data and others' reports, changed or unchanged, under its own name; return the number
-        acknowledged.
+        """Publish random data and others' reports, changed or unchanged, under its own name.
+
+        Return the number acknowledged.
         """
         sent: dict[int, bytes] = {}
         acked = []

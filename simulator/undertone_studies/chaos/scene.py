@@ -72,7 +72,7 @@ class ChaosScene:
             names[-1], plan.folder, config.broker.prefix, config.campaign.name, config.broker.port, self._chance
         )
 
-    # Processes
+    # Methods that start and stop processes.
 
     def start(self) -> None:
         """Start broker, devices and server. Without a broker the devices connect to the server, which starts first."""
@@ -93,8 +93,9 @@ class ChaosScene:
             self.start_aggregator()
 
     def start_aggregator(self) -> None:
-        """Start the server with a clock that can be stepped; its log is read through a pipe, because its disk may be
-        full.
+        """Start the server with a clock that can be stepped.
+
+        Its log is read through a pipe, because its disk may be full.
         """
         stage = self.stage
         self._before = len(self.log())
@@ -141,7 +142,7 @@ class ChaosScene:
         pids = children_of(child.pid)
         return [pid for pid in pids if b"spawn_main" in command_of(pid)]
 
-    # Events
+    # Methods that cause faults.
 
     def happen(self, event: Event) -> None:
         """Run an event from its beginning to its end, after the server is up.
@@ -206,8 +207,9 @@ class ChaosScene:
         self._limit(before)
 
     def _limit(self, limits: tuple[int, int]) -> None:
-        """Limit the size of the server's files; its workers come after it, because those that it starts inherit the
-        limit.
+        """Limit the size of the server's files.
+
+        Its workers come after it, because those that it starts inherit the limit.
         """
         child = self.stage.aggregator
         limit_files([child.pid] if child else [], limits)
@@ -271,7 +273,7 @@ class ChaosScene:
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
         self.rung.append((event, done.returncode, words[-1] if words else "it said nothing"))
 
-    # The end
+    # Methods that end the soak.
 
     def finish(self) -> None:
         """Stop everything else after the fleet has ended."""

@@ -63,8 +63,9 @@ def run(options: Options) -> Outcome:
 
 
 def _label(way: str) -> str:
-    """Return a way's name for the figure; a stream's slew is left out, and ways without a guarantee for a day
-    say so.
+    """Return a way's name for the figure.
+
+    A stream's slew is left out, and ways without a guarantee for a day say so.
     """
     return {"every slot, ε each": "every slot, ε of a reading"}.get(way, way.partition(", C =")[0])
 

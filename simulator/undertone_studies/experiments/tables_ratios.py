@@ -29,8 +29,9 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Compute the mean variance of tables over the Hybrid's, on densities estimated at ε; the worst is at most 1.25 ×
-    HM's.
+    """Compute the mean variance of tables over the Hybrid's, on densities estimated at ε.
+
+    The worst is at most 1.25 × HM's.
     """
     repeats = options.repeats or RUNS
     rows: list[tuple[str | int | float, ...]] = []

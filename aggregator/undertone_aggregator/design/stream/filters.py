@@ -46,8 +46,9 @@ def closed_form(r: Fraction, slew: Fraction, slots: int, chains: int = 1) -> Fra
 
 @lru_cache(maxsize=256)
 def best_share(slew: Fraction, slots: int, chains: int = 1, bits: int = 8) -> Fraction:
-    """Return the r in multiples of 2^-bits with the least release variance ``closed_form`` / (1 - r²). Raises
-    Invalid.
+    """Return the r in multiples of 2^-bits with the least release variance ``closed_form`` / (1 - r²).
+
+    Raises Invalid.
     """
     slew, slots = check_slew(slew), check_length(slots)
     if not 1 <= chains <= slots:

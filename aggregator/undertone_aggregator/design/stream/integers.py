@@ -35,8 +35,9 @@ _LEAST_VARIANCE = 16
 
 
 def rho_for(kind: str, budget: Budget) -> int:
-    """Return the budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit. Raises
-    Invalid.
+    """Return the budget in multiples of 2^-20, rounded down: μ²/2 for gaussian, zCDP's ρ for one-bit.
+
+    Raises Invalid.
     """
     if kind not in LAWS:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(LAWS)}")
@@ -131,8 +132,9 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
 
 
 def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
-    """Return the least integer from ``low`` to 2^29 that ``suffices``, a monotone test. Raises Invalid with
-    ``wrong``.
+    """Return the least integer from ``low`` to 2^29 that ``suffices``, a monotone test.
+
+    Raises Invalid with ``wrong``.
     """
     high = SMALL // 2
     if not suffices(high):

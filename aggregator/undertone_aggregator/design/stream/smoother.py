@@ -30,8 +30,9 @@ _SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Smoothed means and standard errors [k], ``covariance`` [k, k]; ``movement`` and ``season`` are posterior
-    averages.
+    """Smoothed means and standard errors [k], ``covariance`` [k, k].
+
+    ``movement`` and ``season`` are posterior averages.
     """
 
     mean: Vector
@@ -42,8 +43,9 @@ class Smoothed:
 
 
 def prior(slots: Sequence[int], movement: float, season: float, cycle: int | None, scale: float) -> Matrix:
-    """Return the prior covariance [k, k] of level and season at ``slots``, ascending; ``scale`` of the level's
-    start.
+    """Return the prior covariance [k, k] of level and season at ``slots``, ascending.
+
+    ``scale`` of the level's start.
     """
     t = np.asarray(slots, dtype=np.float64) - slots[0]
     covariance = (_DIFFUSE * scale) ** 2 + movement**2 * np.minimum.outer(t, t)

@@ -11,7 +11,7 @@ _WORDS = ("read", "deny", *_WRITES)
 
 
 class Access:
-    """``topics``: user -> topic filters; ``patterns``: of all users, with %u in the place of the user's name."""
+    """Rules for publishing. ``topics``: user -> filters; ``patterns``: filters of all users, %u: the user's name."""
 
     def __init__(self, topics: Mapping[str, Sequence[str]], patterns: Sequence[str]) -> None:
         self._topics = topics

@@ -14,8 +14,9 @@ _BACKLOG = 4096
 
 @dataclass(frozen=True)
 class Listener:
-    """Address and TLS files of the endpoint. Without ``certificate`` and ``key`` there is no TLS: allowed on loopback
-    only.
+    """Address and TLS files of the endpoint.
+
+    Without ``certificate`` and ``key`` there is no TLS: allowed on loopback only.
 
     ``authority``: the CA certificate; devices may authenticate by certificates that it signed.
     """
@@ -27,8 +28,9 @@ class Listener:
     authority: Path | None = None
 
     def context(self) -> ssl.SSLContext | None:
-        """Return a context for TLS 1.2 or newer, None without a certificate. Raises Invalid for an unusable certificate
-        or key.
+        """Return a context for TLS 1.2 or newer, None without a certificate.
+
+        Raises Invalid for an unusable certificate or key.
         """
         if self.certificate is None:
             return None

@@ -75,8 +75,9 @@ class Roster:
         return self.retained.get(topic, b"")
 
     def arrived(self, connection: Connection) -> None:
-        """Register an unauthenticated connection. One too many closes an older one, so that quick clients always get
-        in.
+        """Register an unauthenticated connection.
+
+        One too many closes an older one, so that quick clients always get in.
         """
         self.open.add(connection)
         network = network_of(connection.address)
@@ -144,8 +145,9 @@ class Roster:
             self.limits = replace(self.limits, per_second=wanted)
 
     def retain(self, topic: str, payload: bytes) -> None:
-        """Retain a message for later subscribers of the topic; an empty payload clears it (MQTT 3.1.1, section
-        3.3.1.3).
+        """Retain a message for later subscribers of the topic.
+
+        An empty payload clears it (MQTT 3.1.1, section 3.3.1.3).
         """
         if payload:
             self.retained[topic] = packets.publish(topic, payload, retained=True)

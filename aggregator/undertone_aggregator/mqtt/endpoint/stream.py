@@ -151,8 +151,9 @@ class Stream:
         self._events = events
 
     def _shake_hands(self, size: int) -> bytes:
-        """Do a step of the TLS handshake; stands for ``recv`` until it is complete. Raises OSError if it fails or must
-        wait.
+        """Do a step of the TLS handshake; stands for ``recv`` until it is complete.
+
+        Raises OSError if it fails or must wait.
         """
         assert isinstance(self._socket, ssl.SSLSocket)
         try:

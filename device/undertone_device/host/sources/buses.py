@@ -173,8 +173,9 @@ class ModbusRtu(Asked):
 
 
 class ModbusTcp(SensorSource):
-    """One Modbus register over TCP, with a connection for each sample. TCP has no checksum there: two answers must
-    agree.
+    """One Modbus register over TCP, with a connection for each sample.
+
+    TCP has no checksum there: two answers must agree.
     """
 
     slow = True

@@ -26,8 +26,9 @@ _LARGEST_CA = 65536
 
 
 def number_in(text: bytes, field: str | None, scale: tuple[int, int]) -> int:
-    """Return the number in a text, or at ``field`` (names joined by dots) of a JSON object, in units. Raises
-    ValueError.
+    """Return the number in a text, or at ``field`` (names joined by dots) of a JSON object, in units.
+
+    Raises ValueError.
     """
     if field is None:
         return units(text.decode().strip(), scale)
@@ -145,8 +146,9 @@ class Entity(SensorSource):
         self._scale = fields.get("scale", (1, 1))
 
     def sample(self, now: int) -> int:
-        """Return the current state; None for ``unavailable`` and ``unknown``. Redirections are not followed with the
-        token.
+        """Return the current state; None for ``unavailable`` and ``unknown``.
+
+        Redirections are not followed with the token.
         """
         host, port = self._address
         end = time.monotonic() + _ANSWER_SECONDS

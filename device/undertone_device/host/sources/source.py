@@ -11,8 +11,9 @@ LARGEST = (1 << 30) - 1
 
 
 class SensorSource:
-    """Samples of one sensor: ``polled``: ``read`` returns one on request; otherwise ``arrived`` returns those that
-    came.
+    """Samples of one sensor: ``polled``: ``read`` returns one on request.
+
+    Otherwise ``arrived`` returns those that came.
 
     ``trouble`` is a sentence while no sample is available; the slot then reports the campaign's public default.
     """
@@ -45,8 +46,9 @@ class SensorSource:
 
 
 class Plausible(SensorSource):
-    """Passes on plausible samples of another source: within ``bounds`` (inclusive); if ``twice``, read twice with one
-    result.
+    """Passes on plausible samples of another source: within ``bounds`` (inclusive).
+
+    If ``twice``, read twice with one result.
 
     Without a checksum a damaged digit is just another number: this check finds only part of such errors. Any exception
     of a library counts as a missing sample, so that one sensor's failure does not end other devices. The messages

@@ -72,8 +72,9 @@ class Synthetic:
         return traits
 
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, None]:
-        """Return readings of devices first <= i < stop in these columns, shape [columns, devices]; there are no
-        gaps.
+        """Return readings of devices first <= i < stop in these columns, shape [columns, devices].
+
+        There are no gaps.
         """
         values = np.empty((len(columns), stop - first), dtype=np.int64)
         days = [divmod(column, self.per_day) for column in columns]

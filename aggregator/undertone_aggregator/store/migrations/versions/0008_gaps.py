@@ -1,5 +1,6 @@
-"""Revision 8: add gaps by device, a third word in each record of sequence numbers. Older gaps can no longer be
-closed.
+"""Revision 8: add gaps by device, a third word in each record of sequence numbers.
+
+Older gaps can no longer be closed.
 """
 
 import sqlalchemy as sql
