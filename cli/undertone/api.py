@@ -64,10 +64,10 @@ def certify_published(
     """
     if reports is None:
         raise Invalid("reports is missing, expected the number of reports behind the smallest published number")
-    made = certify_named(mechanism, str(epsilon)).mechanism
+    exact = certify_named(mechanism, str(epsilon)).mechanism
     chance = PUBLISHED_DELTA if delta is None else delta
     spans = {"a slot": 1, "a day": slots, "a year": 365 * slots}
-    return {span: published(made, reports, n, delta=chance, fakes=fakes) for span, n in spans.items()}
+    return {span: published(exact, reports, n, delta=chance, fakes=fakes) for span, n in spans.items()}
 
 
 def plan(**options: Any) -> "FleetPlan | StreamComparison | WindowPlan":

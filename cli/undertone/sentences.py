@@ -27,12 +27,12 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
     given = _given(options, words)
     if given is None:
         return _plain(error.format_message())
-    said = str(error.message)
-    if "integer" in said:
+    message = str(error.message)
+    if "integer" in message:
         return f"{options[0]} is {given!r}, expected a whole number"
-    if "number" in said or "float" in said:
+    if "number" in message or "float" in message:
         return f"{options[0]} is {given!r}, expected a number"
-    return f"{options[0]} is {given!r}: {_plain(said)}"
+    return f"{options[0]} is {given!r}: {_plain(message)}"
 
 
 def _plain(message: str) -> str:

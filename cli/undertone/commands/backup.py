@@ -41,15 +41,15 @@ def backup(
 def _backup_home(folder: Path, file: Path, *, as_json: bool) -> None:
     from undertone_operate.home_backup import back_up_home
 
-    made = back_up_home(folder, file)
+    backed = back_up_home(folder, file)
     if as_json:
-        secrets = [{"name": name, "what": what} for name, what in made.secrets]
-        print(json.dumps({"file": str(file), "files": made.files, "secrets": secrets, "notes": made.notes}))
+        secrets = [{"name": name, "what": what} for name, what in backed.secrets]
+        print(json.dumps({"file": str(file), "files": backed.files, "secrets": secrets, "notes": backed.notes}))
         return
-    print(f"{file}: {made.files} files of {folder}. Secrets in it:")
-    for name, what in made.secrets:
+    print(f"{file}: {backed.files} files of {folder}. Secrets in it:")
+    for name, what in backed.secrets:
         print(f"  {name}: {what}")
-    for note in made.notes:
+    for note in backed.notes:
         print(f"note: {note}")
 
 
@@ -66,7 +66,7 @@ def restore(
     from undertone_operate.home_backup import is_home_backup, restore_home
 
     if is_home_backup(file):
-        said, kind = restore_home(file, target), "home"
+        sentences, kind = restore_home(file, target), "home"
     else:
-        said, kind = put_back(file, target), "store"
-    print(json.dumps({kind: str(target), "notes": said}) if as_json else "\n".join(said))
+        sentences, kind = put_back(file, target), "store"
+    print(json.dumps({kind: str(target), "notes": sentences}) if as_json else "\n".join(sentences))

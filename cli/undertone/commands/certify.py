@@ -50,10 +50,10 @@ def certify(
     from undertone_aggregator.design import audit
 
     if published or reports is not None:
-        told = api.certify_published(
+        guarantees = api.certify_published(
             mechanism or "hybrid", epsilon=epsilon, reports=reports, slots=slots, fakes=fakes, delta=delta
         )
-        _show_published(told, as_json)
+        _show_published(guarantees, as_json)
         return
     try:
         certificates = api.certify(
@@ -78,10 +78,10 @@ def certify(
             typer.echo(line)
 
 
-def _show_published(told: "dict[str, Published]", as_json: bool) -> None:
+def _show_published(guarantees: "dict[str, Published]", as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({span: each.as_json() for span, each in told.items()}, indent=2))
+        typer.echo(json.dumps({span: each.as_json() for span, each in guarantees.items()}, indent=2))
         return
-    for span, each in told.items():
+    for span, each in guarantees.items():
         typer.echo(f"{span:<12} {each.sentence(span)}")
     typer.echo("the server   still holds every report under its device's name: against it each reading costs its own ε")

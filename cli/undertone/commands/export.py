@@ -42,5 +42,5 @@ def export(
         series.write_bytes(writer.write(results, rows, Estimate))
     del facts["slots"]
     about.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    said = {"series": str(series), "campaign": str(about), "rows": len(rows)}
-    print(json.dumps(said) if as_json else f"{series}: {len(rows)} rows; {about}: epochs, θ, the guarantee")
+    facts = {"series": str(series), "campaign": str(about), "rows": len(rows)}
+    print(json.dumps(facts) if as_json else f"{series}: {len(rows)} rows; {about}: epochs, θ, the guarantee")

@@ -87,9 +87,9 @@ def _command(mechanism: str) -> Any:
     run.__signature__ = inspect.Signature([*asked[:2], *own, *asked[2:]])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*asked, *own]}
     first = (inspect.getdoc(maker) or "").partition("\n")[0]
-    made = typer.Typer(rich_markup_mode=None, add_completion=False)
-    made.command(mechanism, help=f"{first}\n\nAn interrupted release resumes with the same command.")(run)
-    return typer.main.get_command(made)
+    single = typer.Typer(rich_markup_mode=None, add_completion=False)
+    single.command(mechanism, help=f"{first}\n\nAn interrupted release resumes with the same command.")(run)
+    return typer.main.get_command(single)
 
 
 def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:

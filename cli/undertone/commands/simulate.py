@@ -149,10 +149,10 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     exact = facts["certificate"]
     theta = simulated.timeline.epochs[-1].campaign.thetas
     console.print(f"θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
-    kept, wider = _TRUTHS[simulated.kind]
+    truth, wider = _TRUTHS[simulated.kind]
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
-        f" {held} of {len(slots)} intervals hold the {kept} truth{wider.format(held_raw)}"
+        f" {held} of {len(slots)} intervals hold the {truth} truth{wider.format(held_raw)}"
     )
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:

@@ -82,8 +82,8 @@ class FleetPart:
     def _groups(self) -> list[tuple[str, Flags]]:
         registry = self._fleet.groups
         assert registry is not None
-        mine = np.array([registry.get(name, UNGROUPED) for name in self._names])
-        return [(str(group), mine == group) for group in np.unique(mine)]
+        groups = np.array([registry.get(name, UNGROUPED) for name in self._names])
+        return [(str(group), groups == group) for group in np.unique(groups)]
 
     def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
         """Return readings less the offset, the public default for gaps; shape [columns, devices]."""

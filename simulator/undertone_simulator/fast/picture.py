@@ -21,8 +21,8 @@ def draw(simulated: Simulated, path: Path) -> None:
     FigureCanvasAgg(figure)
     for place, coordinate in enumerate(coordinates, 1):
         axes = figure.add_subplot(len(coordinates), 1, place)
-        mine = [[each for each in some if each.estimate.series.coordinate == coordinate] for some in (raw, filtered)]
-        _panel(axes, simulated, *mine)
+        series = [[each for each in some if each.estimate.series.coordinate == coordinate] for some in (raw, filtered)]
+        _panel(axes, simulated, *series)
         if len(coordinates) > 1:
             axes.set_title(f"coordinate {coordinate}", loc="left", fontsize=11)
     plan = simulated.plan
