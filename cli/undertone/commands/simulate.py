@@ -48,9 +48,11 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
     from undertone_aggregator.counts.partial import EVERYBODY
     from undertone_simulator.wire.memory import peak_megabytes
 
-    compared = simulated.compared()
+    # Groups are printed as JSON only. Estimates take time, so they are made once.
+    of_groups = simulated.compared(None if as_json else (EVERYBODY,))
+    compared = [each for each in of_groups if each.estimate.group == EVERYBODY]
     if not compared:
-        raise Invalid("no slot has a report that its mean is made of: are there devices, and slots?")
+        raise Invalid("no slot has a report for its mean, expected more devices or slots")
     if png is not None:
         from undertone_simulator.fast.picture import draw
 
@@ -62,10 +64,10 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
         "peak_megabytes": peak_megabytes(),
     }
     if as_json:
-        of_groups = [_row(each) for each in simulated.compared(None) if each.estimate.group != EVERYBODY]
+        groups = [_row(each) for each in of_groups if each.estimate.group != EVERYBODY]
         whole = {
             **document(simulated, compared),
-            **({"groups": of_groups} if of_groups else {}),
+            **({"groups": groups} if groups else {}),
             **facts,
             "notes": simulated.notes,
         }
