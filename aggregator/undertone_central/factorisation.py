@@ -81,7 +81,7 @@ class SquareRoot(Bounded, OneByOne):
         return [round(float(self._noisy[:t] @ self._f[t - 1 :: -1]) / 2.0**_BITS)]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return one draw per value, with its weighted variance."""
+        """Return the noise draws in the output at ``time``, one per value, each with its weighted variance."""
         variance = float(self._noise.law.variance) / 4.0**_BITS
         return {("value", i): variance * self._f[time - 1 - i] ** 2 for i in range(time)}
 

@@ -63,7 +63,7 @@ def _partials(first: int, end: int, fanout: int, height: int) -> tuple[float, fl
     width = fanout ** (height - 2)
     low, high = -(-first // width), end // width
     if low > high:
-        # The range lies within one child.
+        # The range lies within the leaves of a single child node.
         parts = [_partial(first - high * width, end - high * width, fanout, height - 1)]
         full = 0
     else:

@@ -49,7 +49,7 @@ LARGEST = 4096
 _MOST_SIGNERS = 4
 _KEY_BYTES = 32
 _YEAR = 366 * 86400
-# The tick counter wraps around after 12.4 days.
+# Largest rest in seconds: the device's tick counter wraps around after 12.4 days.
 _LARGEST_REST_SECONDS = 6 * 86400
 
 _FIELDS = {

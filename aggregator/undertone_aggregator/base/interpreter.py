@@ -34,7 +34,7 @@ class Turns:
                 self._free.release()
 
 
-# The turns that this process's ingest threads take.
+# The ingest threads of this process run in turns, which this object assigns.
 TURNS = Turns()
 
 

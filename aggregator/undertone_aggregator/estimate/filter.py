@@ -30,7 +30,7 @@ _ITERATIONS = 25
 _ENOUGH = 0.05
 _GIVE_UP = 1e6
 _SHRINKS = 3
-# Assumed standard deviation of a signal below the noise, relative to the largest that the noise could hide.
+# Assumed standard deviation of a signal too weak to be measured, relative to the largest that the noise could hide.
 _HIDDEN = 0.4
 # A scaled variance below this counts as zero.
 _TINY = 1e-12

@@ -182,7 +182,7 @@ class Job:
             .option("sourceArchiveDir", str(self.folder / COUNTED))
             .parquet(str(self.folder / LANDED))
         )
-        # Device names stay in the files.
+        # Device names are dropped here; they remain in the landed files only.
         rows = landed.drop("device", "second", "digest").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
         bodies = [bytes(epoch.campaign.body) for epoch in epochs]
         counting = Counting(self.campaign, bodies, frozenset(state.refused))

@@ -64,7 +64,7 @@ class CampaignFiles:
                 self._storage.write(NAMES, json.dumps(names).encode())
             self._storage.delete(_file(fingerprint))
         except OSError:
-            pass  # In any case: a full or broken disk loses a name, or leaves an unused file.
+            pass  # A bad disk loses only a name, or keeps an unused file.
         self._remember(following)
 
     def name_of(self, report: bytes) -> "str | None":

@@ -43,7 +43,8 @@ class Guard:
         self._ledger = ledger
         self._ticks = ticks
         self._rule_states = rule_states
-        # What the file already counts as spent, if slots are reserved in blocks.
+        # The ledger's file counts everything before this second as spent; with reserved blocks of slots, more than was
+        # drawn.
         self._until = ledger.spent_until
         self._reserved = 0
         self._units = 0
@@ -58,7 +59,8 @@ class Guard:
         if asleep is not None:
             self._drew_at = (now - asleep) & TICKS_MASK
             slept = asleep // 1000
-            # Counted from the draw: a ledger that was written later has counted part of the sleep.
+            # The uptime is counted from the last draw, because a ledger written after it already includes part of the
+            # sleep.
             ledger.uptime = max(ledger.uptime, drew + slept)
         # Uptime is counted in whole seconds: never more than one second too many since the last draw or boot.
         self._rest_from = ledger.uptime - slept + 1
@@ -217,7 +219,7 @@ class Guard:
         """
         if campaign is not self._campaign:
             self._campaign = campaign
-            # Reserved draws were reserved at the price of the campaign before.
+            # Draws that were reserved in advance were charged at the previous campaign's ε, so they cannot be used.
             self._units = self._reserved = 0
             # This runs once per campaign, so the code is not kept in a board's memory.
             from undertone_device.core import units

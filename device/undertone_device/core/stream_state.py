@@ -93,7 +93,7 @@ class StreamState:
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
         ledger = self._ledger
         if campaign.fingerprint != ledger.current:
-            return "ended"  # The counts belong to the current campaign.
+            return "ended"  # The ledger's counts belong to the current campaign only.
         window = _window(rule, campaign, slot)
         reports, chains = (ledger.reports, ledger.chains) if window <= ledger.window else (0, 0)
         if reports >= rule.reports:

@@ -33,7 +33,8 @@ class RegisterLines:
         """Start a new readout."""
         self._length = 0
         self._values: list[str | None] = [None] * len(self._codes)
-        # For each code, 0: no line so far, 1: one of a longer code, 2: one of exactly this code, -1: several.
+        # State of each register code. 0: no line seen; 1: a line whose code is longer; 2: a line of exactly this code;
+        # -1: several.
         self._fits = [0] * len(self._codes)
 
     def add(self, character: int) -> "str | None":

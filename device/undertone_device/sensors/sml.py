@@ -95,7 +95,7 @@ class Sml:
         crc = crc16(memoryview(frame)[:-2], X25, 0xFFFF) ^ 0xFFFF
         if frame[-2] | frame[-1] << 8 != crc or frame[-3] > 3:
             self._drop()
-            # The bytes that were read as fill and CRC may be the beginning of the next frame.
+            # The last bytes of the invalid frame may be the beginning of the next frame.
             while self._escapes < 3 and frame[-1 - self._escapes] == 0x1B:
                 self._escapes += 1
             return

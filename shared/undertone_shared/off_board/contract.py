@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
     from undertone_shared.entropy import Entropy
 else:
-    # MicroPython has no typing; elsewhere the members' names are read at run time.
+    # MicroPython has no module typing, so its protocols are plain classes.
     Protocol = object
 
 

@@ -98,7 +98,8 @@ class FleetPart:
         """
         stride, cohort = schedule.stride, schedule.cohort_stride
         if stride == 1 and cohort < 2:
-            # It is every device's turn, and all or none report for the threshold: no hash is needed.
+            # Every device reports in every slot, and all or none report for the threshold: no hash of a device is
+            # needed.
             return np.ones(len(self), dtype=np.bool_), np.full(len(self), cohort == 1)
         if schedule is not self._schedule:
             # One hash per device and campaign is computed, and then one comparison per device and slot.

@@ -59,7 +59,7 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
     change = draws.memory("change", len(u), np.uint32)
     inside = np.uint32(mechanism.a * mechanism.window)
     level *= np.uint32(mechanism.stride)
-    # For u < inside this wraps around, and is replaced below.
+    # For u < inside the unsigned difference wraps around; those entries are overwritten below.
     np.subtract(u, inside, out=cell)
     cell //= np.uint32(mechanism.b)
     np.greater_equal(cell, level, out=less)

@@ -101,7 +101,7 @@ def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int
             rule = choose(GAUSSIAN, rho, slew=slew, reports=slots.per_day, theta=theta)
             variance = np.array([release_variance(rule, i + 1) for i in range(slots.per_day)]) * theta**2 / devices
             if best is not None and float(np.mean(variance)) >= best[0].error ** 2:
-                # The noise alone is worse than the best error so far.
+                # The noise alone causes a larger error than the best rule so far, so this slew is skipped.
                 continue
             bias = slots.raw - slots.slewed_means(theta, float(slew) * theta)
             predicted = Predicted(variance, bias, theta)

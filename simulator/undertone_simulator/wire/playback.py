@@ -13,7 +13,7 @@ class Continuous:
     """Playback column by column from the campaign's first slot on."""
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """Return the play that this campaign adds, None if nothing changes."""
+        """Return the stretch of columns that starts with this campaign, None if the last one goes on."""
         phase = phase_of(campaign)
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
             return None
@@ -32,7 +32,7 @@ class Playback:
     stride: int
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """Return the play that this campaign adds, None if nothing changes."""
+        """Return the stretch of columns that starts with this campaign, None if the last one goes on."""
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
             return None
         column = len(plays) * self.per_day

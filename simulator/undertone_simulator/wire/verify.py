@@ -210,7 +210,7 @@ def _check_schedule(sent: Sent, store: Store, result: Accounts, hostile: Collect
             continue
         campaign = campaigns.get(fingerprint_of(data))
         if campaign is None:
-            # The store judged it as other_campaign, where it is accounted for.
+            # A report of an unknown campaign is skipped here: the store counts it under the outcome other_campaign.
             continue
         report = unpack(data)
         place = campaign.schedule.place(device)

@@ -46,7 +46,7 @@ class WireDevice:
         self.drawn = 0
         self.die_at: str | None = None
         self.duplicate_next = False
-        # Seconds by which its clock is ahead.
+        # Seconds by which the device's clock is ahead.
         self.ahead = 0
         self.held: list[bytes] | None = None
         self._lying = lying
@@ -194,7 +194,7 @@ class WireDevice:
     def _record(self) -> None:
         """Record the queue in the ledger before it is sent, if there is a connection."""
         if self._connection is None or not self._connection.online:
-            self._queue.clear()  # The outbox has it, for the next connection.
+            self._queue.clear()  # The reports remain in the outbox, which sends them in the next connection.
         elif self.held is not None:
             self.held += self._queue
             self._queue.clear()
@@ -273,7 +273,7 @@ class WireDevice:
                 self._sent.discard(report)
                 self._wire.ledger.lost(self.name, report, fault)
 
-    # Methods used at the end of a run.
+    # Methods that the fleet calls at the end of a run.
 
     @property
     def unacknowledged(self) -> int:

@@ -24,7 +24,8 @@ def run(options: Options) -> list[Measured]:
     values = 200 + 60 * np.sin(2 * np.pi * slots / _DAY) + np.cumsum(0.3 * rng.standard_normal(len(slots)))
     values += _NOISE * rng.standard_normal(len(slots))
     noise = Noise(np.full(len(slots), _NOISE**2))
-    # The noise of a stream renewed each day. The filter's time does not depend on how the noise was drawn.
+    # Variance and correlation of the noise of a stream that is renewed each day; the values need not contain this
+    # noise, because the filter's run time does not depend on them.
     renewed = Noise(noise.variance, np.where(slots % _DAY == 0, 0.0, _CARRIED))
     days = calendar(slots, _HALF_HOUR, _DAY, Days())
     rounds = 1 if options.quick else 3

@@ -19,7 +19,7 @@ class Constant(SensorSource):
         self._value = int(fields["value"])
 
     def sample(self, now: int) -> int:
-        """Return the value."""
+        """Return the constant sample from the configuration."""
         return self._value
 
 

@@ -76,7 +76,7 @@ class Plausible(SensorSource):
         """Return the plausible samples."""
         plausible: list[int] = []
         if self.polled:
-            # The message of the last read is kept until the next one.
+            # The error message of the last read is shown until the next read.
             return plausible
         try:
             samples = self._source.arrived()

@@ -41,7 +41,7 @@ MORE = 390.0
 RUN_ON = 0.42
 ABSENT = 0.008
 HALF_HOURS = 48
-# Half-hours of the evening before from which appliances may still run after midnight; one in 10^3 runs longer.
+# Half-hours before midnight in which an appliance may start that still runs after it; one in 10^3 runs longer.
 EVENING = 8
 SEASON = 0.16
 # Days from mid-January to the population's first day.
