@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from typer.main import get_command
@@ -11,6 +12,8 @@ from typer.main import get_command
 from undertone.app import app
 from undertone.commands.certify import NAMES
 from undertone_aggregator.design.certificate import CERTIFIED
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.planning.options import PlanOptions
 
 HEAVY = ["matplotlib", "numpy", "pandas", "pyarrow", "scipy"]
 PROGRAM = f"""
@@ -51,6 +54,15 @@ def test_no_word_of_an_options_help_is_lost(path, command, capsys):
     shown = "".join(capsys.readouterr().out.split())
     for parameter in command.params:
         assert "".join((getattr(parameter, "help", None) or "").split()) in shown
+
+
+@pytest.mark.parametrize(("name", "options"), [("plan", PlanOptions), ("simulate", SimulateOptions)])
+def test_a_command_has_an_option_with_its_default_for_each_field_of_its_options(name, options):
+    command = get_command(app).commands[name]
+    defaults = {parameter.name: parameter.default for parameter in command.params}
+    assert {field.name: defaults[field.name] for field in fields(options)} == {
+        field.name: field.default for field in fields(options)
+    }
 
 
 def test_the_shell_completes_a_command():
