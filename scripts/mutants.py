@@ -193,7 +193,6 @@ _PRELOADED = (
     "scipy.sparse",
     "sqlalchemy",
     "sqlalchemy.dialects.sqlite",
-    "alembic.command",
     "typer",
     "rich.console",
     "cryptography.hazmat.primitives.asymmetric.ed25519",

@@ -61,8 +61,10 @@ SIMULATOR = Layer("simulator", "undertone_simulator", OPERATE.ours | CENTRAL.our
 STUDIES = Layer("simulator", "undertone_studies", SIMULATOR.ours | {"undertone_studies"}, None)
 CLI = Layer("cli", "undertone", STUDIES.ours | {"undertone"}, None)
 LAYERS = [SHARED, DEVICE, AGGREGATOR, OPERATE, CENTRAL, SIMULATOR, STUDIES, CLI]
-# The one thing that releasing raw values takes from the server: a connection to a broker.
-CENTRAL_MAY = tuple(f"undertone_aggregator.{name}" for name in ("mqtt.inbox", "ingest.intake", "mqtt.link"))
+# What releasing raw values takes from the server: a connection to a broker, and files that are replaced whole.
+CENTRAL_MAY = tuple(
+    f"undertone_aggregator.{name}" for name in ("mqtt.inbox", "ingest.intake", "mqtt.link", "base.files")
+)
 
 
 def sources(layer: Layer) -> list[Path]:

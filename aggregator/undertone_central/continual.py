@@ -17,7 +17,7 @@ class Saved:
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON values. It contains raw readings and noise, so it must be kept secret."""
-        return {name: _plain(getattr(self, name)) for name in self.kept}
+        return {name: _saved(getattr(self, name)) for name in self.kept}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore ``state``, as returned by `state`. Raises Invalid if it is not from such a mechanism."""
@@ -33,7 +33,7 @@ class Saved:
                 setattr(self, name, state[name])
 
 
-def _plain(value: Any) -> Any:
+def _saved(value: Any) -> Any:
     if isinstance(value, Saved):
         return value.state()
     if isinstance(value, np.ndarray):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from undertone_aggregator.base.files import write_private
 from undertone_central.continual import Continual
 from undertone_central.document import heading, piece_line, rows
 from undertone_central.noise import Integers
@@ -112,7 +113,7 @@ class Job:
                 "text": text,
                 "state": self._mechanism.state(),
             }
-            _write_private(self._checkpoint, json.dumps(state))
+            write_private(self._checkpoint, json.dumps(state))
         self._sink.append(text, at)
         self.progress.output = at + len(text.encode())
 
@@ -157,21 +158,6 @@ class TextFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Replace the file atomically and durably; only its owner can read it."""
-    new = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def checksum(values: Integers, before: int = 0) -> int:

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.settings.options import host_name
-from undertone_aggregator.store.files import write_private
 from undertone_shared.errors import Invalid
 
 NAME = "Undertone CA"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.seen import Seen, device_key
@@ -21,7 +22,6 @@ from undertone_aggregator.mqtt.credentials import Secret
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import append_groups
-from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
 from undertone_aggregator.store.store import Store, open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX

@@ -8,13 +8,13 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from undertone_aggregator.base.files import read_secret
 from undertone_aggregator.campaign.binding import RETIRED, STATE
-from undertone_aggregator.mqtt.addresses import external_addresses, read_password
+from undertone_aggregator.mqtt.addresses import external_addresses
 from undertone_aggregator.mqtt.broker import HOST
 from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, kept_port, running_pid
 from undertone_aggregator.mqtt.link import Address, Outlet
 from undertone_aggregator.mqtt.signing import read_key
-from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.store import open_store
 from undertone_shared.campaign import body_of, digest_of, header, signature_of
@@ -53,7 +53,7 @@ def _settings(config: Config) -> Iterator[Finding]:
     """
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
-        if config.broker.mode == EXTERNAL:
+        if not config.broker.source.own:
             said = f"there is no {path}: persistence and queues of somebody's broker cannot be seen from here"
             yield Finding("broker's file", WARNING, said, "see to them there: aggregator/README.md, four promises")
         return
@@ -97,7 +97,7 @@ def _absence(config: Config) -> Finding:
 def examine_broker(configs: list[Config]) -> Iterator[Finding]:
     """Yield findings about the broker of these campaigns, as far as they can be seen from this machine."""
     config = configs[0]
-    if config.broker.mode == DIRECT:
+    if not config.broker.source.broker:
         yield _absence(config)
         return
     yield from _settings(config)
@@ -137,14 +137,14 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
 
 def _address(config: Config) -> Address | None:
     """Return the broker's address; None if our managed broker is not running."""
-    if config.broker.mode == EXTERNAL:
+    if not config.broker.source.own:
         return external_addresses(config)[0]
     directory = config.path(config.broker.directory)
     port = kept_port(directory)
     if not port or running_pid(directory) is None:
         return None
     file = config.path(config.broker.password_file or f"{config.broker.directory}/{config.broker.user}.password")
-    return Address(HOST, port, config.broker.user, read_password(file), worker_users=config.broker.worker_users)
+    return Address(HOST, port, config.broker.user, read_secret(file), worker_users=config.broker.worker_users)
 
 
 class _Client:

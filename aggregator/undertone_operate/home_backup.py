@@ -19,6 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from undertone_aggregator.base.files import sync
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.store.store import open_store
@@ -91,7 +92,7 @@ def back_up_home(folder: Path, file: Path) -> Backed:
             os.fsync(out.fileno())
         # A link, unlike a rename, replaces nothing.
         os.link(whole, file)
-        _sync(file.parent)
+        sync(file.parent)
     return Backed(len(members), _secrets(inside for inside, _, _ in members), _notes(home))
 
 
@@ -119,10 +120,10 @@ def restore_home(file: Path, folder: Path) -> list[str]:
         for path in (scratch, *scratch.rglob("*")):
             give_to_owner(path, like)
             if path.is_dir():
-                _sync(path)
+                sync(path)
         # The rename succeeds if an empty folder is there, and fails for anything else.
         scratch.rename(folder)
-        _sync(folder.parent)
+        sync(folder.parent)
     except tarfile.TarError as wrong:
         raise Invalid(f"{file} is no backup of a server's folder: {wrong}") from None
     finally:
@@ -286,11 +287,3 @@ def _count(folder: Path) -> int:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

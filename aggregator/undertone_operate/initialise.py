@@ -1,23 +1,24 @@
 """`undertone init`: write a complete server folder, so that doctor and serve work on it without editing."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.mqtt.broker import mosquitto_limits
 from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, PID_FILE
 from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.server.folder import BROKER, CAMPAIGNS, FLEETS, SERVER
-from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL, MANAGED
 from undertone_aggregator.settings.options import host_name
+from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, MANAGED
 from undertone_aggregator.settings.sample import sample_tables
 from undertone_aggregator.settings.server_options import ServerOptions
-from undertone_aggregator.store.files import write_private
+from undertone_aggregator.settings.toml import toml
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
@@ -127,34 +128,34 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def _options(port: int, wishes: Wishes) -> dict[str, str]:
-    options = {"path": '"stores"', "port": str(port), "mode": f'"{wishes.mode}"'}
+def _options(port: int, wishes: Wishes) -> dict[str, Any]:
+    options: dict[str, Any] = {"path": "stores", "port": port, "mode": wishes.mode}
     if wishes.mode == DIRECT:
-        options |= {"passwords": '"broker/passwords"', "access": '"broker/access"'}
+        options |= {"passwords": "broker/passwords", "access": "broker/access"}
         if wishes.authority is not None:
             # The endpoint listens on every address of this machine; devices use the name in the certificate.
-            options |= {"host": '"0.0.0.0"', "reached_as": json.dumps(wishes.host)}
-            options |= {"certificate": '"broker/server.crt"', "key": '"broker/server.key"'}
+            options |= {"host": "0.0.0.0", "reached_as": wishes.host}
+            options |= {"certificate": "broker/server.crt", "key": "broker/server.key"}
         if wishes.certificates:
-            options["ca_file"] = '"tls/ca.crt"'
+            options["ca_file"] = "tls/ca.crt"
     elif wishes.mode == MANAGED:
-        options |= {"passwords": '"broker/passwords"', "mosquitto_acl": '"broker/access"'}
-        options["password_file"] = '"aggregator.password"'
+        options |= {"passwords": "broker/passwords", "mosquitto_acl": "broker/access"}
+        options["password_file"] = "aggregator.password"
     else:
-        options |= {"host": json.dumps(wishes.host), "password_file": '"aggregator.password"'}
+        options |= {"host": wishes.host, "password_file": "aggregator.password"}
         if wishes.authority is not None:
-            options["ca_file"] = '"tls/ca.crt"'
+            options["ca_file"] = "tls/ca.crt"
     if wishes.audit:
-        options["audit"] = "true"
-    return options | {name: json.dumps(where) for name in ("health", "page") if (where := getattr(wishes, name))}
+        options["audit"] = True
+    return options | {name: where for name in ("health", "page") if (where := getattr(wishes, name))}
 
 
-def _chosen(text: str, options: Mapping[str, str]) -> str:
+def _chosen(text: str, options: Mapping[str, Any]) -> str:
     """Return the sample with these options set; each option is in it, perhaps commented out."""
     lines = []
     for line in text.splitlines():
         name = line.removeprefix("# ").partition(" = ")[0]
-        lines.append(f"{name} = {options[name]}" if " = " in line and name in options else line)
+        lines.append(f"{name} = {toml(options[name])}" if " = " in line and name in options else line)
     return "\n".join(lines) + "\n"
 
 

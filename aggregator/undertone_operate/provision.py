@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.campaign.stream_rounds import stream_rule
 from undertone_aggregator.design import best_fraction
@@ -25,9 +26,10 @@ from undertone_aggregator.mqtt.broker import HOST
 from undertone_aggregator.mqtt.broker_process import kept_port
 from undertone_aggregator.mqtt.credentials import Secret, ShownCertificate
 from undertone_aggregator.mqtt.signing import ensure_key
-from undertone_aggregator.settings.broker_options import DIRECT, MANAGED, is_loopback
+from undertone_aggregator.settings.broker_options import is_loopback
 from undertone_aggregator.settings.config import CampaignPlan, Config
-from undertone_aggregator.store.files import write_private
+from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
+from undertone_aggregator.settings.toml import document
 from undertone_device.core.ledger import LARGEST_OUTBOX
 from undertone_device.core.units import UNIT, epsilon_units
 from undertone_operate.authority import device_certificate, revoke_certificates
@@ -76,16 +78,17 @@ def target_of(
     ``insecure``: without TLS. Raises Invalid for TLS without an authority, and if the port is unknown.
     """
     broker = config.broker
-    managed = broker.mode == MANAGED
+    direct = not broker.source.broker
+    managed = broker.source.own and not direct
     several = broker.hosts if host is None else ()
     host = host or (HOST if managed else broker.reached_as or broker.places[0][0])
-    local = managed or (broker.mode == DIRECT and broker.certificate is None)
+    local = managed or (direct and broker.certificate is None)
     plain = insecure or (local and is_loopback(host) and ca is None)
     own = config.path(AUTHORITY)
-    if ca is None and not plain and broker.mode == DIRECT and own.is_file():
+    if ca is None and not plain and direct and own.is_file():
         ca = own
     if ca is None and not plain:
-        if broker.ca_file is None or broker.mode == DIRECT:
+        if broker.ca_file is None or direct:
             raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
         ca = config.path(broker.ca_file)
     if ca is not None and not ca.is_file():
@@ -97,7 +100,7 @@ def target_of(
     check_integer("--port", port, 1, 65535)
     places = [(name, own or port) for name, own in broker.places] if several else []
     # If the endpoint authenticates devices by this same authority, devices use certificates from it.
-    shown = broker.mode == DIRECT and broker.ca_file is not None and config.path(broker.ca_file) == ca
+    shown = direct and broker.ca_file is not None and config.path(broker.ca_file) == ca
     return Target(host, port, ca, tuple(places), shown and ca == own)
 
 
@@ -130,19 +133,11 @@ def local_server(port: int, *, direct: bool = False) -> str:
 
     ``direct``: without a broker; the devices connect to the server.
     """
-    broker = 'mode = "external"\npassword_file = "aggregator.password"'
-    if direct:
-        broker = 'mode = "direct"\npasswords = "passwords"'
-    return f"""\
-[broker]
-{broker}
-host = "127.0.0.1"
-port = {port}
-
-[store]
-path = "store.sqlite"
-audit = true
-"""
+    broker = {"mode": DIRECT, "passwords": "passwords"}
+    if not direct:
+        broker = {"mode": EXTERNAL, "password_file": "aggregator.password"}
+    tables = {"broker": {**broker, "host": HOST, "port": port}, "store": {"path": "store.sqlite", "audit": True}}
+    return document(tables)
 
 
 def checked_names(sensor: str, count: int) -> list[str]:
@@ -298,7 +293,7 @@ def write_certificate(config: Config, name: str, folder: Path, authority: Path) 
     certificate, key = device_certificate(authority, name)
     write_private(folder / f"{IDENTITY}.key", key)
     write_private(folder / f"{IDENTITY}.crt", certificate)
-    return ShownCertificate(certificate) if config.broker.mode == DIRECT else credentials.new_password()
+    return ShownCertificate(certificate) if not config.broker.source.broker else credentials.new_password()
 
 
 def _device(config: Config, name: str, target: Target, outbox: int | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from undertone_aggregator.base import systemd
 from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.metrics import COUNTER, FAMILIES
-from undertone_aggregator.settings.broker_options import EXTERNAL
+from undertone_aggregator.settings.report_sources import EXTERNAL
 from undertone_operate import initialise
 from undertone_operate.initialise import Wishes
 

@@ -15,11 +15,12 @@ from support.child_server import Server, external
 from support.deliveries import Sender
 from support.server import delivery
 from support.waiting import wait_for
+from undertone_aggregator.base.files import naming
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.store import disk_space
-from undertone_aggregator.store.disk_space import naming, until_room
-from undertone_aggregator.store.store import NoRoom, StoreError, open_store
+from undertone_aggregator.store.disk_space import retry_while_full
+from undertone_aggregator.store.store import DiskFull, StoreError, open_store
 from undertone_shared.errors import Invalid
 
 SAID = "a file cannot be written, trying again: "
@@ -93,7 +94,7 @@ def test_another_refusal_ends_the_start(tmp_path: Path) -> None:
         raise StoreError("the server is gone")
 
     with pytest.raises(StoreError, match="gone"):
-        until_room(fails, lambda _: None, threading.Event())
+        retry_while_full(fails, lambda _: None, threading.Event())
 
 
 def full(number: int) -> Callable[[], None]:
@@ -104,7 +105,7 @@ def full(number: int) -> Callable[[], None]:
 
 
 def lacks() -> None:
-    raise NoRoom("s.sqlite: database or disk is full")
+    raise DiskFull("s.sqlite: database or disk is full")
 
 
 @pytest.mark.parametrize("failing", [*map(full, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), lacks])
@@ -125,13 +126,13 @@ def test_it_is_tried_again_less_and_less_often(failing: Callable[[], None], monk
             failing()
         return "done"
 
-    assert until_room(act, said.append, stop) == "done"
+    assert retry_while_full(act, said.append, stop) == "done"
     assert pauses == [1, 2, 4, 8, 16]
     assert len(set(said)) == 1
     assert said[0].startswith("alarm: ")
     assert ("s.sqlite: " if failing is lacks else "passwords: ") in said[0]
     stop.set()
-    assert until_room(act, said.append, stop) is None
+    assert retry_while_full(act, said.append, stop) is None
 
 
 def test_the_file_that_found_no_room_is_named(tmp_path: Path) -> None:
@@ -153,4 +154,4 @@ def test_a_log_without_room_or_reader_does_not_end_the_server(number: int) -> No
 
     journal = Journal(Failing())
     journal.alarm("event", "a sentence")
-    assert journal.rung == {("", "event"): 1}
+    assert journal.alarm_counts == {("", "event"): 1}

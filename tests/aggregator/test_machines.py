@@ -151,7 +151,7 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
     site.wait_until_shared("a", "b")
     time.sleep(max(0.0, stopped + pause - time.monotonic()))
     site.send("c", signal.SIGCONT)
-    wait_for(lambda: "it is another worker's now" in site.log("c"), what="the refusal of the late commit")
+    wait_for(lambda: "another worker has the lease now" in site.log("c"), what="the refusal of the late commit")
     site.wait_until_shared("a", "b", "c")
 
     # A rolling restart, the coordinator's last.

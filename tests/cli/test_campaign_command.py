@@ -7,9 +7,9 @@ from subprocess import CompletedProcess
 import pytest
 
 from support.command import undertone
-from undertone.commands.campaign import _toml
 from undertone_aggregator.campaign.binding import open_campaign
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import open_store
 
 
@@ -73,7 +73,7 @@ def test_a_unit_that_devices_or_readers_would_misread_is_refused_by_its_name(fol
 
 def test_a_text_becomes_toml_that_reads_as_the_same_text() -> None:
     for text in ('"', "\\", "\x7f", "\x00\x1b\n\t", "\u2028", "\N{GRINNING FACE}"):
-        assert tomllib.loads(f"unit = {_toml(text)}") == {"unit": text}
+        assert tomllib.loads(f"unit = {toml(text)}") == {"unit": text}
 
 
 def test_a_store_that_cannot_be_read_is_not_new(folder: Path) -> None:

@@ -66,4 +66,4 @@ def test_a_window_compares_all_ways_of_collecting(tmp_path, monkeypatch):
     facts = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert facts["recommended"] in {way["name"] for way in facts["ways"]}
     refused = CliRunner().invoke(app, ["plan", "--window", "one day"])
-    assert "window is 'one day', expected a number of days" in str(refused.exception)
+    assert "window is 'one day', expected a number and" in str(refused.exception)

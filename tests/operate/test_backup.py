@@ -10,7 +10,7 @@ import pytest
 
 from support.server import two_epochs
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.store.store import Batch, NoRoom, open_store
+from undertone_aggregator.store.store import Batch, DiskFull, open_store
 from undertone_operate.backup import restore
 from undertone_shared.errors import Invalid
 
@@ -48,12 +48,12 @@ def test_a_backup_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     fill(store)
 
     def full(*_: object) -> None:
-        raise NoRoom("database or disk is full")
+        raise DiskFull("database or disk is full")
 
     with open_store(store, read_only=True) as opened:
         with monkeypatch.context() as patched:
             patched.setattr(opened, "execute", full)
-            with pytest.raises(NoRoom):
+            with pytest.raises(DiskFull):
                 opened.backup(copy)
         assert not copy.exists()
         opened.backup(copy)

@@ -17,11 +17,11 @@ import pytest
 from support.command import undertone
 from support.many import PLAN, Running, undertone_process
 from support.waiting import wait_for
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.signing import make_key
 from undertone_aggregator.server.folder import Home
-from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.store import open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
 from undertone_operate import doctor_broker
@@ -66,7 +66,7 @@ def test_what_init_writes_is_served_and_healthy_without_editing(tmp_path: Path) 
         assert set(results.values()) == {"ok"}, examined.stdout
         assert {"password", "access", "client ids", "broadcast of power", "store of power"} <= set(results)
         assert examined.returncode == 0
-        rung = {event for _, event in running.server.journal.rung}  # type: ignore[union-attr]
+        rung = {event for _, event in running.server.journal.alarm_counts}  # type: ignore[union-attr]
         assert rung <= {"silent"}, "a server that runs is not disturbed; that nobody reports is an alarm in time"
         assert {"broker's file", "ports"} <= set(results)
         # Another's signature.

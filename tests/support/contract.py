@@ -15,7 +15,7 @@ from undertone_aggregator.design.certificate import certify_campaign, certify_me
 from undertone_aggregator.design.mechanisms import missing, traits_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.ingest.admission import Admission
-from undertone_aggregator.ingest.fast_path import Lane
+from undertone_aggregator.ingest.fast_path import FastPath
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.ingest.landing import RAW, rows_of
 from undertone_aggregator.store.store import Batch
@@ -79,7 +79,7 @@ def check_contract(mechanism, epsilon, theta):
     slow, lane = Batch(), Batch()
     for delivery in sent:
         admission(campaign).judge(*delivery[:3], server.FIRST + 2, slow)
-    Lane(admission(campaign)).judge(sent, server.FIRST + 2, lane)
+    FastPath(admission(campaign)).judge(sent, server.FIRST + 2, lane)
     assert slow.outcomes == lane.outcomes == {COUNTED: len(sent)}
     assert slow.partial == lane.partial
     assert rows_of(admission(campaign), sent, server.FIRST + 2)["outcome"] == [RAW] * len(sent)

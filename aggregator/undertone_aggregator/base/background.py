@@ -1,16 +1,16 @@
-"""A background thread that can be asked to stop and that reports the error that ended it."""
+"""Background threads that can be stopped, and that pass on the exception that ended them."""
 
 import threading
 from collections.abc import Callable
 
-# Callback with the current readiness of the work: called when the work is first ready, and at each change.
+# Called with True when the work is ready, and with False when it no longer is.
 Ready = Callable[[bool], None]
-# The thread's work: it runs until the event is set, and calls the Ready function when its readiness changes.
+# The work: it goes on until the event is set, and calls the function at each change of its readiness.
 Body = Callable[[threading.Event, Ready], None]
 
 
 class Background:
-    """A thread that works until it is stopped."""
+    """A thread that runs ``body`` until it is stopped."""
 
     def __init__(self, name: str, body: Body) -> None:
         self._ready = False
@@ -28,12 +28,12 @@ class Background:
 
     @property
     def ready(self) -> bool:
-        """True if the work is ready and the thread has not ended."""
+        """Whether the thread runs and its body has reported that it is ready."""
         return self._ready and not self.ended
 
     @property
     def ended(self) -> bool:
-        """True if the thread has ended."""
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
@@ -42,11 +42,11 @@ class Background:
             raise self._failure
 
     def ask_to_stop(self) -> None:
-        """Ask the thread to stop; it ends soon."""
+        """Ask the thread to end, without waiting for it."""
         self._stop.set()
 
     def stop(self) -> None:
-        """Stop the thread after it has committed and acknowledged what it has read, and wait for its end."""
+        """Ask the thread to end, and wait until it has finished its work."""
         self._stop.set()
         self._thread.join()
 

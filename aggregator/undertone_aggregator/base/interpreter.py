@@ -1,43 +1,41 @@
-"""Settings that let a process's ingest threads share one interpreter: few run at a time, and garbage collection is
-rare.
-"""
+"""How the ingest threads of a process share its interpreter: two run at a time, and garbage is collected rarely."""
 
 import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Number of batches judged and stored at a time; with more, the threads compete for the interpreter and all are slower.
-ABREAST = 2
-# A campaign whose store hangs keeps its turn; another campaign waits for a turn at most this many seconds.
-PATIENCE_SECONDS = 1.0
-# Thresholds of the garbage collector. With Python's default of 700 it would scan the thousands of deliveries that wait
-# in a batch again and again, although none of them is ever part of a cycle.
+# Batches that are judged and stored at the same time; with more, threads compete for the interpreter.
+CONCURRENT_BATCHES = 2
+# A thread whose store hangs keeps its place; the others wait for it no longer than this, each time.
+LONGEST_WAIT_SECONDS = 1.0
+# Allocations before the collector looks at young objects, and such collections before it looks at older ones. Python's
+# default of 700 goes through the thousands of deliveries of a batch again and again; none of them is in a cycle.
 _THRESHOLDS = (50_000, 20, 50)
 
 
-class Turns:
-    """Limits the number of busy threads to ``abreast``. It is no lock: a thread waits at most ``patience`` seconds."""
+class ThreadLimit:
+    """Lets ``most`` threads run at a time; it is no lock, for after ``seconds`` of waiting a thread runs anyway."""
 
-    def __init__(self, abreast: int = ABREAST, patience: float = PATIENCE_SECONDS) -> None:
-        self._free = threading.Semaphore(abreast)
-        self._patience = patience
+    def __init__(self, most: int = CONCURRENT_BATCHES, seconds: float = LONGEST_WAIT_SECONDS) -> None:
+        self._free = threading.Semaphore(most)
+        self._seconds = seconds
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a free turn, and give it back afterwards."""
-        mine = self._free.acquire(timeout=self._patience)
+    def limited(self) -> Iterator[None]:
+        """Wait until one of ``most`` places is free, and free it afterwards."""
+        acquired = self._free.acquire(timeout=self._seconds)
         try:
             yield
         finally:
-            if mine:
+            if acquired:
                 self._free.release()
 
 
-# The ingest threads of this process run in turns, which this object assigns.
-TURNS = Turns()
+# The limit on this process's ingest threads.
+INGEST_THREADS = ThreadLimit()
 
 
 def collect_rarely() -> None:
-    """Make this process collect garbage rarely, as suits ingest."""
+    """Have Python's garbage collector run as rarely as suits ingest, in the whole process."""
     gc.set_threshold(*_THRESHOLDS)

@@ -1,7 +1,4 @@
-"""Locks on files, by which processes of one machine exclude each other.
-
-A lock ends with its process, even if killed.
-"""
+"""Locks on files. The system releases such a lock when the process that holds it ends, however it ends."""
 
 import contextlib
 import fcntl
@@ -17,10 +14,11 @@ _RETRY_SECONDS = 0.05
 
 
 @contextlib.contextmanager
-def held(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock on the file, exclusive or ``shared``; create the file if needed, with the owner of ``like``.
+def locked(path: Path, like: Path, seconds: float, refusal: str, *, shared: bool = False) -> Iterator[None]:
+    """Hold a lock on the file ``path``, exclusive or ``shared``, which is made if need be for the owner of ``like``.
 
-    Waits up to ``seconds`` for other holders. Raises Invalid with ``refusal`` if they keep the lock, OSError.
+    Waits up to ``seconds`` for other holders. Raises Invalid with the sentence ``refusal`` when that is too short,
+    OSError.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

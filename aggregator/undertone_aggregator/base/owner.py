@@ -1,13 +1,13 @@
-"""Ownership of files that root creates for a server that runs as a user of its own."""
+"""Gives files that root creates to the user that the server runs as."""
 
 import os
 from pathlib import Path
 
 
 def give_to_owner(path: Path, like: Path) -> None:
-    """Give a file that root has created to the owner of ``like``: a folder, or the file that it replaces.
+    """Give a file that root has made to the owner of ``like``: its folder, or the file that it replaces.
 
-    Does nothing for other users than root. SQLite does the same with its log files. Raises OSError.
+    Does nothing for other users than root. SQLite treats its logs alike. Raises OSError.
     """
     if os.geteuid() == 0:
         owner = like.stat()

@@ -1,4 +1,4 @@
-"""Packages of the extras that a server's page and metrics need: checked once, before anything starts."""
+"""Checks, before anything starts, that the packages for the page and for metrics are installed."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from undertone_shared.errors import Invalid
 
 Need = tuple[str, tuple[str, ...], str]
-# (feature, packages that it needs, extra that installs them).
+# (What needs the packages, their import names, the extra that installs them.)
 PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")
 
@@ -14,7 +14,7 @@ _CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"
 
 
 def missing_packages(need: Need) -> str:
-    """Return a sentence that names the packages that are not installed; empty if all are."""
+    """Return a sentence about the packages that are not installed; empty if all are."""
     what, packages, extra = need
     missing = [package for package in packages if find_spec(package) is None]
     return f"{what} needs {', '.join(missing)}: pip install 'undertone-ldp[{extra}]'" if missing else ""
@@ -27,7 +27,7 @@ def check_packages(need: Need) -> None:
 
 
 def chart_warning() -> str:
-    """Return a warning if the page's chart library is missing; empty if it is there."""
+    """Return a sentence about a missing chart library, without which the page draws no charts; empty if it is there."""
     if _CHARTS.exists():
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Notifications to systemd (sd_notify(3)): the server is ready, is alive, or stops."""
+"""Notifications to systemd (sd_notify(3)): the server is ready, works, stops."""
 
 import math
 import os
@@ -7,30 +7,30 @@ import time
 
 
 def notify(state: str) -> None:
-    """Send one state to systemd; do nothing if the server does not run under systemd."""
+    """Send one state to the service manager; does nothing without one."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        # A leading @ denotes the abstract name space.
+        # A leading @ stands for the abstract name space.
         out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
 class Watchdog:
     """systemd's watchdog: systemd restarts a server whose loop does not call ``beat`` within WatchdogSec.
 
-    The loop itself calls ``beat``, so that a loop that hangs is detected.
+    The loop itself calls it, so that systemd notices a loop that hangs.
     """
 
     def __init__(self) -> None:
         microseconds = os.environ.get("WATCHDOG_USEC", "")
         wanted = microseconds.isdecimal() and int(microseconds) > 0
-        # The interval is a quarter of systemd's limit.
+        # A quarter of what systemd waits for.
         self._every = int(microseconds) / 4e6 if wanted else math.inf
         self._beaten_at = -math.inf
 
     def beat(self) -> None:
-        """Notify systemd that the loop runs, unless that happened just before."""
+        """Tell systemd that the loop works, unless it was told a moment ago."""
         now = time.monotonic()
         if self._every < math.inf and now >= self._beaten_at + self._every:
             self._beaten_at = now

@@ -1,4 +1,4 @@
-"""Time measurements in this process, by campaign, for metrics."""
+"""How long commits and choices of θ took in this process, by campaign; metrics show it."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Spent:
-    """Number of measurements, sum of their seconds, and seconds of the last one."""
+    """Number of measurements, their sum in seconds, and the last one."""
 
     times: int = 0
     seconds: float = 0.0
@@ -16,7 +16,7 @@ class Spent:
 
 
 class Stopwatch:
-    """Measures durations by campaign. One thread at a time measures for a campaign; any thread may read."""
+    """Measurements by campaign. One thread at a time may measure for a campaign; any thread may read."""
 
     def __init__(self) -> None:
         self._spent: dict[str, Spent] = {}
@@ -27,7 +27,7 @@ class Stopwatch:
 
     @contextmanager
     def timed(self, campaign: str) -> Iterator[None]:
-        """Measure the duration of the block, also if it fails."""
+        """Measure the time that the block takes, also when it raises."""
         began = time.perf_counter()
         try:
             yield
@@ -38,5 +38,5 @@ class Stopwatch:
             spent.seconds += spent.last
 
 
-# COMMITS: transactions of this process's ingest threads. CHOICES: choices of theta, with the design of mechanisms.
+# COMMITS: transactions of this process's ingest threads. CHOICES: choices of theta, with the design of a mechanism.
 COMMITS, CHOICES = Stopwatch(), Stopwatch()

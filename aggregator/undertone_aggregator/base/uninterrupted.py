@@ -1,4 +1,4 @@
-"""Protection while a child process is started and recorded: a signal in between would leave an orphan."""
+"""Delays signals while a child process is started and recorded: a signal in between would leave an orphan."""
 
 import contextlib
 import signal
@@ -8,22 +8,22 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C, and SIGTERM if it has a handler, until the block ends.
+    """Deliver SIGINT, and SIGTERM where it has a handler, only after the block.
 
-    Only in the main thread, which receives signals.
+    Python runs signal handlers in the main thread alone; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held: list[int] = []
+    delayed: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handled = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
         for number in handled:
-            signal.signal(number, lambda came, _: held.append(came))
+            signal.signal(number, lambda arrived, _: delayed.append(arrived))
         yield
     finally:
         for number, handler in handled.items():
             signal.signal(number, handler)
-        for came in held:
-            signal.raise_signal(came)
+        for arrived in delayed:
+            signal.raise_signal(arrived)

@@ -1,4 +1,4 @@
-"""Time zones and weekends by name. They are apart from the calendar so that ingest workers start without numpy."""
+"""Time zones and weekends by name. Kept apart from the calendar, so that ingest workers need not load SciPy."""
 
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -9,7 +9,7 @@ _WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 
 
 def zone(name: str, value: object) -> ZoneInfo:
-    """Return the zone ``value`` of the tz database; ``name`` is the option's name in the error. Raises Invalid."""
+    """Return the zone ``value`` of the tz database. ``name``: the option's name in the error. Raises Invalid."""
     try:
         if isinstance(value, str):
             return ZoneInfo(value)
@@ -19,7 +19,10 @@ def zone(name: str, value: object) -> ZoneInfo:
 
 
 def weekend_of(name: str, value: object) -> frozenset[int] | None:
-    """Parse days such as "friday, saturday" or "none" to numbers, 0 for Monday; None for "auto". Raises Invalid."""
+    """Return the days of the week, 0 for Monday, in text such as "friday, saturday" or "none"; None for "auto".
+
+    Raises Invalid.
+    """
     words = value.replace(",", " ").lower().split() if isinstance(value, str) else []
     if words == [AUTO]:
         return None

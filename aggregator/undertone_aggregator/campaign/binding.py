@@ -1,14 +1,14 @@
-"""The binding of a store to one campaign: which changes of the plan are allowed, and a preview of their effect."""
+"""Binds a store to one campaign: which options of the plan may change later, and what a change would do."""
 
 import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.plain import plain
 from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.settings.landing_plan import SERVER
 from undertone_aggregator.store.store import Store
@@ -17,13 +17,13 @@ from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import parse_policy
 from undertone_shared.schedule import SEED_BYTES
 
-# Options on which the store's numbers depend, so they cannot be changed.
+# Options on which the store's numbers depend: they cannot change.
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
 _COUNTS = "counts"
-# Name of the fact with the version of the plan in force.
+# The fact that holds the version of the plan that is in force.
 _VERSION = "version"
-# Name of the fact with the campaign's state, and its values.
+# The fact that holds the state which the operator wants, one of `STATES`.
 STATE = "state"
 RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
 STATES = (RUNNING, PAUSED, RETIRED)
@@ -31,10 +31,7 @@ STATES = (RUNNING, PAUSED, RETIRED)
 
 @dataclass(frozen=True)
 class Change:
-    """A changed option: the applied and the configured value.
-
-    ``allowed``: True if a running campaign may make the change.
-    """
+    """An option of the plan, as applied and as configured. ``allowed``: a running campaign may change it."""
 
     name: str
     before: Any
@@ -49,19 +46,15 @@ class Change:
 
 
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
-    """Return the differences between this plan and the one that was applied last, which is in a store's ``meta``."""
+    """Return the differences between the plan that was applied last, in the store's facts ``meta``, and this one."""
     if "facts" not in meta:
         # The campaign has not begun.
         return []
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
-    if "kind" in fixed:
-        fixed["collect"] = fixed.pop("kind")
-    # Older stores use other words.
-    fixed["collect"] = {"report": "reports"}.get(fixed["collect"], fixed["collect"])
-    kept = json.loads(meta.get(_PLAN, "{}")) or {"epsilon": meta["epsilon"]}
-    made = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
-    # An option that is new in this version has no applied value to compare with.
-    return made + [
+    kept = json.loads(meta[_PLAN])
+    changed = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
+    # An option that is new in this version of Undertone has no applied value.
+    return changed + [
         Change(name, kept[name], value, True)
         for name, value in new.items()
         if name in kept and name not in fixed and kept[name] != value
@@ -76,10 +69,10 @@ def open_campaign(
     apply: bool = False,
     refusing: Callable[[], str] = lambda: "",
 ) -> bytes:
-    """Bind a new store to the plan, or check that an old one belongs to it; return the cohort seed.
+    """Bind a new store to the plan, or check that an old store belongs to it; return the cohort seed.
 
-    Raises Invalid naming each change; with ``apply`` allowed changes are made instead. ``refusing``: returns a sentence
-    about devices that would refuse the changed campaign.
+    Raises Invalid naming each change of the plan; with ``apply``, changes that a running campaign may make are made.
+    ``refusing``: returns a sentence about devices that would refuse the changed campaign.
     """
     with store.transaction():
         meta = store.meta()
@@ -90,37 +83,37 @@ def open_campaign(
             store.set_meta(
                 {"campaign": plan.name, "facts": json.dumps(fixed), "cohort_seed": seed.hex(), STATE: RUNNING}
             )
-            _keep(store, plan, stream)
+            _write_plan(store, plan, stream)
             return seed
     made = changes(meta, plan, stream)
     if any(not change.allowed for change in made):
         raise Invalid(f"the store {store.name} holds another campaign: " + "; ".join(map(str, made)))
     if made and not apply:
-        said = refusing()
+        refusals = refusing()
         raise Invalid(
             f"campaign {plan.name} would change: "
             + "; ".join(map(str, made))
-            + (f". {said}" if said else "")
+            + (f". {refusals}" if refusals else "")
             + ". Nothing was changed: run with --apply to change it from the next epoch on"
         )
     with store.transaction():
-        _keep(store, plan, stream)
+        _write_plan(store, plan, stream)
     return bytes.fromhex(meta["cohort_seed"])
 
 
 def version_of(meta: Mapping[str, str]) -> int:
-    """Return the version of the plan in force, from a store's ``meta``."""
+    """Return the version of the plan that is in force, from the store's facts ``meta``."""
     return int(meta.get(_VERSION, "1"))
 
 
 def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> int:
-    """Apply a plan whose ``version`` is the one in force; return the new version.
+    """Apply a plan whose ``version`` is the one in force, and return the new version.
 
-    Raises Invalid for an older version, because somebody else has changed the plan meanwhile, and as `open_campaign`.
+    Raises Invalid for another version, as when somebody else has changed the plan meanwhile, and as `open_campaign`.
     """
     with store.transaction():
         version = version_of(store.meta())
-        # A change that is never allowed is refused as such, before the version is checked.
+        # First, so that a change which is never allowed is refused for that reason.
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
@@ -132,17 +125,14 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
 
 
 def counted_by(store: Store) -> str:
-    """Return the engine that counts a campaign's reports: `SERVER` or `SPARK`."""
+    """Return what counts a campaign's reports: `SERVER` or `SPARK`."""
     return store.meta().get(_COUNTS) or SERVER
 
 
 def bind_counting(store: Store, counts: str) -> None:
-    """Bind a campaign to the engine that counts its reports.
+    """Note what counts a campaign's reports, `SERVER` or `SPARK`. Raises Invalid if it was the other one before.
 
-    See `undertone_aggregator.settings.landing_options`. Raises Invalid for another engine.
-
-    Each engine has its own memory of the reports that it has counted, so a campaign cannot change from one to the
-    other.
+    Each has its own memory of the reports that it has counted, so a campaign cannot change from one to the other.
     """
     with store.transaction():
         before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)
@@ -156,14 +146,14 @@ def bind_counting(store: Store, counts: str) -> None:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Number of ``known`` device policies, and the reasons why some refuse a campaign, with their numbers."""
+    """How many of the ``known`` policies of devices refuse a campaign: reason -> number of devices."""
 
     known: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def refusing(self) -> int:
-        """Number of policies that refuse the campaign."""
+        """Number of devices whose policies refuse the campaign."""
         return sum(self.reasons.values())
 
     def __str__(self) -> str:
@@ -175,7 +165,7 @@ class Refusals:
 
 
 def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
-    """Check a campaign against the policies below ``folder``/devices."""
+    """Return which of the policies below ``folder``/devices refuse a campaign."""
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
     for data, devices in policies.items():
@@ -189,17 +179,17 @@ def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
 
 
 def refusals_of(config: Config, now: int) -> Refusals:
-    """Check the known policies against the epoch that the configuration issues next."""
+    """Return which of the known policies would refuse the first epoch of the configured campaign."""
     from undertone_aggregator.campaign.preview import epochs_of
 
     return known_refusals(config.fleet or config.folder, epochs_of(config).first(now).campaign)
 
 
-def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
+def _write_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
     facts = _facts(plan, stream)
     delta = str(facts.get("stream.delta", ""))
     store.set_meta({_PLAN: json.dumps(facts), "epsilon": str(plan.epsilon), "delta": delta})
-    # Other settings that readers of the store need.
+    # Facts that readers of the store need as well.
     store.set_meta(
         {
             "time_zone": plan.time_zone,
@@ -212,19 +202,11 @@ def _keep(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
 
 
 def _facts(plan: CampaignPlan, stream: StreamPlan | None) -> dict[str, Any]:
-    facts = {each.name: _plain(getattr(plan, each.name)) for each in fields(plan) if each.name != _VERSION}
+    facts = {each.name: plain(getattr(plan, each.name)) for each in fields(plan) if each.name != _VERSION}
     facts["collect"] = "stream" if stream else "reports"
     if stream:
-        facts |= {f"stream.{each.name}": _plain(getattr(stream, each.name)) for each in fields(stream)}
+        facts |= {f"stream.{each.name}": plain(getattr(stream, each.name)) for each in fields(stream)}
     return facts
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> str:

@@ -1,16 +1,15 @@
-"""Ways of collecting, on the server: one object for each kind of rule, in one table.
+"""Collections: the server's side of each way of collecting, one object for each kind of rule, in one table.
 
-These are the counterparts of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. An ingest worker
-needs only the cells, so everything that loads the numerics is imported where it is used.
+They are the counterparts of the rules in `undertone_shared.scalar` and `undertone_shared.stream`. Modules that load
+SciPy are imported where they are used, because ingest workers need only the cells.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
 from undertone_aggregator.counts.epochs import Epoch, Timeline
-from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.ingest.cells import Cells, Histogram, Moments
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
@@ -24,99 +23,56 @@ if TYPE_CHECKING:
     from undertone_shared.stream import StreamRule
 
 
-# A log entry: (event, sentence, fields).
+# (event, sentence, fields) for the log.
 Event = tuple[str, str, dict[str, Any]]
 
 
-class EpochSource(Protocol):
-    """Decides what the campaign's next epoch is, and when: `undertone_aggregator.campaign.rounds.Rounds` or a
-    stream's.
-    """
-
-    def warnings(self) -> list[str]:
-        """Return sentences about parts of the plan that will work, but not well."""
-
-    def first(self, now: int) -> Epoch:
-        """Return the campaign's first epoch."""
-
-    def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return the Unix second from which the next epoch can be decided; None if there is no further epoch."""
-
-    def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the epoch to issue once ``due``; None for none."""
-
-
 class Collection(Protocol):
-    """One way of collecting."""
+    """One way of collecting. ``cells``: what a counted report adds."""
 
     cells: Cells
 
-    def epochs(
-        self,
-        config: "Config",
-        seed: bytes,
-        read: Callable[[int, int, int], Partial],
-        clock: Callable[[], float] | None,
-        progress: Callable[[str], None],
-        tell: Callable[[str], None],
-    ) -> EpochSource:
-        """Make the source of the configured campaign's epochs.
-
-        See `undertone_aggregator.campaign.rounds.Rounds`. Raises Invalid.
-        """
+    def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
+        """Return what decides on the configured campaign's epochs. Raises Invalid."""
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return log entries for an epoch that begins in ``wait`` seconds.
-
-        ``round_of``: (its number, planned rounds).
-        """
+        """Return what to log about an epoch that begins in ``wait`` seconds; ``round_of``: (number, planned rounds)."""
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Return the estimator of the campaign's Partials.
-
-        ``models``: see `undertone_aggregator.estimate.reconstruct`.
-        """
+        """Return the estimator for Partials. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Return the guarantee of an epoch's reports, as planned with ``budget``."""
+        """Return what reports of an epoch cost in privacy, planned with ``budget``."""
 
 
 class ScalarCollection:
-    """Collection of single readings: histograms, threshold rounds, a mean for each slot."""
+    """Readings one by one: histograms, threshold rounds, a mean for each slot."""
 
     cells: Cells = Histogram()
 
-    def epochs(
-        self,
-        config: "Config",
-        seed: bytes,
-        read: Callable[[int, int, int], Partial],
-        clock: Callable[[], float] | None,
-        progress: Callable[[str], None],
-        tell: Callable[[str], None],
-    ) -> EpochSource:
+    def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
         """Return threshold rounds, then report epochs."""
         from undertone_aggregator.campaign.rounds import Rounds
 
-        return Rounds(config.campaign, seed, read, clock, progress, tell)
+        return Rounds(config.campaign, means)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Announce the threshold round, or θ and the report mechanism."""
+        """Log the threshold round, or θ and the report mechanism."""
         from undertone_aggregator.counts.facts import mechanism_facts
 
         rule, (number, planned) = epoch.report, round_of
         if rule is None:
             return [("epoch", f"threshold round {number} of {planned} starts in {wait} s", {"round": number})]
-        said = f"theta = {epoch.campaign.thetas}, in force in {wait} s"
+        sentence = f"theta = {epoch.campaign.thetas}, in force in {wait} s"
         fields: dict[str, Any] = {"theta": epoch.campaign.theta, "ranges": epoch.campaign.ranges}
         reporting = mechanism_facts(epoch, epsilon)
         if reporting is None:
-            return [("epoch", said, fields)]
+            return [("epoch", sentence, fields)]
         fields |= {"mechanism": reporting.kind, "variance_ratio": round(reporting.variance_ratio, 4)}
-        return [("epoch", said, fields), ("mechanism", reporting.sentence(), {})]
+        return [("epoch", sentence, fields), ("mechanism", reporting.sentence(), {})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Return the estimator that treats slots independently."""
+        """Estimate each slot by itself."""
         from undertone_aggregator.estimate.reconstruct import Reconstruction
 
         return Reconstruction(timeline, models)
@@ -129,20 +85,12 @@ class ScalarCollection:
 
 
 class StreamCollection:
-    """Collection of streams with one budget for all reports of a device: moments, one epoch, correlated noise."""
+    """Streams with one budget for all reports of a device: moments, one epoch, slots whose noise is shared."""
 
     cells: Cells = Moments()
 
-    def epochs(
-        self,
-        config: "Config",
-        seed: bytes,
-        read: Callable[[int, int, int], Partial],
-        clock: Callable[[], float] | None,
-        progress: Callable[[str], None],
-        tell: Callable[[str], None],
-    ) -> EpochSource:
-        """Return the source of the single epoch."""
+    def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
+        """Return the one epoch."""
         from undertone_aggregator.campaign.stream_rounds import StreamRounds
 
         if config.stream is None:
@@ -150,12 +98,12 @@ class StreamCollection:
         return StreamRounds(config.campaign, config.stream)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Announce the stream's law and its number of reports."""
+        """Log the stream's law and number of reports."""
         rule = cast("StreamRule", epoch.campaign.rule)
         return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Return the estimator for slots with correlated noise."""
+        """Estimate slots whose noise is shared."""
         from undertone_aggregator.estimate.stream import StreamReconstruction
 
         return StreamReconstruction(timeline)
@@ -178,14 +126,14 @@ def collection_of(kind: str) -> Collection:
 
 
 def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> "Estimator":
-    """Return the estimator of a campaign's Partials, by the kind of its newest epoch. Raises Invalid."""
+    """Return the estimator for a campaign's Partials, by the kind of its newest epoch. Raises Invalid."""
     return collection_of(timeline.epochs[-1].campaign.rule.kind).estimator(timeline, {} if models is None else models)
 
 
 def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
-    """Return the largest cost of the issued epochs; ``budget`` is used for epochs that were stored without their own.
+    """Return what the issued epochs cost at most. ``budget``: for epochs of old stores, which have none of their own.
 
-    The result has the largest ε and the shortest rest of all epochs; a plan that stopped taking turns has no window.
+    It has the largest ε and the shortest rest of all epochs: a plan that gave up its window has none.
     """
     from undertone_aggregator.estimate.guarantee import rest_of
 
@@ -200,5 +148,5 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
 
 
 def cells_of(kind: str) -> Cells:
-    """Return the cells for a rule's kind, for ingest workers. Raises Invalid."""
+    """Return what a counted report of a rule's kind adds, for ingest workers. Raises Invalid."""
     return collection_of(kind).cells

@@ -1,36 +1,37 @@
-"""Preview of a plan before it is broadcast: the files that it names, its guarantee, and warnings."""
+"""Checks a plan before its campaign begins: the files that it names, its guarantee, its warnings."""
 
 import time
 
-from undertone_aggregator.campaign.collection import EpochSource, collection_of
+from undertone_aggregator.base.files import read_secret
+from undertone_aggregator.campaign.collection import collection_of
+from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
 from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.mqtt.addresses import read_password
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import read_groups
 from undertone_shared.schedule import SEED_BYTES
 
 
 def epochs_of(config: Config) -> EpochSource:
-    """Return the source of the plan's epochs for a campaign without reports. Raises Invalid."""
+    """Return what would decide on the plan's epochs before any report. Raises Invalid."""
     seed = config.campaign.cohort_seed or bytes(SEED_BYTES)
-    return collection_of(config.kind).epochs(config, seed, lambda *_: Partial(), None, lambda _: None, lambda _: None)
+    return collection_of(config.kind).epochs(config, EpochMeans(seed, lambda *_: Partial()))
 
 
 def check_files(config: Config) -> None:
-    """Read every file that the plan names, as its server will. Raises Invalid, or OSError naming the file."""
+    """Read every file that the plan names, as the server will. Raises Invalid, or OSError naming the file."""
     plan, outlet = config.campaign, config.outlet
     if plan.groups is not None:
         read_groups(config.path(plan.groups))
-    # The country's holidays come from a library that may not be installed.
+    # Reads the country's holidays, from a library that may be absent.
     _ = plan.days
     if outlet.password_file is not None:
-        read_password(config.secret(outlet.password_file))
+        read_secret(config.secret(outlet.password_file))
     if outlet.ca_file is not None:
         config.path(outlet.ca_file).read_bytes()
 
 
 def preview(config: Config, now: int) -> list[str]:
-    """Return sentences: the plan's privacy cost, its end if it began at Unix second ``now``, and each warning.
+    """Return the plan's guarantee, its end if it began at Unix second ``now``, and each warning, as sentences.
 
     Raises Invalid or OSError, as `check_files` does.
     """

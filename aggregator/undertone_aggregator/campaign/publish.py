@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from undertone_aggregator.base.plain import plain
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.estimates import Estimate, plain
+from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_shared.campaign import Campaign
 

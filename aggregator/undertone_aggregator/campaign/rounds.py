@@ -1,15 +1,17 @@
-"""Rounds: threshold epochs in which every device reports for the threshold, then report epochs under θ.
+"""Rounds: threshold epochs in which all devices report for the threshold, then report epochs under θ.
 
-This is a state machine without its own state: the next step follows from the epochs and histograms in the store, so a
-restart resumes where the last process stopped. A threshold round is judged on its planned slots only; its epoch lasts
-until the next begins.
+The rounds have no state of their own: what is due follows from the epochs and histograms in the store, so that a
+restart resumes where the last process stopped. A threshold round is judged by its planned slots alone; its epoch lasts
+until the next one begins.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
-from undertone_aggregator.campaign.evidence import Evidence, Reader
+from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.evidence import Evidence
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
@@ -17,6 +19,7 @@ from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.threshold import (
     CohortCounts,
     Query,
+    ReportCounts,
     Threshold,
     Variance,
     first_edges,
@@ -29,48 +32,77 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
     with_bottom,
 )
-from undertone_aggregator.threshold.joint import Design, Progress, choose_jointly
+from undertone_aggregator.threshold.day import Day
+from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.campaign import Campaign
 from undertone_shared.scalar import Cohort, ReportRule
 
+# The method of choosing θ that uses all evidence, by blocks of the day.
+ROBUST = "robust"
 # (first slot of the cycle, low, θ) of each block.
 Ranges = tuple[tuple[int, int, int], ...]
 
-# The bound of a binary sensor.
+# The bound of a binary sensor, which needs no threshold.
 BINARY = 1
-# A smaller relative change of θ is not worth an epoch: it changes the error by less than a few per cent.
+# A smaller change of θ is not worth an epoch: it changes the error by less than a few per cent.
 SMALLEST_CHANGE = 0.05
-# No decision is made while less than this share of the devices report, because the others will come back.
+# Nothing is decided while fewer than this share of the devices report: the others will come back.
 FEWEST = 0.25
 
 
+@dataclass(frozen=True)
+class ThetaChoice:
+    """The choice of θ from the evidence of one moment, for any mechanism that may report under it."""
+
+    plan: CampaignPlan
+    cohort: Sequence[CohortCounts]
+    query: Query
+    # The rule in force; None before the first θ.
+    before: ReportRule | None
+    # The report phase's own histograms, and what is known of each time of the day; for the robust method.
+    reports: Sequence[ReportCounts]
+    day: Day | None
+
+    def choose(self, variance: Variance) -> Threshold:
+        """Choose θ, of the whole cycle or of blocks, for a mechanism with this variance; within the limits."""
+        plan = self.plan
+        chosen = theta_from_reports(
+            self.cohort,
+            bound=plan.bound,
+            variance=variance,
+            query=self.query,
+            method=plan.method,  # type: ignore[arg-type]
+            reports=self.reports,
+            offset=plan.offset,
+        )
+        if plan.method == ROBUST:
+            chosen = with_bottom(chosen, self.cohort, plan.bound, self.query, variance)
+            chosen = in_blocks(chosen, self.day, plan.blocks, self.query, variance)
+        return limit_blocks(chosen, partial(self._limited, variance))
+
+    def _limited(self, variance: Variance, choice: Threshold, first: int, end: int | None, harmless: int) -> Threshold:
+        """Return the choice of one block within the limits, see `undertone_aggregator.threshold.limits`."""
+        if self.before is None:
+            limited = limit_first(choice, self.query, variance, harmless)
+        else:
+            theta = _nearest(self.before, choice.theta, first, end)
+            limited = limit_range(choice, self.before.low, theta)
+        most = self.plan.theta_max
+        return limit_most(limited, None if most is None else most - self.plan.offset)
+
+
 class Rounds:
-    """Decides what the campaign's next epoch is, and when.
+    """Decides on threshold epochs and report epochs.
 
-    ``seed`` selects the threshold cohort; ``read`` reads the store.
-
-    ``clock`` gives the time after a mechanism is designed, which takes seconds: the epoch must start after that.
-    ``progress`` receives a text about the current computation; ``tell`` the reason if no decision was made.
+    A choice of θ takes seconds to minutes: an epoch starts after the time that ``means.clock`` shows at its end.
     """
 
-    def __init__(
-        self,
-        plan: CampaignPlan,
-        seed: bytes,
-        read: Reader,
-        clock: Callable[[], float] | None = None,
-        progress: Progress = lambda _: None,
-        tell: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, plan: CampaignPlan, means: EpochMeans) -> None:
         self.plan = plan
-        self._seed = seed
-        self._read = read
-        self._clock = clock
-        self._progress = progress
-        self._tell = tell
+        self._means = means
 
     def warnings(self) -> list[str]:
-        """Return sentences about parts of the plan that will work, but not well."""
+        """Return sentences about a plan that will work, but not well."""
         short = [slots for slots in self.plan.rounds if slots % self.plan.cycle]
         if not short:
             return []
@@ -80,7 +112,7 @@ class Rounds:
         ]
 
     def first(self, now: int) -> Epoch:
-        """Return the campaign's first threshold epoch, which starts as planned, or as soon as the lead time allows."""
+        """Return the campaign's first threshold epoch, which starts as planned, or as soon as the lead allows."""
         soonest = now // self.plan.slot_seconds + self.plan.lead_slots
         planned = (self.plan.start or 0) // self.plan.slot_seconds
         if self.plan.bound == BINARY:
@@ -88,7 +120,7 @@ class Rounds:
         return self._threshold_epoch(0, max(soonest, planned), first_edges(self.plan.bound, self.plan.cells), now)
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return the Unix second from which the threshold is reconsidered; None if no further epoch will be issued."""
+        """Return the Unix second from which θ can be decided next; None when no epoch is left to issue."""
         newest = timeline.last
         assert newest is not None
         if self.plan.bound == BINARY:
@@ -103,14 +135,14 @@ class Rounds:
         return look * self.plan.slot_seconds if look + self.plan.lead_slots <= newest.campaign.last_slot else None
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or if θ can stay."""
+        """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""
         newest = timeline.last
         assert newest is not None
-        evidence = Evidence(self.plan, timeline, self._read, now)
+        evidence = Evidence(self.plan, timeline, self._means.read, now)
         rule = newest.campaign.report
         devices, most = evidence.devices(), evidence.most_devices()
         if rule is not None and devices < max(most * FEWEST, 1.0):
-            self._tell(
+            self._means.warn(
                 f"{devices:.0f} devices report where there were {most:.0f}: theta is not decided on what a part of the "
                 "fleet measures"
             )
@@ -135,38 +167,16 @@ class Rounds:
     def _design(
         self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: ReportRule | None
     ) -> Design:
-        """Choose θ within its limits and the mechanism for it; ``before``: the rule in force."""
+        """Choose θ within its limits, and the mechanism that reports under it. ``before``: the rule in force."""
         plan = self.plan
-        reports = evidence.reports() if plan.method == "robust" else ()
-        day = evidence.day() if plan.method == "robust" and plan.blocks > 1 else None
-
-        def choose(variance: Variance) -> Threshold:
-            chosen = theta_from_reports(
-                cohort,
-                bound=plan.bound,
-                variance=variance,
-                query=query,
-                method=plan.method,  # type: ignore[arg-type]
-                reports=reports,
-                offset=plan.offset,
-            )
-            if plan.method == "robust":
-                chosen = with_bottom(chosen, cohort, plan.bound, query, variance)
-                chosen = in_blocks(chosen, day, plan.blocks, query, variance)
-
-            def limited(choice: Threshold, first: int, end: int | None, harmless: int) -> Threshold:
-                if before is None:
-                    held = limit_first(choice, query, variance, harmless)
-                else:
-                    held = limit_range(choice, before.low, _nearest(before, choice.theta, first, end))
-                return limit_most(held, None if plan.theta_max is None else plan.theta_max - plan.offset)
-
-            return limit_blocks(chosen, limited)
-
-        return choose_jointly(plan.mechanism, plan.epsilon, plan.levels, choose, self._progress)
+        reports = evidence.reports() if plan.method == ROBUST else ()
+        day = evidence.day() if plan.method == ROBUST and plan.blocks > 1 else None
+        choice = ThetaChoice(plan, cohort, query, before, reports, day)
+        return choose_jointly(plan.mechanism, plan.epsilon, plan.levels, choice.choose, self._means.progress)
 
     def _soonest(self, now: int) -> int:
-        later = now if self._clock is None else max(now, int(self._clock()))
+        clock = self._means.clock
+        later = now if clock is None else max(now, int(clock()))
         return later // self.plan.slot_seconds + self.plan.lead_slots
 
     def _threshold_epoch(self, number: int, first: int, edges: Sequence[int], now: int) -> Epoch:
@@ -187,23 +197,19 @@ class Rounds:
         )
 
     def _binary_epoch(self, first: int, now: int) -> Epoch:
-        """Return an epoch for readings of 0 and 1: randomised response without a threshold, so without rounds and
-        cohort.
-        """
+        """Return the epoch for readings of 0 and 1: randomised response, with no threshold and hence no cohort."""
         rule = ReportRule(0, BINARY, stochastic_rounding(self.plan.epsilon))
         last = first + self.plan.report_slots - 1
         return Epoch(self._campaign(first, last, (0, 1, 2), 0, rule), now)
 
     def _campaign(self, first: int, last: int, edges: Sequence[int], stride: int, rule: ReportRule | None) -> Campaign:
         cohort = Cohort(square_wave(self.plan.epsilon, edges))
-        schedule = self.plan.schedule(self._seed, stride)
+        schedule = self.plan.schedule(self._means.seed, stride)
         return self.plan.epoch(first, last, cohort=cohort, report=rule, schedule=schedule)
 
 
 def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int:
-    """Return the θ in force in slots first <= i < end of the cycle that is nearest to ``theta``, which may lie between
-    two.
-    """
+    """Clip ``theta`` to the range of the θ in force in slots first <= i < end of the cycle."""
     ends = [start for start, _, _ in before.ranges[1:]] + [None]
     thetas = [
         old
@@ -214,7 +220,7 @@ def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int
 
 
 def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
-    """Return the share of the width in force by which both ends move together: the mean over the cycle."""
+    """Return how far both ends of the range move, as a share of its width: the mean over the cycle."""
     starts = sorted({first for first, _, _ in (*before, *after)})
     total = 0.0
     for first, end in pairwise([*starts, cycle]):
@@ -224,5 +230,5 @@ def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
 
 
 def _in_force(ranges: Ranges, slot: int) -> tuple[int, int]:
-    """Return (low, θ) of the block that contains a slot of the cycle."""
+    """Return (low, θ) of the block that holds a slot of the cycle."""
     return next((low, theta) for first, low, theta in reversed(ranges) if first <= slot)

@@ -23,13 +23,14 @@ from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.campaign.watch import Look, Watch
-from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, nowhere
+from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, no_failpoint
 from undertone_aggregator.ingest.lag import Lag
+from undertone_aggregator.ingest.shared_workers import WorkerContext
 from undertone_aggregator.ingest.workers import ProcessWorker, Worker, thread_worker
 from undertone_aggregator.mqtt.source import Outgoing, Source
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import keep_groups, read_groups
-from undertone_aggregator.store.disk_space import until_room
+from undertone_aggregator.store.disk_space import retry_while_full
 from undertone_aggregator.store.kept import note_kept
 from undertone_aggregator.store.leases import Fenced, Lease
 from undertone_aggregator.store.store import LOCK_SECONDS, Store, StoreError, open_store
@@ -69,7 +70,7 @@ class Options:
     """
 
     clock: Callable[[], float] = time.time
-    failpoint: Failpoint = nowhere
+    failpoint: Failpoint = no_failpoint
     apply: bool = False
     take_over: bool = False
     slots: Slots | None = None
@@ -125,7 +126,7 @@ class Running:
         state = self._life
         if state == RUNNING and self._end is not None and self._options.clock() > self._end:
             state = OVER
-        elif state == RUNNING and coordinator is not None and coordinator.choosing:
+        elif state == RUNNING and coordinator is not None and coordinator.issuing.choosing:
             state = CHOOSING
         return CampaignState(state, self._trouble, self.ready, self._newest, self._due, self._end, self._signed)
 
@@ -136,7 +137,7 @@ class Running:
         if advanced is None:
             return 0.0
         if coordinator is not None:
-            advanced = max(advanced, coordinator.advanced)
+            advanced = max(advanced, coordinator.issuing.advanced)
         return time.monotonic() - advanced
 
     def run(self, outlet: Outgoing, stop: threading.Event) -> None:
@@ -149,7 +150,7 @@ class Running:
             self._trouble = said.removeprefix("alarm: ")
             self.journal.say_once("room", said)
 
-        until_room(lambda: self._run(outlet, stop), wait_for_room, stop)
+        retry_while_full(lambda: self._run(outlet, stop), wait_for_room, stop)
 
     def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
@@ -302,14 +303,13 @@ class Running:
         )
 
     def _start(self, plan: IngestPlan, store: Store, stop: threading.Event) -> None:
-        workers = self.config.server.workers
-        kind: Callable[..., Worker] = thread_worker if workers == 1 else ProcessWorker
-        for number in range(workers):
-            # If workers share partitions, each takes what it can get.
-            own = replace(plan, worker=number)
-            self._workers.append(
-                kind(own, store.url, self._source.open_intake, self._say, self._options.clock, self._options.failpoint)
-            )
+        options, workers = self._options, self.config.server.workers
+        context = WorkerContext(
+            store.url, cells_of, self._source.open_intake, self._say, options.clock, options.failpoint
+        )
+        start: Callable[[IngestPlan, WorkerContext], Worker] = thread_worker if workers == 1 else ProcessWorker
+        # Workers that share partitions do not use their numbers: each takes its share of what is free.
+        self._workers += [start(replace(plan, worker=number), context) for number in range(workers)]
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
         asked = looked = -math.inf

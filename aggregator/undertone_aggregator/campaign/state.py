@@ -6,12 +6,12 @@ old state concludes that the server is dead or hangs.
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 
 STARTING, CHOOSING, OVER, FAILED, STOPPING = "starting", "choosing", "over", "failed", "stopping"
@@ -23,8 +23,8 @@ STOPPED, NEW = "stopped", "new"
 _OPEN = (RUNNING, CHOOSING, PAUSED)
 # A state older than this many seconds is that of a server that is dead or hangs.
 STALE_SECONDS = 30.0
-# Free space in bytes below which the next reports cannot be stored.
-NO_ROOM = 16 << 20
+# Less free space than this cannot take the next reports.
+LEAST_FREE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ServerState:
             found.append(f"the server has not advanced for {now - self.time:.0f} s: it is dead, or it hangs")
         if not self.reachable:
             found.append("the broker cannot be reached: reports wait there, and nothing is published")
-        if self.free < NO_ROOM:
+        if self.free < LEAST_FREE_BYTES:
             found.append(f"{self.free >> 20} MB are free where the stores are: reports cannot be kept")
         return found
 
@@ -109,12 +109,8 @@ class ServerState:
         return {"ready": not problems, "problems": problems, **asdict(self)}
 
     def write(self, path: Path) -> None:
-        """Replace the file atomically. Raises OSError."""
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-        fresh.replace(path)
+        """Replace the file at once. Raises OSError."""
+        write_private(path, json.dumps(asdict(self)), durable=False)
 
 
 def read_state(path: Path) -> ServerState | None:

@@ -1,6 +1,6 @@
-"""Counts: the server's data about reports, as pure data structures without files or clocks.
+"""Counts: what the server remembers of reports, as pure data structures without files or clocks.
 
-Owns histograms and moments that add up (``Partial``), epochs, which intervals a device has reported, sequence numbers.
-May import: design, threshold.
+Owns histograms and moments that add up (``Partial``), epochs, the slots that devices have reported, sequence numbers.
+May import: base, design, threshold.
 Start reading: ``partial.py``, then ``seen.py`` for deduplication.
 """

@@ -1,8 +1,8 @@
-"""Chains of stream reports: which earlier slots of a device are on the same chain, for the covariance of slots' means.
+"""Pairs of a device's slots on one chain, from which the covariance of two slots' means is estimated.
 
-A report at slot t with chain index i on a campaign of lag j began its chain at the origin t - ij. Two reports are on
-one chain, with nothing missed between them, iff their origins are equal: a chain that began later has a larger origin.
-(A chain that continues over missed slots counts as two; this ignores a covariance of at most r^2.)
+A report at slot t with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on
+one chain, with no missed slot between them, iff their origins are equal: a chain that began later has a larger origin.
+(A chain that continued over missed slots counts as two chains, so that a covariance of at most r^2 is taken as none.)
 """
 
 import struct
@@ -15,24 +15,24 @@ from undertone_shared.topics import SHARDS
 
 _RECORD = struct.Struct("<QIq")
 RECORD_BYTES = _RECORD.size
-# Number of slots that are remembered, so that a late report still finds the slots around it.
+# A chain is kept for so many slots after its newest one, so that a late report still finds its neighbours.
 _KEPT = LAGS + 96
 _WINDOW = (1 << (LAGS + 1)) - 1
 
 
 def record(key: int, slot: int, origin: int) -> bytes:
-    """Encode one admitted report for the store."""
+    """Return the store's record of one counted report."""
     return _RECORD.pack(key, slot, origin)
 
 
 class Chains:
-    """For each device and chain, the newest slot and a bit window of the last 65 slots."""
+    """The state of all devices: for each chain its newest slot, and a window of its last 65 slots."""
 
     def __init__(self) -> None:
         self._devices: dict[int, dict[int, tuple[int, int]]] = {}
 
     def observe(self, key: int, slot: int, origin: int) -> list[tuple[int, int]]:
-        """Remember a counted report; return (later slot, lag) of each pair that it forms with others on its chain."""
+        """Remember a counted report; return (later slot, lag) of each pair that it forms with others of its chain."""
         chains = self._devices.setdefault(key, {})
         newest, window = chains.get(origin, (slot, 0))
         if slot >= newest:
@@ -51,7 +51,7 @@ class Chains:
         return pairs
 
     def records(self) -> bytes:
-        """Return the whole state, as records."""
+        """Return the whole state as records."""
         return b"".join(
             record(key, newest - age, origin)
             for key, chains in self._devices.items()
@@ -60,7 +60,7 @@ class Chains:
         )
 
     def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Replay records of these shards, in the order of writing."""
+        """Replay records in the order in which they were written, of these shards only."""
         mine = np.zeros(SHARDS, dtype=bool)
         mine[list(shards)] = True
         for data in segments:

@@ -1,6 +1,4 @@
-"""Decoding of many reports at once into arrays: the fields of `undertone_shared.report` without their
-interpretation.
-"""
+"""Many reports at once, as arrays: decodes the bytes of `undertone_shared.report` without interpreting them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from numpy.typing import NDArray
 
 from undertone_shared.report import LENGTH, VERSION
 
-# Byte layout from `undertone_shared.report`, for a report with one value. `value` is signed in a stream only.
+# The layout of `undertone_shared.report`, for a report with one value. `value` is signed in streams only.
 _REPORT = np.dtype(
     [
         ("version", "u1"),
@@ -28,9 +26,9 @@ _BLANK = bytes(LENGTH)
 
 @dataclass
 class Columns:
-    """Fields [n] of n reports, in native types wide enough for arithmetic.
+    """Fields [n] of n reports, as native integers of 64 bits.
 
-    ``device``: the keys of the devices. ``symbol`` and ``released``: the value, unsigned and signed.
+    ``device``: the devices' keys. ``symbol``, ``released``: the value, read as unsigned and as signed.
     """
 
     kind: NDArray[Any]
@@ -44,9 +42,9 @@ class Columns:
 
 
 def unpack(payloads: Sequence[bytes]) -> tuple[Columns, NDArray[np.bool_]]:
-    """Return (the fields of payloads [n], mask of those that have a report's bytes); the caller sets the devices.
+    """Return (the fields of payloads [n], a mask of the payloads that are reports); the caller sets ``device``.
 
-    A payload of another length is masked out, whatever its columns contain, and so is a report of several coordinates.
+    The mask excludes payloads of another length, hence also reports of several coordinates; their fields are undefined.
     """
     sized = np.fromiter(map(len, payloads), np.int64, len(payloads)) == LENGTH
     if sized.all():

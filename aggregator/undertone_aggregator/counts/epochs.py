@@ -1,4 +1,4 @@
-"""Epochs as the aggregator stores them: the broadcast campaign, and facts about it that only the server has."""
+"""Epochs: the campaign that is broadcast, together with what only the server knows about it."""
 
 import json
 from bisect import bisect_right
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undertone_aggregator.base.plain import plain
 from undertone_shared.campaign import GRACE_SLOTS, Campaign
 from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
-    # Ingest workers never choose a threshold, so they start without the numerics.
+    # Ingest workers never choose a threshold: they start without the numerics.
     from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.threshold import Threshold
 
@@ -23,10 +24,11 @@ REPORT_PHASE = "report"
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """One epoch. ``chosen``: the choice of its θ as JSON (see `threshold_to_json`), None in a threshold epoch.
+    """One epoch.
 
-    ``decoded``: a table mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the
-    planned privacy cost; None in stores from before it was stored.
+    ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
+    mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: its planned cost in
+    privacy; None in epochs of stores that Undertone 0.1.0 made.
     """
 
     campaign: Campaign
@@ -37,17 +39,17 @@ class Epoch:
 
     @cached_property
     def threshold(self) -> "Threshold | None":
-        """The choice that led to this epoch's θ."""
+        """The choice of the epoch's θ."""
         return None if self.chosen is None else threshold_from_json(self.chosen)
 
     @property
     def phase(self) -> str:
-        """``threshold``: every device reports for the threshold; ``report``: all but a small share report readings."""
+        """``threshold``: all devices report for the threshold; ``report``: all but a small share report readings."""
         return THRESHOLD_PHASE if self.campaign.rule.theta is None else REPORT_PHASE
 
     @property
     def report(self) -> ReportRule | None:
-        """The report rule with a mechanism that can decode; None in a threshold epoch."""
+        """The report rule, with a mechanism that can decode; None in a threshold epoch."""
         rule = self.campaign.report
         if rule is None or self.decoded is None:
             return rule
@@ -57,20 +59,20 @@ class Epoch:
         return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded), rule.ranges[1:])
 
     def block_at(self, slot: int) -> int:
-        """Return the number of the rule's range that applies in a slot."""
+        """Return the index of the rule's range that applies in a slot."""
         at = slot % self.campaign.cycle
         return sum(first <= at for first, _, _ in self.campaign.rule.ranges) - 1
 
     def choice_of(self, block: int) -> "Threshold | None":
-        """Return the choice of θ for one block, with its distribution of readings."""
+        """Return the choice of θ for one block, which includes an estimate of the block's readings."""
         chosen = self.threshold
         return chosen.blocks[block].choice if chosen is not None and chosen.blocks else chosen
 
 
 class Timeline:
-    """All epochs of a campaign in order of time.
+    """All epochs of a campaign, by time.
 
-    An epoch lasts until the next one begins; its reports are accepted for `GRACE_SLOTS` more slots.
+    An epoch lasts until the next one begins; its reports are admitted for `GRACE_SLOTS` longer.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -87,10 +89,7 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end): reports are accepted for first <= slot < end.
-
-        Returns None for an unknown fingerprint.
-        """
+        """Return (epoch, first slot, end), by which reports are admitted for first <= slot < end; None if unknown."""
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:
@@ -99,19 +98,19 @@ class Timeline:
         return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
 
     def of(self, fingerprint: bytes) -> Epoch | None:
-        """Return the epoch with this fingerprint."""
+        """Return the epoch with this fingerprint, or None."""
         span = self._spans.get(fingerprint)
         return span and span[0]
 
     @property
     def last(self) -> Epoch | None:
-        """The newest epoch, even if it has not begun."""
+        """The newest epoch, whether it has begun or not."""
         return self.epochs[-1] if self.epochs else None
 
 
 def threshold_to_json(threshold: "Threshold") -> str:
-    """Encode the choice of θ as JSON, including the density."""
-    return json.dumps(_fields(threshold), default=_plain)
+    """Return the choice of θ as JSON, with its density."""
+    return json.dumps(_fields(threshold), default=plain)
 
 
 def _fields(threshold: "Threshold") -> dict[str, Any]:
@@ -120,7 +119,7 @@ def _fields(threshold: "Threshold") -> dict[str, Any]:
 
 
 def threshold_from_json(text: str) -> "Threshold":
-    """Decode the JSON text of ``threshold_to_json``."""
+    """Return the choice that `threshold_to_json` wrote."""
     return _threshold(json.loads(text))
 
 
@@ -130,11 +129,3 @@ def _threshold(fields: dict[str, Any]) -> "Threshold":
     known = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
     blocks = [Block(first, share, _threshold(choice)) for first, share, choice in fields.get("blocks", ())]
     return Threshold(**{**known, "density": np.array(known["density"], dtype=np.float64), "blocks": blocks})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,4 +1,4 @@
-"""Facts about an epoch's report mechanism, in words and numbers: its kind and its predicted gain over the Hybrid."""
+"""Facts about an epoch's report mechanism: its kind, and its predicted gain over the Hybrid."""
 
 import math
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from undertone_aggregator.design.mechanisms import traits_of
 
 @dataclass(frozen=True)
 class MechanismFacts:
-    """``kind``, ``what``: see `design.mechanisms.Traits`. A reading is rounded to one of ``levels`` + 1 levels.
+    """Facts about a mechanism.
 
-    ``variance_ratio``: mean variance of a report over the Hybrid's at the same θ and ε, for the readings as the
-    threshold phase estimated them; ``error_ratio``: its square root, the ratio of standard errors.
+    ``kind``, ``what``: see `undertone_aggregator.design.mechanisms.Traits`. ``levels``: a reading is rounded to one of
+    ``levels`` + 1. ``variance_ratio``: mean variance of a report, divided by the Hybrid's at the same θ and ε, over the
+    readings as the threshold rounds estimated them.
     """
 
     kind: str
@@ -25,11 +26,11 @@ class MechanismFacts:
 
     @property
     def error_ratio(self) -> float:
-        """The standard error over the Hybrid's."""
+        """Standard error divided by the Hybrid's: the square root of ``variance_ratio``."""
         return math.sqrt(self.variance_ratio)
 
     def sentence(self) -> str:
-        """Return the facts as a sentence."""
+        """Return the facts as a sentence for people."""
         if self.kind == "hybrid":
             return "the Hybrid reports"
         change = f"{abs(1 - self.error_ratio):.1%} {'smaller' if self.error_ratio <= 1 else 'larger'}"
@@ -40,7 +41,7 @@ class MechanismFacts:
 
 
 def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
-    """Return the facts of a report epoch; None without a report rule, or without a density for the prediction."""
+    """Return the facts of a report epoch; None without a report rule, or without a density to predict from."""
     rule, chosen = epoch.report, epoch.threshold
     if rule is None or chosen is None:
         return None

@@ -1,9 +1,13 @@
-"""Moments of stream devices' releases, as one vector of counts per slot that can be added like a histogram.
+"""Moments of released stream values: for each slot one vector of counts, which adds up like a histogram.
 
-Cell 0 counts the reports. Cells 1 to 64 count, per lag in slots, the devices that were admitted both in this slot and
-in the slot that much earlier on the same chain. Then come, per chain age 1 to min(l, 256) (the last one includes all
-older), the number of reports and, per coordinate, Σu and Σu² in two halves, u = X + 2^31 > 0 and u² = 2^32 high + low.
-Adding two such vectors adds the moments exactly, so a `Partial`, the store and a backup treat them like any histogram.
+- Cell 0: number of reports. - Cells 1 to 64: for each lag in slots, the number of devices with reports in this slot and
+in the one that much earlier,
+  on the same chain.
+- Then for each chain age from 1 to min(l, 256), where the last one includes all older: the number of reports, and for
+each
+  coordinate Σu and the two halves of Σu², where u = X + 2^31 > 0 and u² = 2^32 high + low.
+
+Adding two vectors adds the moments exactly, so that `Partial`, store and backup treat them like histograms.
 """
 
 from dataclasses import dataclass
@@ -26,14 +30,14 @@ _HEAD = 1 + LAGS
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of the moments in the vector, for streams of ``dimension`` coordinates and ``ages`` chain ages."""
+    """The places of the moments in the vector, for ``dimension`` coordinates and ``ages`` chain ages."""
 
     dimension: int
     ages: int
 
     @property
     def cells(self) -> int:
-        """Length of the vector."""
+        """The length of the vector."""
         return _HEAD + self.ages * self._row
 
     @property
@@ -41,7 +45,7 @@ class Layout:
         return 1 + 3 * self.dimension
 
     def report(self, released: tuple[int, ...], index: int) -> list[tuple[int, int]]:
-        """Return (cell, amount) that one report with chain index ``index`` adds."""
+        """Return the (cell, amount) that one report with chain index ``index`` adds."""
         at = _HEAD + (min(index, self.ages) - 1) * self._row
         added = [(0, 1), (at, 1)]
         for k, x in enumerate(released):
@@ -50,16 +54,13 @@ class Layout:
         return added
 
     def sums_at(self, index: int, coordinate: int, n: int, *sums: int) -> list[tuple[int, int]]:
-        """Return (cell, amount) that ``n`` reports with chain index ``index`` add.
-
-        ``sums``: Σu and the halves of Σu².
-        """
+        """Return the (cell, amount) that ``n`` reports of one chain index add; ``sums``: Σu and the halves of Σu²."""
         at = _HEAD + (min(index, self.ages) - 1) * self._row
         added = [(at + 1 + 3 * coordinate + part, amount) for part, amount in enumerate(sums)]
         return added if coordinate else [(0, n), (at, n), *added]
 
     def reports(self, released: Counts, index: Counts) -> Counts:
-        """Return the vector that reports [n] of one coordinate with chain indices [n] add."""
+        """Return the vector that reports [n] of one coordinate, with chain indices [n], add."""
         counts = np.zeros(self.cells, dtype=np.int64)
         counts[0] = len(released)
         at = _HEAD + (np.minimum(index, self.ages) - 1) * self._row
@@ -70,7 +71,7 @@ class Layout:
         return counts
 
     def pair(self, lag: int) -> list[tuple[int, int]]:
-        """Return (cell, amount) for one more device that reported in this slot and ``lag`` slots before, 1 to 64."""
+        """Return what a device with reports in this slot and ``lag`` slots earlier, 1 to 64, adds."""
         return [(lag, 1)]
 
     def ages_of(self, counts: Counts) -> Counts:
@@ -78,14 +79,14 @@ class Layout:
         return counts[_HEAD :: self._row]
 
     def pairs(self, counts: Counts) -> Counts:
-        """Return the number of devices [64] that were admitted here and 1 to 64 slots before, on one chain."""
+        """Return the number of devices [64] with reports here and 1 to 64 slots earlier, on one chain."""
         return counts[1:_HEAD]
 
     def sums(self, counts: Counts, coordinate: int = 0) -> tuple[int, int, int]:
         """Return (number of reports, ΣX, ΣX²) of one coordinate, as exact integers."""
         n = int(counts[0])
         first, high, low = (sum(map(int, counts[_HEAD + 1 + 3 * coordinate + part :: self._row])) for part in range(3))
-        # Uses Σ(u - B)² = Σu² - 2BΣu + nB².
+        # Σ(u - B)² = Σu² - 2BΣu + nB²
         return n, first - n * _BIAS, (high << _HALF) + low - 2 * _BIAS * first + n * _BIAS * _BIAS
 
 

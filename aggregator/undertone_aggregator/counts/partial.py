@@ -1,9 +1,8 @@
-"""Partial: the counts of a set of reports, integer histograms of symbols with an associative, commutative merge.
+"""Partial: the counts of reports, as integer histograms of symbols with an associative, commutative merge.
 
-Streams use vectors of moments instead, which are added in the same way: see `undertone_aggregator.counts.moments`.
+For streams it holds vectors of moments, which add up in the same way (`undertone_aggregator.counts.moments`).
 
-The same object is used in one process, between several, and in the store: nothing else of a report remains after
-admission.
+One process, several processes and the store use the same object. Nothing else of a report is kept after admission.
 """
 
 import struct
@@ -19,7 +18,7 @@ from undertone_shared.report import STREAM
 
 Counts = NDArray[np.int64]
 
-# The group of devices without a group, and the name for all devices together.
+# The group of devices without a group, and of all devices together.
 EVERYBODY = "all"
 LARGEST_CELLS = 1 << 22
 _WIDTHS = (1, 2, 4, 8)
@@ -27,10 +26,7 @@ _SPARSE = 4
 
 
 class Key(NamedTuple):
-    """Identifier of a histogram.
-
-    ``fingerprint`` identifies the epoch, ``kind`` is that of `undertone_shared.report`.
-    """
+    """The key of a histogram. ``fingerprint``: the epoch's; ``kind``: see `undertone_shared.report`."""
 
     campaign: str
     fingerprint: bytes
@@ -40,7 +36,7 @@ class Key(NamedTuple):
 
 
 class Partial(Mapping[Key, Counts]):
-    """Histograms [symbols] by `Key`; a missing key counts as zeros."""
+    """Histograms [symbols] by `Key`. An absent key means no reports."""
 
     def __init__(self, counts: Mapping[Key, Counts] | None = None) -> None:
         self._counts: dict[Key, Counts] = dict(counts or {})
@@ -67,7 +63,7 @@ class Partial(Mapping[Key, Counts]):
         self._counts[key] = added if counts is None else add_counts(counts, added)
 
     def add_moments(self, key: Key, added: Iterable[tuple[int, int]], cells: int) -> None:
-        """Add (cell, amount) pairs to a stream's vector of moments of length ``cells``, in place."""
+        """Add (cell, amount) to a stream's vector of moments of length ``cells``, in place."""
         counts = self._counts.get(key)
         if counts is None:
             counts = self._counts[key] = np.zeros(cells, dtype=np.int64)
@@ -75,15 +71,15 @@ class Partial(Mapping[Key, Counts]):
             counts[cell] += amount
 
     def merge(self, other: "Partial") -> "Partial":
-        """Return the Partial of both sets of reports: associative, commutative, with the empty Partial neutral.
+        """Return the Partial of both sets of reports. Associative and commutative; the empty Partial is neutral.
 
-        Raises Invalid if a key has histograms of two lengths, which two admissions of one epoch never produce.
+        Raises Invalid for histograms of different lengths under one key, which no epoch produces.
         """
         return Partial.gather(chain(self.items(), other.items()))
 
     @staticmethod
     def gather(rows: Iterable[tuple[Key, Counts]]) -> "Partial":
-        """Merge many rows: those of an equal key are added. Raises Invalid as ``merge`` does."""
+        """Return the merge of many rows: histograms with equal keys are added. Raises Invalid as ``merge`` does."""
         merged: dict[Key, Counts] = {}
         for key, counts in rows:
             merged[key] = add_counts(merged[key], counts) if key in merged else counts
@@ -100,12 +96,12 @@ class Partial(Mapping[Key, Counts]):
 
     @property
     def reports(self) -> int:
-        """The number of reports counted."""
+        """Number of reports counted."""
         return sum(reports_in(key.kind, counts) for key, counts in self._counts.items())
 
 
 def reports_in(kind: int, counts: Counts) -> int:
-    """Return the number of reports in one histogram, or one vector of moments, of this kind."""
+    """Return the number of reports in a histogram, or in a vector of moments, of this kind."""
     return int(counts[0] if kind == STREAM else counts.sum())
 
 
@@ -117,10 +113,10 @@ def add_counts(left: Counts, right: Counts) -> Counts:
 
 
 def pack_counts(counts: Counts) -> bytes:
-    """Encode a histogram compactly: form u8, cells u32, then all counts, or indices u32 and counts of the non-zero
-    cells.
+    """Pack a histogram: form u8, number of cells u32, then all counts; or, if shorter, the indices u32 and counts that
+    are not 0.
 
-    Form: log2 of a count's width in bytes, plus 4 for the sparse form.
+    Form: log2 of a count's width in bytes, plus 4 for indices and counts.
     """
     largest = int(counts.max(initial=0))
     width = next(i for i, size in enumerate(_WIDTHS) if largest < 1 << (8 * size))
@@ -133,7 +129,7 @@ def pack_counts(counts: Counts) -> bytes:
 
 
 def unpack_counts(data: bytes) -> Counts:
-    """Decode the bytes of ``pack_counts``. Raises Invalid for anything else."""
+    """Return the histogram that `pack_counts` packed. Raises Invalid for anything else."""
     if len(data) < 5 or data[0] >= 2 * _SPARSE:
         raise Invalid("a histogram is damaged: it has no valid head")
     form, cells = struct.unpack_from("<BI", data)

@@ -1,6 +1,6 @@
-"""Deduplication: which of its newest 96 slots each device has reported, in 32 bytes per device.
+"""Deduplication: remembers which of its newest 96 slots each device has reported, in 32 bytes per device.
 
-There are four words of 64 bits: the device's key; (newest slot, upper 32 bits of the window); the lower 64 bits of the
+Four words of 64 bits: the device's key; the newest slot and the upper 32 bits of the window; the lower 64 bits of the
 window; digests of 21 bits of the three newest reports. Bit i of the window is set if slot newest - i was counted.
 """
 
@@ -32,30 +32,33 @@ _U32 = 0xFFFFFFFF
 _RECORD = struct.Struct("<QII")
 RECORD_BYTES = _RECORD.size
 _RECORDS = np.dtype([("key", "<u8"), ("slot", "<u4"), ("code", "<u4")])
-# The largest step for `newer`: shifts of 64 bits are undefined.
+# The largest step that `newer` takes: shifts of 64 bits are undefined.
 NEWER = 63
-# New devices wait in a dictionary until there are enough for a merge into the sorted words.
+# New devices wait in a dictionary until there are enough of them for a merge into the sorted words.
 _YOUNG = 4096
 
 Entry = tuple[int, int, int]
 
 
 def device_key(device: str) -> tuple[int, int]:
-    """Return (shard, key), both from one sha256 of the name; two of 10^6 devices share the 64-bit key with p < 3e-8."""
+    """Return (shard, key), both from one SHA-256 of the name.
+
+    Among 10^6 devices, two have the same 64-bit key with a probability below 3e-8.
+    """
     head = hashlib.sha256(device.encode()).digest()[:8]
     return head[0] % SHARDS, int.from_bytes(head, "big")
 
 
 def digest(payload: bytes) -> int:
-    """Return 21 bits that distinguish a repeated report from another one.
+    """Return 21 bits by which a repeated report is told from a different one.
 
-    They raise alarms and never affect the counts.
+    They decide whether an alarm is raised, never whether a report is counted.
     """
     return zlib.crc32(payload) & _DIGEST
 
 
 def record(key: int, slot: int, code: int) -> bytes:
-    """Encode a counted report for the store until the next snapshot: 16 bytes."""
+    """Return the record of a counted report, 16 bytes, which the store holds until the next snapshot."""
     return _RECORD.pack(key, slot, code)
 
 
@@ -71,14 +74,14 @@ class Seen:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sorted words; up to max(4096, 1/64) of the devices are outside them."""
+        """Memory of the sorted words, in bytes. Up to max(4096, 1/64 of the devices) wait outside them."""
         return self._words.nbytes
 
     def judge(self, key: int, slot: int, code: int) -> str:
-        """Decide whether this report is the first of its device and slot; only then record it.
+        """Decide whether this report is the first of its device and slot, and record it only then.
 
-        ``counted``; ``duplicate``: the same bytes again; ``conflict``: other bytes for the same interval;
-        ``duplicate_unverified``: counted before but too old to compare, or older than the window.
+        Returns ``counted`` for the first; ``duplicate`` for the same bytes again; ``conflict`` for other bytes;
+        ``duplicate_unverified`` for a report that is too old to compare, or older than the window.
         """
         row = self._young.get(key)
         at = -1
@@ -118,12 +121,12 @@ class Seen:
         return COUNTED
 
     def settle(self) -> None:
-        """Merge new devices into the words that `look_up` searches, if they are numerous enough."""
+        """Merge the new devices into the sorted words, where `look_up` finds them, once there are enough of them."""
         if len(self._young) > len(self._keys) >> 6:
             self._merge_young()
 
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Return (column or -1 [n], words [4, n]) of devices by key; a new device may have no column yet."""
+        """Return (column or -1 [n], words [4, n]) of devices by key; -1: not in the sorted words."""
         if not len(self._keys):
             return np.full(len(keys), -1), np.zeros((4, len(keys)), dtype=np.uint64)
         column = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
@@ -135,15 +138,14 @@ class Seen:
         self._words[:, column] = words
 
     def snapshot(self) -> bytes:
-        """Return the whole state, 32 bytes per device, little-endian words in the order of the module's docstring."""
+        """Return the whole state: 32 bytes per device, little-endian words in the order that the module describes."""
         self._merge_young()
         return self._words.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments of these shards, in the order of writing.
+        """Load a store's segments, in the order in which they were written, of these shards only.
 
-        (True, snapshot) replaces the devices in it, (False, records) replays reports. Raises Invalid for damaged
-        segments.
+        (True, snapshot) replaces the devices in it; (False, records) replays reports. Raises Invalid for damage.
         """
         mine = np.zeros(256, dtype=bool)
         mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
@@ -174,14 +176,14 @@ class Seen:
 
     def _set(self, words: NDArray[np.uint64]) -> None:
         self._words = np.ascontiguousarray(words)
-        # Memoryviews read and write Python integers several times faster than numpy scalars.
+        # Memoryviews give and take Python integers several times faster than numpy scalars.
         self._keys, self._heads, self._lows, self._codes = (memoryview(row) for row in self._words)
 
 
 def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the words [4, n] of devices after one report each for a newer slot, 1 to `NEWER` after their newest.
+    """Return the words [4, n] of devices after one report each, for a slot 1 to `NEWER` after their newest.
 
-    This does the same as `Seen.judge` for such reports, without branches.
+    Does for such reports what `Seen.judge` does, as arrays.
     """
     heads = words[1]
     gap = slots.astype(np.uint64) - (heads >> np.uint64(32))
@@ -192,18 +194,18 @@ def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np
 
 
 def gaps(words: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return by how many slots each report is newer than its device's newest; negative for an older one."""
+    """Return by how many slots each report is newer than its device's newest; negative for older ones."""
     newest: NDArray[np.int64] = (words[1] >> np.uint64(32)).astype(np.int64)
     return slots - newest
 
 
 def digests(payloads: Iterable[bytes], count: int) -> NDArray[np.uint64]:
-    """Return the `digest` of each payload."""
+    """Return `digest` of each payload."""
     return np.fromiter(map(zlib.crc32, payloads), np.uint64, count) & np.uint64(_DIGEST)
 
 
 def records(keys: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> bytes:
-    """Return the `record` of each counted report, concatenated."""
+    """Return the concatenated `record` of each counted report."""
     table = np.empty(len(keys), dtype=_RECORDS)
     table["key"], table["slot"], table["code"] = keys, slots, codes
     return table.tobytes()

@@ -1,15 +1,18 @@
-"""Sequence numbers: how many reports devices drew that never arrived, from the numbers in counted reports; 24 bytes
-each.
+"""Missing reports: counts reports that devices drew and that never arrived, by sequence numbers; 24 bytes per device.
 
-For each device the newest counted slot t and the number n in that report are stored. A report for a slot u > t with
-number m > n shows that m - n - 1 were drawn between and did not arrive, at most u - t - 1, because a device draws once
-a slot. A number that decreases, m <= n, means a restarted ledger and shows m - 1. A report for an older slot with a
-smaller number closes a gap of its own device. If the device has no open gap, the report changes nothing, so that one
-device's numbers cannot hide another's gaps. The first report of a device shows m - 1, if the campaign is old enough for
-that many.
+The state of a device is its newest counted slot t, with the sequence number n of that report, and the number of its
+missing reports.
 
-There are three words of 64 bits: the device's key, (newest slot, its number), and the number of its missing reports.
-Only counted reports are used: a refused report appears in its counter, and as a gap.
+- A report for a slot u > t with number m > n shows that m - n - 1 reports were drawn between them and have not arrived,
+at
+  most u - t - 1, because a device draws once in a slot.
+- A number that goes back, m <= n, comes from a ledger that was begun anew, and shows m - 1.
+- A report for an older slot with a smaller number is one of the device's missing reports. If the device has none, it
+  changes nothing: so no device's numbers can hide another device's missing reports.
+- The first report of a device shows m - 1, if the campaign is old enough for so many.
+
+Three words of 64 bits: the device's key; the newest slot and its number; the number of missing reports. Only counted
+reports are used: a refused one is in the counter of its outcome, and leaves a gap in the numbers.
 """
 
 import struct
@@ -26,16 +29,16 @@ from undertone_shared.topics import SHARDS
 _RECORD = struct.Struct("<QQQ")
 RECORD_BYTES = _RECORD.size
 _U32 = 0xFFFFFFFF
-# New devices wait in a dictionary until there are enough for a merge into the sorted words.
+# New devices wait in a dictionary until there are enough of them for a merge into the sorted words.
 _YOUNG = 4096
 
 CLOSES = -1
 
 
 def step(newest: int, number: int, slot: int, sequence: int) -> int:
-    """Return how many missing reports a counted report shows, or `CLOSES`.
+    """Return how many missing reports a counted one shows, or `CLOSES` if it may be one of them.
 
-    ``newest``, ``number``: the device's newest.
+    ``newest``, ``number``: the slot and the sequence number of the device's newest report.
     """
     if slot > newest:
         return min(sequence - number - 1 if sequence > number else max(sequence - 1, 0), slot - newest - 1)
@@ -43,12 +46,12 @@ def step(newest: int, number: int, slot: int, sequence: int) -> int:
 
 
 def start(first_slot: int, slot: int, sequence: int) -> int:
-    """Return how many missing reports a device's first report shows; 0 if its number exceeds the campaign's age."""
+    """Return how many missing reports a device's first one shows; 0 for a number beyond the campaign's age."""
     return sequence - 1 if 0 < sequence <= slot - first_slot + 1 else 0
 
 
 class Sequences:
-    """The sequence state of all devices."""
+    """The state of all devices."""
 
     def __init__(self) -> None:
         # Key -> the other two words.
@@ -59,11 +62,9 @@ class Sequences:
         return len(self._keys) + len(self._young)
 
     def observe(self, key: int, first_slot: int, slot: int, sequence: int) -> int:
-        """Remember a counted report.
+        """Remember a counted report, and return how many missing reports it shows, or `CLOSES` if it was one of them.
 
-        Return how many missing reports it shows, `CLOSES` if it was missing itself, else 0.
-
-        ``first_slot``: the campaign's first slot.
+        ``first_slot``: the campaign's first.
         """
         young = self._young.get(key)
         at = -1
@@ -92,7 +93,7 @@ class Sequences:
     def expected(
         self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return a mask [n] of reports of known devices whose reports are all newer and have consecutive numbers."""
+        """Return which reports [n] are of known devices whose reports here are all newer, each with the next number."""
         self._merge()
         mask = np.zeros(len(keys), dtype=bool)
         if not len(self._keys) or not len(keys):
@@ -103,7 +104,7 @@ class Sequences:
         first[1:] = key[1:] != key[:-1]
         at = np.minimum(np.searchsorted(self._words[0], key), len(self._keys) - 1)
         word = self._words[1, at]
-        # Each report is compared with the device's report before it, here or in the state.
+        # Each is compared with the device's report before it, among these or in the state.
         newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
         before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
         next_one = (self._words[0, at] == key) & (slot > newest) & (number == before + 1)
@@ -112,14 +113,14 @@ class Sequences:
         return mask
 
     def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
-        """Remember the ``expected`` reports, each device's in their order; return the records."""
+        """Remember reports that were ``expected``, in order within each device, and return their records."""
         words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
         at = np.searchsorted(self._words[0], keys)
         self._words[1, at] = words
         return np.stack([keys, words, self._words[2, at]]).T.astype("<u8").tobytes()
 
     def record(self, key: int) -> bytes:
-        """Return a device's state, encoded for the store."""
+        """Return the record of a device's state."""
         words = self._young.get(key)
         if words is None:
             at = bisect_left(self._keys, key)
@@ -127,14 +128,14 @@ class Sequences:
         return _RECORD.pack(key, *words)
 
     def snapshot(self) -> bytes:
-        """Return the state of all devices: their records."""
+        """Return the records of all devices."""
         self._merge()
         return self._words.T.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments of these shards, in the order of writing; a later record replaces an earlier one.
+        """Load a store's segments, in the order in which they were written, of these shards only.
 
-        Raises Invalid for a damaged segment.
+        A later record of a device replaces an earlier one. Raises Invalid for a damaged segment.
         """
         mine = np.zeros(256, dtype=bool)
         mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
@@ -145,7 +146,7 @@ class Sequences:
             words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 3).T
             rows.append(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
         words = np.concatenate(rows, axis=1)
-        # The last of equal keys is kept, which is the first in reverse order.
+        # The last of equal keys: the first in the reverse order.
         keys, at = np.unique(words[0, ::-1], return_index=True)
         self._set(np.concatenate([keys[np.newaxis], words[1:, ::-1][:, at]]))
 
@@ -158,12 +159,12 @@ class Sequences:
 
     def _set(self, words: NDArray[np.uint64]) -> None:
         self._words = np.ascontiguousarray(words)
-        # Memoryviews read and write Python integers several times faster than numpy scalars.
+        # Memoryviews give and take Python integers several times faster than numpy scalars.
         self._keys, self._words_of, self._open_of = (memoryview(row) for row in self._words)
 
 
 class MissingReports:
-    """Missing reports by group and slot in which they were noticed; ``known``: the store's numbers."""
+    """Missing reports by group, and by the slot in which each was noticed. ``known``: those of the store."""
 
     def __init__(self, known: Mapping[tuple[str, int], int] | None = None) -> None:
         self._open: dict[str, Counter[int]] = {}
@@ -176,15 +177,15 @@ class MissingReports:
         return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
 
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
-        """Return the changes caused by a report for ``slot``: ((group, slot), amount)."""
+        """Apply what a report for ``slot`` shows, and return the changes as ((group, slot), amount)."""
         slots = self._open.setdefault(group, Counter())
         if missing > 0:
             slots[slot] += missing
             self._newest[group] = max(slot, self._newest.get(group, slot))
             return [((group, slot), missing)]
-        # A missing report is noticed after its slot, so the closest later entry is the best guess.
+        # A missing report is noticed at a later slot than its own; which one of them this was is not known.
         newest = self._newest.get(group, slot)
-        # With many open entries the next one is near; with few, all of them are searched.
+        # With many missing reports the next one is near; with few, all are searched.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
         later = next((noticed for noticed in near if slots[noticed] > 0), None)
         if missing and later is None and newest > slot + len(slots):

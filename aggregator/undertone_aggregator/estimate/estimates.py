@@ -200,14 +200,3 @@ class Estimator(Protocol):
         self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
         """Return the mean over the given slots that have a number, by series; no row for a series without one."""
-
-
-def plain(value: Any) -> Any:
-    """Convert a value for JSON: numbers that are not finite become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value

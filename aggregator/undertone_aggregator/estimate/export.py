@@ -9,9 +9,10 @@ from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 from typing import Any
 
+from undertone_aggregator.base.plain import plain
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.facts import mechanism_facts
-from undertone_aggregator.estimate.estimates import Estimate, Row, plain
+from undertone_aggregator.estimate.estimates import Estimate, Row
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_shared.errors import Invalid

@@ -1,4 +1,4 @@
-"""Admission: counts every delivery exactly once, or refuses it for a reason that is counted. It never raises."""
+"""Admission: counts each delivery exactly once, or refuses it for a reason that is counted. Pure; never raises."""
 
 import hashlib
 import re
@@ -46,22 +46,19 @@ REASONS = {
 }
 DUPLICATES = {
     DUPLICATE: "the same bytes again",
-    UNVERIFIED: "for an interval beyond memory, or too old to compare",
+    UNVERIFIED: "for an interval older than the memory, or too old to compare",
 }
-# Every possible outcome of a delivery.
+# All outcomes of a delivery.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)
 
 LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
-# Largest number of seconds that a device's clock may be ahead of the server's.
+# How far a device's clock may be ahead of the server's.
 TOLERANCE_SECONDS = 60
 
 
 class Admission(Tally):
-    """The admission rules for one campaign, with its state.
-
-    ``groups``: device -> group; without it every device is in ``all``.
-    """
+    """The rules of one campaign, with its memory. ``groups``: device -> group; None: all in ``all``."""
 
     def __init__(
         self,
@@ -76,27 +73,24 @@ class Admission(Tally):
         **memory: Any,
     ) -> None:
         super().__init__(campaign, seen, **memory)
-        # Keys of the revoked devices.
+        # Keys of the devices whose reports are refused.
         self.revoked: frozenset[int] = frozenset()
         self.audit = audit
-        self.devices = Devices(self._laned, groups)
+        self.devices = Devices(self._unrevoked, groups)
         self._slot_seconds = slot_seconds
         self._groups = groups
         self._tolerance = tolerance_seconds
         self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
-        # The pattern accepts exactly the topics that `report_topic` makes.
+        # Matches exactly the topics that `report_topic` writes.
         self._topic = re.compile(
             re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII
         ).fullmatch
 
     def judge(self, topic: str, payload: bytes, retained: bool, now: int, batch: Batch) -> str:
-        """Judge one delivery at Unix second ``now``, and add it to ``batch``.
-
-        Returns its outcome: a word of `REASONS`, `DUPLICATES`, or ``counted``.
-        """
-        outcome, device, key, came, rule = self.examine(topic, payload, retained, now)
-        if not outcome and came is not None:
-            outcome = self.count(rule, came, key, self.group_of(device), digest(payload), batch)
+        """Judge one delivery at Unix second ``now``, add it to ``batch``, and return its outcome, one of `OUTCOMES`."""
+        outcome, device, key, report, rule = self.examine(topic, payload, retained, now)
+        if not outcome and report is not None:
+            outcome = self.count(rule, report, key, self.group_of(device), digest(payload), batch)
         batch.outcomes[outcome] += 1
         if outcome == CONFLICT:
             batch.conflicting.add(device)
@@ -105,7 +99,7 @@ class Admission(Tally):
         return outcome
 
     def examine(self, topic: str, payload: bytes, retained: bool, now: int) -> "Examined":
-        """Apply the rules that need no memory to one delivery."""
+        """Apply to one delivery all rules that need no memory of earlier reports."""
         device, key = self.devices.known(topic) or self._device_of(topic)
         if not device:
             return Examined(TOPIC)
@@ -116,37 +110,37 @@ class Admission(Tally):
         if key in self.revoked:
             return Examined(REVOKED, device, key)
         try:
-            came = intake.unpack(payload)
+            report = intake.unpack(payload)
         except Invalid:
             return Examined(MALFORMED, device, key)
-        span = self.timeline.span(came.fingerprint)
-        if span is None or not span[1] <= came.slot < span[2]:
+        span = self.timeline.span(report.fingerprint)
+        if span is None or not span[1] <= report.slot < span[2]:
             return Examined(OTHER_CAMPAIGN, device, key)
         rule, schedule = span[0].campaign.rule, span[0].campaign.schedule
         place = schedule.place_of(*_phases(schedule.seed, device))
-        if not schedule.is_turn(place, came.slot):
+        if not schedule.is_turn(place, report.slot):
             return Examined(TURN, device, key)
-        refused = rule.admits(came.kind, came.values, came.chain, schedule.is_member(place, came.slot))
-        return Examined(refused or self._untimely(came.slot, now), device, key, came, rule)
+        refused = rule.admits(report.kind, report.values, report.chain, schedule.is_member(place, report.slot))
+        return Examined(refused or self._untimely(report.slot, now), device, key, report, rule)
 
     def group_of(self, device: str) -> str:
         """Return the group in which a device counts."""
         return EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
 
     def in_time(self, slots: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
-        """Return a mask of the slots [n] that are neither `FUTURE` nor `LATE`."""
+        """Return which slots [n] are neither `FUTURE` nor `LATE`."""
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
     def regroup(self, groups: Mapping[str, str]) -> None:
-        """Change the groups of devices, device -> group; reports that were counted stay in their group."""
+        """Replace the groups, device -> group. Reports that were counted stay in their groups."""
         self._groups = groups
-        self.devices = Devices(self._laned, groups)
+        self.devices = Devices(self._unrevoked, groups)
 
     def revoke(self, keys: Iterable[int]) -> None:
-        """Refuse later reports of the devices with these keys; reports that were counted stay in the sums."""
+        """Refuse reports of the devices with these keys. Reports that were counted stay in the sums."""
         self.revoked = frozenset(keys)
-        self.devices = Devices(self._laned, self._groups)
+        self.devices = Devices(self._unrevoked, self._groups)
 
     def _untimely(self, slot: int, now: int) -> str:
         end = (slot + 1) * self._slot_seconds
@@ -155,53 +149,47 @@ class Admission(Tally):
         return LATE if end < now - self._late else ""
 
     def _device_of(self, topic: str) -> tuple[str, int | None]:
-        """Parse a report's topic to (device, key).
-
-        Key None if the shard is not the device's, no device for other topics.
-        """
+        """Return (device, key) of a report's topic: no key under another device's shard, no device for other topics."""
         match = self._topic(topic)
         if match is None:
             return "", None
         home, key = device_key(match[2])
         return match[2], key if int(match[1]) == home else None
 
-    def _laned(self, topic: str) -> tuple[str, int | None]:
-        """Parse a topic; key None also for a revoked device, whose reports are refused one by one."""
+    def _unrevoked(self, topic: str) -> tuple[str, int | None]:
+        """Return the same, but no key for a revoked device, so that the fast path leaves its reports to `judge`."""
         device, key = self._device_of(topic)
         return device, None if key in self.revoked else key
 
 
 class Examined(NamedTuple):
-    """Result of the rules without memory: ``refused`` is the reason, empty for a report that is to be counted.
+    """What the rules without memory find in a delivery.
 
-    ``came``, ``rule``: the report, and its epoch's rule, as far as they were read; ``device``: empty if the topic has
-    none.
+    ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty where the topic names
+    none. ``report``, ``rule``: the report and its epoch's rule, as far as they were read.
     """
 
     refused: str
     device: str = ""
     key: int = 0
-    came: intake.Report | None = None
+    report: intake.Report | None = None
     rule: Any = None
 
 
 @lru_cache(maxsize=1 << 16)
 def _phases(seed: bytes, device: str) -> tuple[int, int]:
-    """Return h and h' of `undertone_shared.schedule`; they are cached, with one hash per device and campaign."""
+    """Return h and h' of `undertone_shared.schedule`, which need a hash of each device and campaign; cached."""
     head = hashlib.sha256(seed + device.encode()).digest()
     return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
 
 
 def topic_filters(prefix: str, campaign: str, worker: int, workers: int) -> list[str]:
-    """Return the subscriptions of one of several workers: every ``workers``-th shard.
-
-    A single worker takes all topics.
-    """
+    """Return a worker's subscriptions: every ``workers``-th shard, or all topics for a lone worker."""
     if workers == 1:
         return [f"{prefix}/{campaign}/+/+/report"]
     return [f"{prefix}/{campaign}/{shard}/+/report" for shard in worker_shards(worker, workers)]
 
 
 def worker_shards(worker: int, workers: int) -> range:
-    """Return the shards of one of several workers: disjoint, and together all of them."""
+    """Return a worker's shards; the workers' shards are disjoint and cover all."""
     return range(worker, SHARDS, workers)

@@ -1,4 +1,4 @@
-"""Cells: the amounts that one counted report adds to a batch, for each way of collecting."""
+"""Cells: what a counted report adds to a batch, one class for each way of collecting."""
 
 from functools import lru_cache
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from undertone_aggregator.store.store import Batch
 from undertone_shared import report
 from undertone_shared.off_board.intake import Report
 
-# The part of a campaign whose mechanism draws reports of a kind.
+# Kind of report -> the part of a campaign whose mechanism draws it.
 _PART = {report.COHORT: "cohort", report.REPORT: "report"}
 
 
@@ -26,29 +26,29 @@ Integers = NDArray[np.int64]
 class Cells(Protocol):
     """Adds reports that the rule admits to a batch.
 
-    ``admits`` and ``add_all`` handle many reports with one value each, as columns. They have the same result as the
-    rule's ``admits`` and ``add`` one by one, in any order of the devices.
+    ``admits`` and ``add_all`` take many reports with one value each, as columns. They give the same results as the
+    rule's ``admits`` and ``add``, called for each report in any order of the devices.
     """
 
     def length(self, rule: Any, kind: int) -> int:
-        """Return the number of cells in which the reports of a kind are counted."""
+        """Return the number of cells in which reports of a kind are counted."""
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return a mask [n] of the reports that the rule admits; ``member``: mask of those due for the threshold."""
+        """Return which reports [n] the rule admits. ``member`` [n]: whose turns are for the threshold."""
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
-        """Count the reports with indices ``at``, all of ``key``'s kind, group and slot."""
+        """Count the reports at the indices ``at``, which all have ``key``'s kind, group and slot."""
 
-    def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
-        """Count one report at key ``at``. ``device``: its key; ``chains``: the state of the devices' chains."""
+    def add(self, rule: Any, received: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
+        """Count one report under the key ``at``. ``device``: the device's key; ``chains``: the state of its chains."""
 
 
 class Histogram:
-    """Scalar reports: each adds 1 to a cell of a histogram [symbols]."""
+    """Scalar reports: one cell of a histogram [symbols]."""
 
-    def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
+    def add(self, rule: Any, received: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
         """Count the report's symbol."""
-        batch.partial.add(at, came.values[0], self.length(rule, came.kind))
+        batch.partial.add(at, received.values[0], self.length(rule, received.kind))
 
     def length(self, rule: Any, kind: int) -> int:
         """Return the number of symbols of the mechanism that draws this kind."""
@@ -56,7 +56,7 @@ class Histogram:
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return a mask of reports of the kind that is due, with a symbol that its mechanism draws."""
+        """Admit the kind that the turn asks for, with a symbol that its mechanism can draw."""
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:
@@ -82,23 +82,23 @@ def _table(mechanism: Any) -> Mask:
 
 
 class Moments:
-    """Stream reports: sums by chain age, and pairs of slots on one chain, see `undertone_aggregator.counts.moments`."""
+    """Streams: sums by chain age, and the pairs of slots on one chain, see `undertone_aggregator.counts.moments`."""
 
-    def add(self, rule: Any, came: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
-        """Add the report's values, and its pairs with the device's reports in nearby slots."""
+    def add(self, rule: Any, received: Report, device: int, at: Key, chains: Chains, batch: Batch) -> None:
+        """Add the report's values, and its pairs with other reports of the same chain."""
         layout = layout_of(rule)
-        origin = came.slot - came.chain * rule.lag
-        batch.partial.add_moments(at, layout.report(came.values, came.chain), layout.cells)
-        for later, lag in chains.observe(device, came.slot, origin):
+        origin = received.slot - received.chain * rule.lag
+        batch.partial.add_moments(at, layout.report(received.values, received.chain), layout.cells)
+        for later, lag in chains.observe(device, received.slot, origin):
             batch.partial.add_moments(at._replace(slot=later), layout.pair(lag), layout.cells)
-        batch.chains += chain_record(device, came.slot, origin)
+        batch.chains += chain_record(device, received.slot, origin)
 
     def length(self, rule: Any, kind: int) -> int:
         """Return the number of moments of this rule's reports."""
         return layout_of(rule).cells
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return a mask of reports with one coordinate, a chain index and a release within the rule's bounds."""
+        """Admit reports of one coordinate, with chain index and release within the rule's bounds."""
         largest = rule.largest_release()
         if rule.dimension != 1:
             return np.zeros(len(member), dtype=bool)
@@ -107,7 +107,7 @@ class Moments:
         return admitted
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
-        """Add the sums of the values; the pairs are added one by one, because each depends on the reports before."""
+        """Add the sums of the values. Pairs are found one by one, as each depends on the reports before it."""
         layout = layout_of(rule)
         batch.partial.add_counts(key, layout.reports(columns.released[at], columns.chain[at]))
         for device, chain in zip(columns.device[at].tolist(), columns.chain[at].tolist(), strict=True):

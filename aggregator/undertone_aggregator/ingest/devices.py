@@ -1,4 +1,4 @@
-"""Cache of facts about the devices of topics: key, group, place in a schedule."""
+"""A cache of what a topic tells about its device: key, group, place in a schedule."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -9,29 +9,29 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_shared.schedule import Schedule
 
-# Above this number of devices the cache is emptied; each takes about 200 bytes.
+# The cache is emptied when it holds more devices; each takes about 200 bytes.
 MOST = 1 << 20
 UNGROUPED = "other"
 
-# Parses a report's topic to (device, key); key None if no report is accepted there.
+# Gives (device, key) of a report's topic; no key for a topic under which no report is admitted.
 Parse = Callable[[str], tuple[str, int | None]]
 
 
 class Devices:
-    """The devices of topics, by row. Row -1 is for a topic that accepts no report."""
+    """The devices of topics, by row. Row -1 means a topic under which no report is admitted."""
 
     def __init__(self, parse: Parse, groups: Mapping[str, str] | None) -> None:
         self._parse = parse
         self._of_device = groups
         self._group_names = [EVERYBODY] if groups is None else sorted({UNGROUPED, *groups.values()})
         self._group_number = {name: number for number, name in enumerate(self._group_names)}
-        # Arrays [rows]: the deduplication key, and the number of the device's group.
+        # [rows]: the device's key for deduplication, and the number of its group.
         self.keys: NDArray[np.uint64]
         self.groups: NDArray[np.int64]
         self._forget()
 
     def rows(self, topics: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each topic."""
+        """Return the row of each topic, adding rows for new devices."""
         if len(self._known) > MOST:
             self._forget()
         known = self._row.get
@@ -43,7 +43,7 @@ class Devices:
         return np.array(rows, dtype=np.int64)
 
     def known(self, topic: str) -> tuple[str, int | None] | None:
-        """Return (device, key) of a topic, adding a row if needed; None if the topic accepts no report."""
+        """Return (device, key) of a topic, adding a row for a new device; None for row -1."""
         row = self._row.get(topic)
         if row is None:
             if len(self._known) > MOST:
@@ -60,10 +60,7 @@ class Devices:
         return self._group_names[number]
 
     def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the place [n] of each row's device in a schedule, see `undertone_shared.schedule`.
-
-        Valid where ``wanted``.
-        """
+        """Return each row's place [n] in a schedule (`undertone_shared.schedule`), valid where ``wanted``."""
         phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
         if phases.shape[1] < len(self._known):
             more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
@@ -81,7 +78,7 @@ class Devices:
             return row
         name, key = self._parse(topic)
         if key is None:
-            # Invalid topics are unlimited in number, so they are not cached.
+            # Such topics could be endless in number: they are not cached.
             return -1
         self._row[topic] = row = len(self._known)
         self._known.append((name, key))
@@ -93,7 +90,7 @@ class Devices:
     def _grow(self) -> None:
         used = len(self._known) - len(self._new_keys)
         if len(self.keys) < len(self._known) + 1:
-            # The arrays double in size, with a spare last row for index -1.
+            # Double the arrays, with one more row at the end for index -1.
             more = len(self._known) + 1
             self.keys = np.concatenate([self.keys, np.zeros(more, dtype=np.uint64)])
             self.groups = np.concatenate([self.groups, np.zeros(more, dtype=np.int64)])

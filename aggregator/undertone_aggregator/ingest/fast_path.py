@@ -1,10 +1,11 @@
-"""The fast path of admission: it counts many ordinary reports at once as arrays; all others are judged one by one.
+"""The fast path of admission: counts many plain reports at once, as arrays, and leaves all others to the rules.
 
-A report is ordinary if it comes from a known device under its own topic, in time, is admitted by its campaign's rule,
-and is for a slot after the newest that was counted. `Admission.judge` alone defines the rules: it would count exactly
-the same reports, and the fast path refuses none. From the first report of a device in a batch that is not ordinary, all
-of that device's go to `judge`, so that the order within a device is kept. The order among devices affects only which
-gap of a group a late report closes (`undertone_aggregator.counts.sequences.MissingReports`).
+A report is plain when its device is known and not revoked, its topic is its device's own, it is in time, its campaign's
+rule admits it, and its slot is newer than any counted one of the device. `Admission.judge` is the only definition of
+the rules: it would count the same reports in the same way, and the fast path refuses none. From the first report of a
+device in a batch that is not plain, all later ones of that device go to `judge`, which keeps the order within a device.
+The order among devices decides only which gap of a group a late report closes
+(`undertone_aggregator.counts.sequences.MissingReports`).
 """
 
 import hashlib
@@ -20,22 +21,19 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.ingest.tally import Admitted, Integers, Mask
 from undertone_aggregator.store.store import Batch
 
-# Smaller batches are faster one by one.
+# For fewer deliveries, `judge` for each is faster.
 LEAST = 24
 
 
-class Lane:
-    """The fast path in front of one admission.
-
-    ``say``: called when the fast path failed and a batch went to `judge`.
-    """
+class FastPath:
+    """The fast path to one admission. ``say`` gets a sentence when it fails and a whole batch goes to `judge`."""
 
     def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
         self._admission = admission
         self._say = say
 
     def judge(self, deliveries: Sequence[Delivery], now: int, batch: Batch) -> None:
-        """Add every delivery to ``batch``, with the same result as `Admission.judge` in their order."""
+        """Add every delivery to ``batch``, as `Admission.judge` adds them in their order."""
         rest = deliveries
         if len(deliveries) >= LEAST:
             plain = None
@@ -43,8 +41,8 @@ class Lane:
                 admitted, rows = self.admitted(deliveries, now)
                 plain = self._admission.newer(admitted)
             except Exception as wrong:
-                # A report that makes the fast path fail must not be redelivered for ever; nothing has been changed yet.
-                self._say(f"the fast lane failed, a batch is judged one by one: {wrong!r}")
+                # A report that breaks the fast path must not be redelivered for ever. Nothing has changed yet.
+                self._say(f"the fast path failed, a batch is judged one by one: {wrong!r}")
             if plain is not None:
                 self._admission.count_newer(admitted, plain, batch)
                 self._audit(plain.fast, rows, deliveries, batch)
@@ -53,9 +51,7 @@ class Lane:
             self._admission.judge(topic, payload, retained, now, batch)
 
     def admitted(self, deliveries: Sequence[Delivery], now: int) -> tuple[Admitted, Integers]:
-        """Return (the deliveries as arrays with a mask of those surely admitted, their rows in the admission's
-        devices).
-        """
+        """Return (the deliveries as arrays, with a mask of the admitted ones; their rows in ``admission.devices``)."""
         admission = self._admission
         topics, payloads, retained, _ = zip(*deliveries, strict=True)
         rows = admission.devices.rows(topics)
@@ -67,10 +63,7 @@ class Lane:
         return Admitted(good, columns, digests(payloads, len(payloads)), epochs, epoch, groups, name), rows
 
     def _epochs(self, columns: Columns, rows: Integers, good: Mask) -> tuple[list[Epoch], Integers]:
-        """Return (epochs, number of each report's epoch).
-
-        Clear ``good`` for reports that their epoch's rule does not admit.
-        """
+        """Return (epochs, the index of each report's epoch), and clear ``good`` where the epoch's rule refuses."""
         admission = self._admission
         admitted = np.zeros(len(good), dtype=bool)
         number = np.zeros(len(good), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Ingest: handles deliveries in batches; each batch is one transaction, acknowledged to the broker after its commit."""
+"""Ingest worker: takes deliveries in batches, commits each batch in one transaction, then acknowledges it."""
 
 import contextlib
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from undertone_aggregator.base.background import Ready
-from undertone_aggregator.base.interpreter import TURNS, Turns, collect_rarely
+from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit, collect_rarely
 from undertone_aggregator.base.timing import COMMITS
 from undertone_aggregator.counts.chains import Chains
 from undertone_aggregator.counts.epochs import Timeline
@@ -15,7 +15,7 @@ from undertone_aggregator.counts.seen import RECORD_BYTES, Seen
 from undertone_aggregator.counts.sequences import MissingReports, Sequences
 from undertone_aggregator.ingest.admission import Admission, worker_shards
 from undertone_aggregator.ingest.cells import Cells
-from undertone_aggregator.ingest.fast_path import Lane
+from undertone_aggregator.ingest.fast_path import FastPath
 from undertone_aggregator.ingest.intake import Delivery, Intake
 from undertone_aggregator.ingest.landing import Landing, rows_of
 from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
@@ -27,7 +27,7 @@ IDLE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 # Least number of records between two snapshots of the deduplication state.
 COMPACT_RECORDS = 100_000
-# Largest number of devices that an alarm names.
+# Devices that one alarm names.
 _MOST_NAMES = 5
 
 Say = Callable[[str], None]
@@ -36,64 +36,67 @@ Failpoint = Callable[[str], None]
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """Settings of one worker; they can be sent to another process.
+    """What one worker takes in, and how it counts it. The plan can be sent to another process."""
 
-    ``cells``: returns the cells for a rule's kind; a function that another process can import. ``slots``: the broker
-    users of all workers, by worker, see `undertone_aggregator.mqtt.link.worker_user`. ``lease_seconds``: 0 for this
-    server's own workers. Otherwise ``workers`` is the number of partitions that workers on any machine share
-    (`undertone_aggregator.ingest.shared_workers`), and a worker that is silent for this time loses its partitions.
-    ``secret``: random digits in the sessions' names. ``draining``: take what is queued for the session of every shard,
-    and then unsubscribe. ``landing``: where deliveries are saved as files, and whether they are counted here.
-    """
-
+    # Topics start with this.
     prefix: str
     campaign: str
     slot_seconds: int
+    # Gives what a counted report of a rule's kind adds; a function that another process can import.
     cells: Callable[[str], Cells]
+    # This worker's number among all workers, or a partition's among all partitions: it says which shards are meant.
     worker: int = 0
     workers: int = 1
+    # A batch ends with so many deliveries, or so many seconds after its first one.
     batch: int = 8000
     batch_seconds: float = 0.05
+    # Whether the store gets a row for each distinct report.
     audit: bool = False
+    # Device -> group; None: every device is in the group of everybody.
     groups: Mapping[str, str] | None = None
+    # Take what is queued for this worker's session, of any shard, and end the session's subscriptions.
     draining: bool = False
+    # The number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own number.
     slots: tuple[int, ...] = ()
+    # Random digits in the sessions' names.
     secret: str = ""
+    # 0: the workers belong to one server. Otherwise workers on several machines share the partitions
+    # (`undertone_aggregator.ingest.shared_workers`), and one that is silent for so long loses its own.
     lease_seconds: float = 0
+    # The files that deliveries are written to, and whether this worker counts them; None: no files.
     landing: LandingPlan | None = None
 
     @property
     def name(self) -> str:
-        """The worker's key in the store, and the end of its session's name at the broker."""
+        """The worker's key in the store."""
         return f"{self.worker}of{self.workers}"
 
     @property
     def slot(self) -> int:
-        """The number of the broker's worker user to which its session belongs."""
+        """The number of the broker user that owns the worker's session."""
         return self.slots[self.worker] if self.slots else self.worker
 
     @property
     def client_id(self) -> str:
-        """The persistent session's client id at the broker.
+        """The client id of the worker's persistent session at the broker.
 
-        It is secret unless the broker replaces it by the user's name.
-
-        A device that knew it could take over the session, and the reports that are queued in it.
+        Where the broker does not replace client ids by user names, it must be secret: a device that knew it could take
+        over the session, and with it the reports that are queued.
         """
         return f"undertone-{self.secret or self.campaign}-{self.slot}"
 
 
-def nowhere(_: str) -> None:
-    """The failpoint of production, which does nothing."""
+def no_failpoint(_: str) -> None:
+    """Do nothing: the failpoint of production."""
 
 
 class Ingest:
-    """One worker: an intake, its shards' deduplication state, a connection to the store.
+    """One worker: an intake, the deduplication state of its shards, a connection to the store.
 
     ``failpoint(place)`` is called at after_landing, before_commit, after_commit, during_acknowledgement and
-    after_acknowledgement: a test may end the process there. ``clock`` gives Unix seconds. ``still_ours`` is called
-    between batches and raises if the shards belong to another worker. ``turns``: the worker takes a turn to judge and
-    store a batch.
+    after_acknowledgement, where a test may end the process. ``clock`` gives Unix seconds. ``check_lease`` is called
+    between batches, and raises when another worker has these shards. ``threads`` limits how many workers of this
+    process judge and store a batch at the same time.
     """
 
     def __init__(
@@ -104,13 +107,13 @@ class Ingest:
         *,
         say: Say = lambda _: None,
         clock: Callable[[], float] = time.time,
-        failpoint: Failpoint = nowhere,
-        still_ours: Callable[[], None] = lambda: None,
-        turns: Turns = TURNS,
+        failpoint: Failpoint = no_failpoint,
+        check_lease: Callable[[], None] = lambda: None,
+        threads: ThreadLimit = INGEST_THREADS,
     ) -> None:
         self._plan = plan
-        self._still_ours = still_ours
-        self._turns = turns
+        self._check_lease = check_lease
+        self._threads = threads
         self._store = store
         self._say = say
         self._clock = clock
@@ -118,36 +121,36 @@ class Ingest:
         self._intake = intake
         self._landing = None if plan.landing is None else Landing(plan.landing, plan.name)
         self._counts = plan.landing is None or plan.landing.counts == SERVER
-        # The edition of the groups that the admission uses.
-        self._grouped: str | None = None
+        # The edition of the groups that the admission knows.
+        self._groups_edition: str | None = None
         self._admission = self._resume()
-        # True if the admission has counted reports that are not in the store.
+        # Whether the admission has counted reports that the store does not hold, because a commit failed.
         self._stale = False
         self._records = 0
         self._stop = threading.Event()
         self._ready: Ready = lambda _: None
-        self._told = False
+        self._was_ready = False
 
     def run(self, stop: threading.Event, ready: Ready) -> None:
-        """Take in reports until ``stop`` is set; everything read by then is committed and acknowledged.
+        """Take in reports until ``stop`` is set; then commit and acknowledge what was read.
 
-        ``ready`` is called with True when the broker stores reports for this worker's session and the store can be
-        written, and with False when one of these is no longer true.
+        ``ready`` is called with True once the broker queues reports for this worker's session and the store takes
+        them, and with False when either no longer holds.
         """
         self._stop, self._ready = stop, ready
         collect_rarely()
         try:
             while not stop.is_set():
                 self.step()
-                self._tell(self._intake.ready)
+                self._report_ready(self._intake.ready)
         finally:
             self._intake.close()
             self._gather(Landing.gather)
 
     def step(self) -> int:
-        """Wait briefly for deliveries, then commit and acknowledge them; return their number."""
-        # This is checked before the intake reconnects, which would take the session from its new owner.
-        self._still_ours()
+        """Wait a moment for deliveries, commit and acknowledge them, and return their number."""
+        # Checked before the intake can connect again, which would take the session from its new owner.
+        self._check_lease()
         deliveries = self._intake.take(IDLE_SECONDS)
         self._gather(Landing.step)
         if not deliveries:
@@ -163,17 +166,17 @@ class Ingest:
         return len(deliveries)
 
     def commit(self, deliveries: Sequence[Delivery]) -> bool:
-        """Judge and store the deliveries; return False if the store failed until ``stop`` was set."""
+        """Judge and store deliveries; return False when the store failed until it was time to stop."""
         landed = self._landing is None
         batch = Batch()
-        # Landing and counting judge a report by the same second.
+        # One second for both the files and the counts, so that both judge a report alike.
         now = int(self._clock())
         while True:
             try:
                 if self._stale:
                     self._admission = self._resume()
                     self._stale = False
-                with self._turns.turn():
+                with self._threads.limited():
                     self._refresh()
                     if not landed and self._landing is not None:
                         self._landing.land(rows_of(self._admission, deliveries, now))
@@ -183,10 +186,10 @@ class Ingest:
                         batch = self._count(deliveries, now)
                 break
             except StoreError as wrong:
-                # Nothing is acknowledged, so the broker keeps the reports that cannot be stored.
+                # Nothing is acknowledged, so the broker keeps the reports that we cannot store.
                 self._say(f"the store cannot be written, trying again: {wrong}")
                 self._stale = True
-                self._tell(False)
+                self._report_ready(False)
                 if self._stop.wait(RETRY_SECONDS):
                     return False
         if batch.conflicting:
@@ -194,19 +197,19 @@ class Ingest:
             self._say(f"alarm: other reports for intervals that were counted, from {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            # Compaction only saves space: if it fails, the next batch tries again.
+            # Compacting only saves space: if it fails, the next batch tries again.
             with contextlib.suppress(StoreError):
                 self._compact()
         return True
 
-    def _tell(self, ready: bool) -> None:
-        if ready != self._told:
-            self._told = ready
+    def _report_ready(self, ready: bool) -> None:
+        if ready != self._was_ready:
+            self._was_ready = ready
             self._ready(ready)
 
     def _count(self, deliveries: Sequence[Delivery], now: int) -> Batch:
         batch = Batch()
-        Lane(self._admission, self._say).judge(deliveries, now, batch)
+        FastPath(self._admission, self._say).judge(deliveries, now, batch)
         self._failpoint("before_commit")
         with COMMITS.timed(self._plan.campaign):
             self._store.commit(self._plan.name, batch)
@@ -226,27 +229,27 @@ class Ingest:
             try:
                 how(self._landing)
             except StoreError as wrong:
-                # The waiting files are durable, and are gathered later.
+                # The files that wait are durable; they are merged another time.
                 self._say(f"landed reports cannot be gathered, trying again: {wrong}")
 
     def _refresh(self) -> None:
-        """Load epochs, revocations and groups that were added to the store."""
-        # A new epoch is in the store before it is broadcast, and so before any report under it.
+        """Read new epochs, revocations and groups from the store."""
+        # An epoch is in the store before it is broadcast, hence before any of its reports.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
-        # Counting the revoked devices is cheap compared with a commit.
+        # The count is cheap beside a commit; only when it has changed are the devices read.
         if self._store.revoked_count() != len(self._admission.revoked):
             self._admission.revoke(refused_keys(self._store.devices().values()))
         if self._plan.groups is not None:
             edition = self._store.meta(GROUPED).get(GROUPED)
-            if edition != self._grouped:
-                self._grouped = edition
+            if edition != self._groups_edition:
+                self._groups_edition = edition
                 self._admission.regroup(self._store.groups())
 
     def _resume(self) -> Admission:
-        """Return the admission with the state from the store."""
+        """Return the admission in the state that the store holds."""
         plan = self._plan
-        self._grouped = None
+        self._groups_edition = None
         seen = Seen()
         shards = range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers)
         seen.load(self._store.seen(), shards)

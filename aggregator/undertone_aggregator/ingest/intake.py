@@ -1,13 +1,13 @@
-"""Intake: the source of deliveries. Ingest uses only this protocol."""
+"""Intake: the protocol by which ingest gets deliveries, wherever they come from."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
 class Delivery(NamedTuple):
-    """One message as it arrived, without any check.
+    """One message as it arrived, unchecked.
 
-    ``receipt`` belongs to the intake, which needs it to acknowledge this delivery.
+    ``receipt``: what the intake needs to acknowledge this delivery; only the intake uses it.
     """
 
     topic: str
@@ -17,24 +17,24 @@ class Delivery(NamedTuple):
 
 
 class Intake(Protocol):
-    """A source that stores unacknowledged deliveries and delivers them again. Only one thread uses it."""
+    """A source that keeps unacknowledged messages and delivers them again. One thread uses it."""
 
     @property
     def ready(self) -> bool:
-        """True if the source stores reports for us from now on, also while we are disconnected."""
+        """Whether the source queues reports for this server, also while the server is away."""
 
     def take(self, seconds: float) -> Sequence[Delivery]:
-        """Return the next batch, waiting up to ``seconds`` for its first delivery; empty if none came.
+        """Return the next batch, waiting up to ``seconds`` for its first delivery; empty when none arrived.
 
-        The intake limits the batch in number and time. It does not raise for the content of a message or a lost
-        connection: it reconnects by itself.
+        The intake limits the batch in number and time. Neither the content of a message nor a lost connection raises:
+        the intake connects again by itself.
         """
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge these deliveries, a part of a batch of ``take``, after their commit.
+        """Acknowledge deliveries that were committed, some of those that ``take`` returned.
 
-        If it fails, they are redelivered.
+        Where this fails, they are delivered again.
         """
 
     def close(self) -> None:
-        """Disconnect from the source, which goes on storing reports for us. Unacknowledged deliveries come again."""
+        """Disconnect from the source, which goes on queueing reports. Unacknowledged messages are delivered again."""

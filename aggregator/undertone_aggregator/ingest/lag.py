@@ -1,6 +1,4 @@
-"""The delay of Spark's counting: the server that lands reports for Spark needs it to settle slots and to raise
-alarms.
-"""
+"""How far Spark is behind, for a server whose files Spark counts: it settles slots and raises alarms by this."""
 
 import math
 import time
@@ -11,13 +9,13 @@ from undertone_aggregator.ingest.ledger import Backlog, backlog
 from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
 from undertone_aggregator.store.store import Store
 
-# Seconds between two reads of the folder.
+# Between two looks at the folder.
 _LOOK_SECONDS = 5.0
 
 
 @dataclass
 class Lag:
-    """Delay of one campaign. ``plan``: how its deliveries are landed, None if they are not."""
+    """Watches the files that wait for Spark. ``plan``: how deliveries are written to files; None: not at all."""
 
     plan: LandingPlan | None
     _backlog: Backlog = field(default_factory=lambda: Backlog(0, None))
@@ -25,20 +23,20 @@ class Lag:
 
     @property
     def counts_elsewhere(self) -> bool:
-        """True if an engine counts the reports, and not the server."""
+        """Whether Spark counts the reports, and not the server."""
         return self.plan is not None and self.plan.counts == SPARK
 
     def backlog(self, store: Store) -> Backlog:
-        """Return the files that wait for Spark; none if the server counts."""
+        """Return the files that wait for Spark; none where the server counts."""
         if self.plan is not None and self.counts_elsewhere and time.monotonic() > self._looked + _LOOK_SECONDS:
             self._backlog = backlog(store, Path(self.plan.folder))
             self._looked = time.monotonic()
         return self._backlog
 
     def counted_until(self, store: Store, now: int) -> int:
-        """Return the Unix second up to which every report is in the store: ``now`` if the server counts.
+        """Return the Unix second up to which the store holds all reports that arrived: ``now`` if the server counts.
 
-        A file contains reports from up to ``plan.seconds`` before it was written, and a new report waits as long.
+        A file holds reports that arrived up to ``plan.seconds`` before it was written; today's wait as long.
         """
         if self.plan is None or not self.counts_elsewhere:
             return now

@@ -1,17 +1,16 @@
-"""Landed reports: a worker saves its deliveries, with the outcome of the rules without memory, as Parquet files.
+"""Landed reports: deliveries as Parquet files, each with the outcome of the rules that need no memory.
 
-They serve an engine that counts on many machines (`undertone spark run`), and recounts (`undertone recount`). Landing
-is off unless a folder is configured, because the files contain each device's perturbed reports under its name.
+Spark counts these files on many machines (`undertone spark run`), and `undertone recount` counts them again. There are
+no files unless a folder is configured: they hold each device's perturbed reports under its name.
 
-A batch becomes a small file in a hidden folder of its worker, durable before anything is acknowledged. From time to
-time these are gathered into one file in the folder of its day. Every file is written under a name that begins with a
-dot, synced and renamed, so that no file is half-written. When a worker dies, the next one of its name takes over its
-hidden folder. A report that is landed twice, for example because a worker died before its acknowledgement, is a
-duplicate to the engine that counts.
+A batch becomes a small file in a hidden folder of its worker, durable before the batch is acknowledged. From time to
+time a worker merges its small files into one file in the folder of the day. Every file is written under a name that
+begins with a dot, synced and renamed, so that no half file is ever found. A worker that dies leaves its hidden folder
+to the next worker of the same name. A report that is landed twice, because a worker died before its acknowledgement, is
+counted as a duplicate.
 """
 
 import hashlib
-import os
 import re
 import secrets
 import shutil
@@ -24,53 +23,57 @@ from typing import Any
 
 import numpy as np
 
+from undertone_aggregator.base.files import sync
 from undertone_aggregator.counts.seen import digest
 from undertone_aggregator.ingest.admission import Admission
-from undertone_aggregator.ingest.fast_path import Lane
+from undertone_aggregator.ingest.fast_path import FastPath
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.store.store import StoreError
 from undertone_shared.errors import Invalid
 
-# The outcome of a report that only the rules with memory can still refuse.
+# The outcome of a report that only a rule with memory can still refuse.
 RAW = "raw"
 LANDED, COUNTED = "landed", "counted"
 _PENDING = ".pending"
-# Approximate largest number of rows in one file.
+# Rows after which small files are merged.
 _MOST_ROWS = 100_000
-# Names of gathered files: their worker, the first and the last place of their rows. Other files in the folder are
-# ignored.
+# Names of merged files: their worker, the first and the last place of their rows. Other files are not ours.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
 _WAITING = re.compile(r"(\d{20})\.parquet")
-# The same names as a pattern for Spark.
+# The same as a file pattern for Spark.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
-# Column -> type; int32s is a list of int32. ``place``: the order in which a worker's rows are judged. ``second``:
-# arrival time. ``outcome``: `RAW`, or the reason of refusal; then only device, place, second and code are valid.
-# ``key`` and ``fingerprint``: 64 bits, signed. ``value``: the symbol, or the first coordinate; ``further``: the other
-# coordinates. ``digest``: with [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`;
-# else 0.
+# Column -> type; int32s: a list of int32. A refused delivery has only outcome, device, place, second and code.
 COLUMNS = {
+    # The order in which a worker's rows are judged.
     "place": "int64",
+    # The Unix second of arrival.
     "second": "int64",
+    # `RAW`, or the reason for refusal.
     "outcome": "string",
     "device": "string",
+    # The device's key for deduplication: 64 bits, signed.
     "key": "int64",
     "grp": "string",
+    # The epoch's fingerprint: 64 bits, signed.
     "fingerprint": "int64",
     "kind": "int32",
     "slot": "int64",
+    # The symbol, or the first coordinate of a release; ``further``: the other coordinates.
     "value": "int64",
     "further": "int32s",
     "chain": "int32",
     "sequence": "int64",
+    # The payload's digest of 21 bits, see `undertone_aggregator.counts.seen.digest`.
     "code": "int32",
+    # With [store] audit the first 8 bytes of the payload's sha256, signed, for `undertone verify`; else 0.
     "digest": "int64",
 }
 
 
 def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> dict[str, Any]:
-    """Return the columns, except ``place``, of deliveries in their order: their fields and the outcome of the rules."""
+    """Return the columns of deliveries, in their order, without ``place``."""
     columns = {
         name: np.zeros(len(deliveries), dtype=np.int64) for name, kind in COLUMNS.items() if kind in ("int64", "int32")
     }
@@ -79,7 +82,7 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
     further: list[tuple[int, ...]] = [()] * len(deliveries)
     plain = np.zeros(len(deliveries), dtype=bool)
     try:
-        admitted, rows = Lane(admission).admitted(deliveries, now)
+        admitted, rows = FastPath(admission).admitted(deliveries, now)
         plain, fields = admitted.good, admitted.columns
         columns["key"][plain] = fields.device.view(np.int64)[plain]
         columns["fingerprint"][plain] = fields.fingerprint.view(np.int64)[plain]
@@ -90,19 +93,19 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
         for i in np.flatnonzero(plain).tolist():
             device[i], outcome[i] = admission.devices.name(int(rows[i])), RAW
     except Exception:
-        # As in the fast path, failing batches are judged one by one.
+        # As in the fast path: judge the deliveries one by one.
         plain[:] = False
     for i in np.flatnonzero(~plain).tolist():
         topic, payload, retained, _ = deliveries[i]
-        refused, device[i], key, came, _ = admission.examine(topic, payload, retained, now)
+        refused, device[i], key, report, _ = admission.examine(topic, payload, retained, now)
         outcome[i] = refused or RAW
-        if not refused and came is not None:
-            columns["value"][i] = came.values[0]
+        if not refused and report is not None:
+            columns["value"][i] = report.values[0]
             for name in ("kind", "slot", "chain", "sequence"):
-                columns[name][i] = getattr(came, name)
+                columns[name][i] = getattr(report, name)
             columns["key"][i] = np.uint64(key).astype(np.int64)
-            columns["fingerprint"][i] = int.from_bytes(came.fingerprint, "big", signed=True)
-            further[i] = came.values[1:]
+            columns["fingerprint"][i] = int.from_bytes(report.fingerprint, "big", signed=True)
+            further[i] = report.values[1:]
     columns["code"][:] = [digest(payload) for _, payload, _, _ in deliveries]
     if admission.audit:
         columns["digest"][:] = [
@@ -114,7 +117,7 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
 
 
 class Landing:
-    """The files of one worker. Raises StoreError if they cannot be written: then nothing may be acknowledged."""
+    """The files of one worker. Raises StoreError when they cannot be written; then acknowledge nothing."""
 
     def __init__(self, plan: LandingPlan, worker: str) -> None:
         try:
@@ -138,9 +141,9 @@ class Landing:
             self._adopt()
 
     def land(self, columns: dict[str, Any]) -> None:
-        """Save a batch, see `rows_of`; it is durable on return."""
+        """Write the columns of a batch (`rows_of`) to a file, durable on return."""
         rows = len(columns["second"])
-        # The order is kept even if the clock was set back.
+        # The order stays right also when the clock was set back.
         first = max(self._place + 1, time.time_ns())
         place = first + np.arange(rows, dtype=np.int64)
         with _stored():
@@ -151,12 +154,12 @@ class Landing:
         self._rows += rows
 
     def step(self) -> None:
-        """Gather the waiting files if they are old or large enough. Raises StoreError; a later call tries again."""
+        """Merge the small files once they are old or many. Raises StoreError; then call it again."""
         if self._rows and (self._rows >= _MOST_ROWS or time.monotonic() > self._since + self._plan.seconds):
             self.gather()
 
     def gather(self) -> None:
-        """Merge the waiting files into one; delete files that are too old."""
+        """Merge all small files into one, and remove files that are too old."""
         with _stored():
             self._gather(self._own, self._worker)
             self._rows = 0
@@ -174,17 +177,15 @@ class Landing:
             file.unlink()
 
     def _adopt(self) -> None:
-        """Gather the files of earlier workers of this name.
+        """Merge the files that earlier workers of this name left; worker 0 also those of other numbers of workers.
 
-        The first worker also handles those of other worker numbers.
-
-        A worker that is still alive (a zombie) finds its folder gone and makes a new one.
+        A worker of this name that is still alive finds its folder gone, and makes a new one.
         """
         number, _, workers = self._worker.partition("of")
         for left in sorted((self._folder / _PENDING).glob("*-*")):
             name = left.name.partition("-")[0]
             if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
-                # The folder is renamed so that a zombie finds it gone; the name of the rows' owner stays in it.
+                # The new name keeps the worker's, whose rows these are.
                 mine = left.with_name(f"{name}-{secrets.token_hex(8)}")
                 with suppress(FileNotFoundError):
                     left.rename(mine)
@@ -193,7 +194,7 @@ class Landing:
                     shutil.rmtree(mine)
 
     def _forget_gathered(self, folder: Path, worker: str) -> None:
-        """Remove files that the dead worker had already gathered: it died before it removed them itself."""
+        """Remove small files that the dead worker had already merged but not yet removed."""
         gathered = [
             (int(match[2]), int(match[3]))
             for part in (LANDED, COUNTED)
@@ -211,7 +212,7 @@ class Landing:
         return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
 
     def _expire(self) -> None:
-        """Remove expired days; if another engine counts, only days that it has finished and moved away."""
+        """Remove folders of days that are too old; where Spark counts, only of files that it has counted."""
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
         kept = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
         for folder in list(kept.rglob("????-??-??")):
@@ -220,16 +221,16 @@ class Landing:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _write(self, table: Any, path: Path) -> None:
-        """Write a complete file or none; it is durable on return."""
+        """Write a whole file or none, durable on return."""
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (path.parent.parent, path.parent.parent.parent):
-                _sync(folder)
+                sync(folder)
         hidden = path.with_name(f".{path.name}")
         self._pq.write_table(table, hidden, compression="zstd")
-        _sync(hidden)
+        sync(hidden)
         hidden.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def _gathered(file: Path) -> "re.Match[str] | None":
@@ -237,23 +238,21 @@ def _gathered(file: Path) -> "re.Match[str] | None":
 
 
 def day_of(file: Path) -> date:
-    """Return the UTC day of a gathered file's first row."""
+    """Return the UTC day of a merged file's first row."""
     match = _gathered(file)
     assert match is not None
     return datetime.fromtimestamp(int(match[2]) // 10**9, UTC).date()
 
 
 def gathered_files(folder: Path) -> list[Path]:
-    """Return the complete gathered files below a folder, sorted; other files are ignored."""
+    """Return the merged files below a folder, sorted; other files there are not ours."""
     return sorted(file for file in folder.rglob("*.parquet") if _gathered(file))
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return every complete file below a landing folder, gathered or not, counted or not.
+    """Return every whole file below a landing folder. Raises Invalid when there is none.
 
-    Raises Invalid if there is none.
-
-    The order is that in which rows move on, so a file that moves meanwhile is seen twice rather than missed.
+    The order is that in which rows move: a file that moves meanwhile is found twice rather than missed.
     """
     waiting = [file for file in (folder / _PENDING).rglob("*.parquet") if _WAITING.fullmatch(file.name)]
     files = [*sorted(waiting), *gathered_files(folder / LANDED), *gathered_files(folder / COUNTED)]
@@ -268,11 +267,3 @@ def _stored() -> Iterator[None]:
         yield
     except OSError as wrong:
         raise StoreError(f"landing: {wrong}") from wrong
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

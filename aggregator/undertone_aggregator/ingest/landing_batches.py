@@ -1,15 +1,15 @@
-"""Records of the landed files that an engine has counted, one record for each of its batches, beside the files.
+"""Records of which landed files Spark has counted: one for each of its batches, beside the files.
 
-The file ``batches/CHECKPOINT/NUMBER`` in the landing folder contains the names of a batch's files, one a line. A record
-is durable before its batch is in the store. The store's ledger names the newest batch that it contains, so the records
-of that checkpoint up to that batch name every file that the store has counted; all other files are waiting.
+``batches/CHECKPOINT/NUMBER`` in the landing folder holds the names of a batch's files, one a line. A record is durable
+before its batch is in the store. The store's ledger names the newest batch that the store holds. So the records of that
+checkpoint up to that batch name every file that the store has counted; all other files wait.
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.ingest.landing import COUNTED, LANDED, gathered_files
 
 _BATCHES = "batches"
@@ -17,26 +17,16 @@ _CLOCKS_SECONDS = 3600.0
 
 
 def note_batch(folder: Path, checkpoint: str, number: int, names: Iterable[str]) -> None:
-    """Record the names of a batch's files, durably."""
+    """Record the names of a batch's files; durable on return."""
     place = folder / _BATCHES / checkpoint
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    hidden = place / f".{number}"
-    with hidden.open("w", encoding="utf-8") as file:
-        file.writelines(f"{name}\n" for name in names)
-        file.flush()
-        os.fsync(file.fileno())
-    hidden.replace(place / str(number))
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_private(place / str(number), "".join(f"{name}\n" for name in names))
 
 
 def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0) -> set[str]:
     """Return the names of the files in the batches up to ``newest``.
 
-    ``since``: use only records that were written at or after this Unix second.
+    ``since``: only of records that were written at or after this Unix second.
     """
     names: set[str] = set()
     for record in _records(folder, checkpoint):
@@ -48,20 +38,20 @@ def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0
 
 
 def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Path, float]:
-    """Return gathered file -> Unix second of its writing, for files that are in no batch up to ``newest``."""
+    """Return merged file -> Unix second at which it was written, for files that no batch up to ``newest`` holds."""
     waiting: dict[Path, float] = {}
     for file in gathered_files(folder / LANDED):
         with contextlib.suppress(FileNotFoundError):
             waiting[file] = file.stat().st_mtime
     if checkpoint is None or not waiting:
         return waiting
-    # A file is written before its batch is recorded, possibly by another machine with a different clock.
+    # A file is older than its batch's record; but another machine writes it, whose clock may differ.
     counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - _CLOCKS_SECONDS)
     return {file: moment for file, moment in waiting.items() if file.name not in counted}
 
 
 def forget_batches(folder: Path) -> None:
-    """Remove the records of batches whose files are all gone."""
+    """Remove the records whose files have all been removed."""
     kept = {file.name for part in (LANDED, COUNTED) for file in gathered_files(folder / part)}
     for place in (folder / _BATCHES).glob("*"):
         for record in _records(folder, place.name):

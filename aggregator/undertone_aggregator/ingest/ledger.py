@@ -1,8 +1,8 @@
-"""The ledger of Spark's batches in a store: written in one transaction with the counts, compared with the checkpoint.
+"""The ledger of Spark's batches in a store: each is noted in the transaction that adds its counts.
 
-Spark repeats a batch that it did not finish, with the same number and the same rows. Two commits end a batch: ours,
-which adds the counts and records the number, and Spark's. If the process is killed between them, the batch is repeated
-and found in the ledger.
+Spark repeats a batch that it did not finish, with the same number and the same rows. Two commits end a batch: the
+store's, which adds the counts and notes the number, then Spark's own. If Spark is killed between them it repeats the
+batch, and the ledger shows that the store holds it already.
 """
 
 import json
@@ -13,7 +13,7 @@ from undertone_aggregator.ingest.landing_batches import waiting_files
 from undertone_aggregator.store.store import Batch, Store
 from undertone_shared.errors import Invalid
 
-# The worker name under which a store contains Spark's counts.
+# The worker's name under which a store keeps Spark's counts.
 WORKER = "spark"
 _LEDGER = "spark_ledger"
 _LOCK = "spark_lock"
@@ -25,9 +25,10 @@ _WAY_ON = (
 
 @dataclass(frozen=True)
 class Ledger:
-    """The newest ``batch`` that is in the store; ``checkpoint``: Spark's identifier of the checkpoint.
+    """The newest ``batch`` in the store.
 
-    ``buckets``: number of parts into which the devices are divided; a checkpoint's state depends on it.
+    ``checkpoint``: Spark's id of the checkpoint. ``buckets``: number of parts of the devices, which the checkpoint's
+    state depends on.
     """
 
     query: str
@@ -43,12 +44,12 @@ def read_ledger(store: Store) -> Ledger | None:
 
 
 def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
-    """Add a batch and record it, in one transaction; return False if it was there.
+    """Add a batch and note it, in one transaction; return False if the store had it.
 
-    Raises Invalid for one out of order.
+    Raises Invalid for a batch that is not the next one.
     """
     with store.transaction():
-        # Another driver of this campaign waits here, and then reads our entry.
+        # Another driver of this campaign waits here, and then reads the ledger that we wrote.
         store.set_meta({_LOCK: entry.checkpoint})
         before = read_ledger(store)
         if before is not None:
@@ -66,21 +67,18 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
 
 
 def adopt(store: Store, entry: Ledger) -> None:
-    """Record ``entry`` as the store's newest batch, whatever checkpoint it was counted with.
-
-    See `recovery.remember`.
-    """
+    """Make ``entry`` the store's newest batch, whatever its checkpoint; see `undertone_aggregator.spark.recovery`."""
     with store.transaction():
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})
 
 
 def forget(store: Store) -> None:
-    """Record that no checkpoint has a memory of the store's counts."""
+    """Note that no checkpoint remembers the reports that the store holds."""
     store.set_meta({_LEDGER: ""})
 
 
 def check(store: Store, query: str, folder: Path, buckets: int) -> None:
-    """Check that a checkpoint and a store match. Raises Invalid if reports would be lost, or counted twice."""
+    """Raise Invalid when checkpoint and store do not match: reports would be lost or counted twice."""
     ledger = read_ledger(store)
     checkpoint, newest = _checkpoint(folder)
     if ledger is None:
@@ -111,7 +109,7 @@ def _check_same(mine: Ledger, kept: Ledger) -> None:
 
 
 def _checkpoint(folder: Path) -> tuple[str | None, int]:
-    """Return (Spark's identifier of a checkpoint or None for a new one, its newest committed batch or -1)."""
+    """Return (Spark's id of a checkpoint, None for a new one; its newest committed batch, or -1)."""
     metadata = folder / "metadata"
     if not metadata.exists():
         return None, -1
@@ -120,7 +118,7 @@ def _checkpoint(folder: Path) -> tuple[str | None, int]:
 
 
 def checkpoint_id(folder: Path) -> str:
-    """Return Spark's identifier of a checkpoint that is in use."""
+    """Return Spark's id of a checkpoint that has begun."""
     name = _checkpoint(folder)[0]
     assert name is not None
     return name
@@ -132,7 +130,7 @@ def files_of_batch(folder: Path, number: int) -> list[str]:
     names = []
     for offset in range(first, last + 1):
         plain = folder / "sources" / "0" / str(offset)
-        # Every tenth log file also contains the entries before it.
+        # Every tenth entry repeats the entries before it.
         log = plain if plain.exists() else plain.with_name(f"{offset}.compact")
         entries = map(json.loads, log.read_text().splitlines()[1:])
         names += [entry["path"].rpartition("/")[2] for entry in entries if entry["batchId"] == offset]
@@ -140,7 +138,7 @@ def files_of_batch(folder: Path, number: int) -> list[str]:
 
 
 def partitions_of(folder: Path) -> int | None:
-    """Return the number of tasks into which a checkpoint divides its batches; None for a new one."""
+    """Return the number of tasks of a checkpoint's batches; None for a new checkpoint."""
     newest = max((int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdigit()), default=-1)
     if newest < 0:
         return None
@@ -159,18 +157,18 @@ def _log_offset(folder: Path, number: int) -> int:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Gathered files that wait for Spark: their number, and the Unix second at which the oldest was written, if any."""
+    """The number of merged files that wait for Spark, and the Unix second at which the oldest was written, if any."""
 
     files: int
     oldest: float | None
 
     def age(self, now: float) -> float:
-        """Return the seconds for which the oldest file has waited; 0 if none waits."""
+        """Return the seconds for which the oldest file has waited; 0 when none waits."""
         return 0.0 if self.oldest is None else max(now - self.oldest, 0.0)
 
 
 def backlog(store: Store, folder: Path) -> Backlog:
-    """Return the files that are landed in a folder and not yet in the store."""
+    """Return the files in a landing folder that the store has not counted."""
     held = read_ledger(store)
     checkpoint, newest = (None, -1) if held is None else (held.checkpoint, held.batch)
     files = waiting_files(folder, checkpoint, newest)

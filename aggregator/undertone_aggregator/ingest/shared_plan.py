@@ -1,4 +1,4 @@
-"""Settings of a campaign for workers on other machines, in its store; a server writes them, workers read them."""
+"""The plan of ingest in a campaign's store: the server writes it, workers on other machines read it."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from undertone_aggregator.store.store import Store
 
 _PLAN = "worker_plan"
 _BROKERS = "worker_brokers"
-# Fields that the reader already has, or that are elsewhere in the store.
+# The fields of `IngestPlan` that the reader of the plan knows, or that the store holds elsewhere.
 _NOT_WRITTEN = ("cells", "groups", "worker", "draining", "secret")
 SECRET = "broker_secret"
 
@@ -20,7 +20,7 @@ SECRET = "broker_secret"
 def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> None:
     """Write the plan for `read_plan`. ``brokers``: how to reach them, for `read_brokers`."""
     fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name not in _NOT_WRITTEN}
-    # The groups are stored separately, because they change without a new plan.
+    # The groups themselves are stored apart, because they change without another plan.
     fields["groups"] = plan.groups is not None
     written = {_PLAN: json.dumps(fields), _BROKERS: json.dumps(brokers)}
     kept = store.meta()
@@ -30,12 +30,12 @@ def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> No
 
 
 def plan_text(store: Store) -> str | None:
-    """Return the plan as text, which changes with the plan; None before a server has written it."""
+    """Return the text of the plan, which differs for another plan; None before a server has written one."""
     return store.meta().get(_PLAN)
 
 
 def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
-    """Return the plan without a worker's number. ``cells``: see `IngestPlan`."""
+    """Return the stored plan, for no worker in particular. ``cells``: see `IngestPlan`."""
     meta = store.meta()
     fields = json.loads(meta[_PLAN])
     groups = store.groups() if fields.pop("groups") else None
@@ -46,6 +46,6 @@ def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
 
 
 def read_brokers(store: Store) -> dict[str, Any]:
-    """Return how to reach the brokers, as a server has written it."""
+    """Return how to reach the brokers, as the server has written it."""
     brokers: dict[str, Any] = json.loads(store.meta()[_BROKERS])
     return brokers

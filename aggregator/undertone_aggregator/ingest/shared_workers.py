@@ -1,7 +1,8 @@
-"""Worker that shares a campaign's partitions with workers on any machine, through the database.
+"""A worker that shares a campaign's partitions with workers on other machines, through the database.
 
-A partition is a part of the shards with its own session at the broker, and has one owner at a time (`leases`). Each
-partition that this process owns is ingested in a thread, by the same `Ingest` as in a single server.
+A partition is a part of the shards, with a session of its own at the broker. Its lease has one holder at a time
+(`undertone_aggregator.store.leases`). This process ingests each partition that it holds in a thread of its own, with
+the same `Ingest` as a server's own worker.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from typing import Any
 
 from undertone_aggregator.base.background import Background, Body, Ready
 from undertone_aggregator.ingest.cells import Cells
-from undertone_aggregator.ingest.ingest import Failpoint, Ingest, IngestPlan, Say, nowhere
+from undertone_aggregator.ingest.ingest import Failpoint, Ingest, IngestPlan, Say, no_failpoint
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.ingest.shared_plan import plan_text, read_plan
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases, fair_shares
@@ -25,60 +26,63 @@ from undertone_aggregator.store.store_address import shared_examples
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
 
-# Seconds between two checks of the other workers and the free partitions.
+# Between two looks at the members and the free partitions.
 LOOK_SECONDS = 1.0
-# A lease is renewed after this share of its duration.
+# A lease is renewed after this part of its time.
 RENEW_AFTER = 1 / 4
 _WAITING = "no server has begun the campaign yet: waiting for one"
 
-# Makes the intake of one worker; a worker in a process of its own receives the function by pickle.
+# Opens the intake of one worker. It is pickled for a worker in a process of its own.
 OpenIntake = Callable[[IngestPlan, Say], Intake]
 
 
 @dataclass(frozen=True)
-class Means:
-    """What ingest needs besides its plan."""
+class WorkerContext:
+    """What ingest needs besides its plan: the store's address, and functions.
+
+    ``most``: the number of partitions that a worker takes at the most.
+    """
 
     url: str
     cells: Callable[[str], Cells]
     open_intake: OpenIntake
     say: Say = lambda _: None
     clock: Callable[[], float] = time.time
-    failpoint: Failpoint = nowhere
+    failpoint: Failpoint = no_failpoint
     most: int = SHARDS
 
     def ingest(self, plan: IngestPlan, store: Store, **options: Any) -> Ingest:
-        """Make one worker's ingest without running it; ``options``: see `Ingest`."""
+        """Return one worker's ingest, not yet running; ``options``: see `Ingest`."""
         intake = self.open_intake(plan, self.say)
         return Ingest(plan, store, intake, say=self.say, clock=self.clock, failpoint=self.failpoint, **options)
 
 
-def work_together(campaign: str, means: Means, stop: threading.Event, ready: Ready) -> None:
-    """Work until ``stop`` is set; then commit and acknowledge everything that was read, and release the leases.
+def work_on_partitions(campaign: str, context: WorkerContext, stop: threading.Event, ready: Ready) -> None:
+    """Ingest partitions until ``stop`` is set; then commit and acknowledge what was read, and release the leases.
 
-    The work begins when a server has written the campaign's plan, and again when the plan changes. Raises Invalid.
+    Waits until a server has written the campaign's plan, and starts anew when the plan changes. Raises Invalid.
     """
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     while not stop.is_set():
         try:
-            with open_store(means.url, campaign=campaign or None, create=False) as store:
+            with open_store(context.url, campaign=campaign or None, create=False) as store:
                 if plan_text(store) is None:
-                    means.say(_WAITING)
+                    context.say(_WAITING)
                 else:
-                    _take_part(name, means, store, stop, ready)
+                    _take_part(name, context, store, stop, ready)
         except NoStore:
-            # An unknown name is a typing error, unless no server has ever used the database.
-            names = campaigns_in(means.url)
+            # An unknown campaign is a typing error, unless no server has used the database yet.
+            names = campaigns_in(context.url)
             if campaign and names and campaign not in names:
                 raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None
-            means.say(_WAITING)
+            context.say(_WAITING)
         except StoreError as wrong:
-            means.say(f"the store cannot be reached, trying again: {wrong}")
+            context.say(f"the store cannot be reached, trying again: {wrong}")
         stop.wait(LOOK_SECONDS)
 
 
-def _take_part(name: str, means: Means, store: Store, stop: threading.Event, ready: Ready) -> None:
-    """Work until ``stop`` is set or the plan has changed."""
+def _take_part(name: str, context: WorkerContext, store: Store, stop: threading.Event, ready: Ready) -> None:
+    """Ingest partitions until ``stop`` is set or the plan changes."""
     leases = store.leases
     if leases is None:
         raise Invalid(f"the store {store.name} is one machine's, expected {shared_examples()}")
@@ -86,48 +90,45 @@ def _take_part(name: str, means: Means, store: Store, stop: threading.Event, rea
         try:
             held.enter_context(store.shared(LOCK_SECONDS))
         except Invalid:
-            means.say("a server is taking the campaign over: waiting for it")
+            context.say("a server is taking the campaign over: waiting for it")
             return
         text = plan_text(store)
-        crew = Crew(name, read_plan(store, means.cells), means, leases)
-        held.callback(crew.close)
-        begun = told = False
+        partitions = Partitions(name, read_plan(store, context.cells), context, leases)
+        held.callback(partitions.close)
+        begun = reported = False
         while not stop.is_set():
             try:
                 if plan_text(store) != text:
                     return
-                crew.look()
+                partitions.update()
                 begun = begun or leases.begun()
                 works = begun
             except StoreError as wrong:
-                # Our partitions stay ours until their leases expire, and work continues when the database is back.
-                means.say(f"the store cannot be reached, trying again: {wrong}")
+                # Our leases stay ours until they expire; their partitions go on when the database is back.
+                context.say(f"the store cannot be reached, trying again: {wrong}")
                 works = False
-            if works != told:
-                told = works
-                ready(told)
+            if works != reported:
+                reported = works
+                ready(reported)
             stop.wait(LOOK_SECONDS)
 
 
-class Crew:
-    """The partitions of one worker. Call ``look`` about every second, from one thread."""
+class Partitions:
+    """The partitions that one worker holds. Call ``update`` about every second, from one thread."""
 
-    def __init__(self, name: str, plan: IngestPlan, means: Means, leases: Leases) -> None:
+    def __init__(self, name: str, plan: IngestPlan, context: WorkerContext, leases: Leases) -> None:
         self._name = name
         self._plan = plan
-        self._means = means
+        self._context = context
         self._leases = leases
         self._threads: dict[str, Background] = {}
         self._partitions = {replace(plan, worker=worker).name: worker for worker in range(plan.workers)}
-        self._told = -1
+        self._logged = -1
 
-    def look(self) -> None:
-        """Register this worker; release partitions above its share, take free ones up to its share.
-
-        Raises StoreError.
-        """
+    def update(self) -> None:
+        """Renew the membership; release partitions above our fair share, take free ones up to it. Raises StoreError."""
         plan, leases = self._plan, self._leases
-        leases.join(self._name, self._means.most, plan.lease_seconds)
+        leases.join(self._name, self._context.most, plan.lease_seconds)
         self._sweep()
         shares = fair_shares(plan.workers, leases.members())
         mine = shares.get(self._name, 0)
@@ -136,14 +137,14 @@ class Crew:
             if len(self._threads) < mine and role != COORDINATOR and role in self._partitions:
                 lease = leases.take(role, self._name, plan.lease_seconds)
                 if lease is not None:
-                    # If a thread of ours hangs, it has lost the lease to this new one.
+                    # If an older thread of ours for this partition hangs, its lease is lost to this one.
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
-        if len(self._threads) != self._told:
-            self._told = len(self._threads)
-            self._means.say(f"{self._name} has {self._told} of {plan.workers} partitions, {len(shares)} workers")
+        if len(self._threads) != self._logged:
+            self._logged = len(self._threads)
+            self._context.say(f"{self._name} has {self._logged} of {plan.workers} partitions, {len(shares)} workers")
 
     def close(self) -> None:
-        """Commit and acknowledge everything that was read, and release the leases."""
+        """Commit and acknowledge what was read, release the leases, leave the list of members."""
         self._stop(list(self._threads))
         with contextlib.suppress(StoreError):
             self._leases.leave(self._name)
@@ -155,27 +156,25 @@ class Crew:
             self._threads.pop(role).stop()
 
     def _sweep(self) -> None:
-        """Remove threads that have ended because another worker has their partition, or the database was
-        unavailable.
-        """
+        """Drop threads that have ended, because another worker has their partition or the database was away."""
         for role in [role for role, thread in self._threads.items() if thread.ended]:
             try:
                 self._threads.pop(role).check()
             except Fenced as wrong:
-                self._means.say(f"partition {wrong}")
+                self._context.say(f"partition {wrong}")
             except StoreError as wrong:
-                self._means.say(f"partition {role}: {wrong}")
+                self._context.say(f"partition {role}: {wrong}")
 
     def _body(self, lease: Lease) -> Body:
-        plan, means = replace(self._plan, worker=self._partitions[lease.role]), self._means
+        plan, context = replace(self._plan, worker=self._partitions[lease.role]), self._context
 
         def body(stop: threading.Event, _: Ready) -> None:
-            with open_store(means.url, campaign=plan.campaign) as store:
+            with open_store(context.url, campaign=plan.campaign) as store:
                 leases = store.leases
                 assert leases is not None
                 store.fence(lambda: leases.renew(lease))
                 try:
-                    ingest = means.ingest(plan, store, still_ours=Tenure(leases, lease))
+                    ingest = context.ingest(plan, store, check_lease=LeaseRenewal(leases, lease))
                     ingest.run(stop, lambda ready: leases.begin(lease) if ready else None)
                 finally:
                     with contextlib.suppress(StoreError):
@@ -184,8 +183,8 @@ class Crew:
         return body
 
 
-class Tenure:
-    """Renews a lease in time. It is called often, and raises Fenced if the lease is lost."""
+class LeaseRenewal:
+    """Renews a lease in time. Call it often; it raises Fenced when the lease is lost."""
 
     def __init__(self, leases: Leases, lease: Lease) -> None:
         self._leases = leases
@@ -197,6 +196,6 @@ class Tenure:
         if now < self._due:
             return
         with contextlib.suppress(StoreError):
-            # Without the database nothing is committed either; the next call tries again.
+            # Without the database nothing is committed either. The next call tries again.
             self._leases.renew(self._lease)
             self._due = now + self._lease.seconds * RENEW_AFTER

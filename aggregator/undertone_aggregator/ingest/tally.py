@@ -1,7 +1,7 @@
-"""The part of admission with memory: decides which of the otherwise admitted reports are counted, and adds them.
+"""The half of admission that has a memory: it counts each report once, and adds it to a batch.
 
-Reports are handled one by one (`Tally.count`, the definition), or many at once as arrays if they are newer than the
-device's earlier ones, as nearly all are.
+`Tally.count` is the definition, one report at a time. `Tally.count_newer` counts many at once, as arrays: reports for
+slots that are newer than all of their device's, which nearly all are.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.store.store import Batch
 from undertone_shared.off_board.intake import Report
 
-# Largest number of one device's reports in a batch that are handled together; later ones are counted one by one.
+# Reports of one device in a batch that are counted as arrays; later ones are counted one by one.
 _ROUNDS = 16
 
 Mask = NDArray[np.bool_]
@@ -31,25 +31,28 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Admitted:
-    """Reports [n] with one value each; ``good`` [n]: mask of those that every rule without memory admits.
+    """Reports [n] with one value each."""
 
-    ``columns``: their fields, with the devices' keys. ``codes`` [n]: see `undertone_aggregator.counts.seen.digest`.
-    ``epoch`` [n]: index of each report's epoch in ``epochs``; ``groups`` [n]: number of its group, which ``group_name``
-    names.
-    """
-
+    # [n]: which of them every rule without memory admits.
     good: Mask
+    # Their fields, with the devices' keys.
     columns: Columns
+    # [n]: see `undertone_aggregator.counts.seen.digest`.
     codes: Words
     epochs: Sequence[Epoch]
+    # [n]: the index of each report's epoch in ``epochs``.
     epoch: Integers
+    # [n]: the number of each report's group, and the function that gives its name.
     groups: Integers
     group_name: Callable[[int], str]
 
 
 @dataclass(frozen=True)
 class Newer:
-    """Mask [n] of reports for a slot after their device's newest; the columns and words of `Seen` that they change."""
+    """``fast`` [n]: which reports are for a slot after their device's newest.
+
+    ``column``, ``words``: the columns of `Seen` that these reports change, and their new content.
+    """
 
     fast: Mask
     column: Integers
@@ -57,10 +60,10 @@ class Newer:
 
 
 class Tally:
-    """The memory of one campaign, for some of its shards or all.
+    """One campaign's memory of some of its shards, or of all.
 
-    ``cells``: returns the cells for a rule's kind. ``seen``, ``chains``, ``sequences``: the state of deduplication, of
-    streams' chains, and of missing reports; ``losses``: missing reports of all shards.
+    ``cells``: gives what a counted report of a rule's kind adds. ``seen``, ``chains``, ``sequences``: the state of
+    deduplication, of streams' chains, of sequence numbers. ``losses``: missing reports of all shards.
     """
 
     def __init__(
@@ -81,29 +84,29 @@ class Tally:
         self.sequences = Sequences() if sequences is None else sequences
         self.losses = MissingReports() if losses is None else losses
 
-    def count(self, rule: Any, came: Report, key: int, group: str, code: int, batch: Batch) -> str:
-        """Return ``counted`` for the first report of its device and slot, and add it to ``batch``.
+    def count(self, rule: Any, received: Report, key: int, group: str, code: int, batch: Batch) -> str:
+        """Count a report into ``batch`` if it is the first of its device and slot.
 
-        Else the reason against it.
+        Returns ``counted``, or the reason why it is not counted, see `Seen.judge`.
         """
-        outcome = self.seen.judge(key, came.slot, code)
+        outcome = self.seen.judge(key, received.slot, code)
         if outcome == COUNTED:
-            batch.seen += record(key, came.slot, code)
-            at = Key(self.campaign, came.fingerprint, came.kind, group, came.slot)
-            self.cells(rule.kind).add(rule, came, key, at, self.chains, batch)
-            self._note_sequence(key, came.slot, came.sequence, group, batch)
+            batch.seen += record(key, received.slot, code)
+            at = Key(self.campaign, received.fingerprint, received.kind, group, received.slot)
+            self.cells(rule.kind).add(rule, received, key, at, self.chains, batch)
+            self._note_sequence(key, received.slot, received.sequence, group, batch)
         elif outcome == CONFLICT:
             batch.conflicts[group] += 1
         return outcome
 
     def newer(self, admitted: Admitted) -> Newer:
-        """Return the reports that `count_newer` may take; nothing is changed."""
+        """Return the reports that `count_newer` may take. Changes nothing."""
         self.seen.settle()
         columns = admitted.columns
         return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)
 
     def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
-        """Count the ``fast`` reports as `count` would; the devices' other reports must follow later."""
+        """Do for the ``fast`` reports what `count` does. Count the others of their devices after this."""
         at = np.flatnonzero(chosen.fast)
         if not len(at):
             return
@@ -111,7 +114,7 @@ class Tally:
         self.seen.write(chosen.column, chosen.words)
         batch.seen += records(columns.device[at], columns.slot[at], admitted.codes[at])
         batch.outcomes[COUNTED] += len(at)
-        # The sort is stable, so reports of one kind keep their order of arrival.
+        # A stable sort: equal keys keep their order of arrival.
         order = at[np.lexsort((groups[at], columns.kind[at], columns.slot[at], admitted.epoch[at]))]
         fields = np.stack([admitted.epoch, columns.slot, columns.kind, groups])[:, order]
         starts = np.flatnonzero(np.any(fields[:, 1:] != fields[:, :-1], axis=0)) + 1
@@ -127,14 +130,14 @@ class Tally:
     def _note_sequences(
         self, keys: Words, slots: Integers, numbers: Integers, groups: Sequence[str], batch: Batch
     ) -> None:
-        """Do `_note_sequence` for many reports [n], in the order of each device."""
+        """Do `_note_sequence` for many reports [n], in order within each device."""
         plain = self.sequences.expected(keys, slots, numbers)
         batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
         for i in np.flatnonzero(~plain).tolist():
             self._note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
 
     def _note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
-        """Update the missing reports with the sequence number of a counted report."""
+        """Add to ``batch`` what the number of a counted report shows about missing ones."""
         first_slot = self.timeline.epochs[0].campaign.first_slot
         missing = self.sequences.observe(key, first_slot, slot, sequence)
         batch.sequences += self.sequences.record(key)
@@ -143,9 +146,9 @@ class Tally:
 
 
 def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Words) -> Newer:
-    """Return which reports are newer, and what that changes in ``seen``; each device's reports are in their order.
+    """Find the newer reports, taking each device's reports in order, and what they change in ``seen``.
 
-    From a device's first report that is not newer, or not good, on, none of its reports is taken.
+    From a device's first report on that is not newer, or not good, none of that device's is taken.
     """
     order = np.argsort(devices, kind="stable")
     first = np.ones(len(devices), dtype=bool)

@@ -1,17 +1,17 @@
-"""The ingest workers of a server: a single one is a thread, several are processes on disjoint shards of one store."""
+"""A server's ingest workers: a lone one is a thread, several are processes, each on its own shards of one store."""
 
 import contextlib
 import multiprocessing
 import multiprocessing.connection
 import threading
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from undertone_aggregator.base.background import Background, Ready
-from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, Say
-from undertone_aggregator.ingest.shared_workers import Means, OpenIntake, work_together
-from undertone_aggregator.store.disk_space import until_room
+from undertone_aggregator.ingest.ingest import IngestPlan
+from undertone_aggregator.ingest.shared_workers import WorkerContext, work_on_partitions
+from undertone_aggregator.store.disk_space import retry_while_full
 from undertone_aggregator.store.store import LOCK_SECONDS, open_store
 
 RESTART_SECONDS = 1.0
@@ -23,60 +23,46 @@ class Worker(Protocol):
 
     @property
     def ready(self) -> bool:
-        """True if the broker stores reports for the worker, and the store can be written."""
+        """Whether the broker queues reports for the worker, and the store takes them."""
 
     def check(self) -> None:
-        """Raise the error that ended a thread; restart a process that has died, unless it was stopped."""
+        """Raise the exception that ended a thread; start a process again that has died, unless it was stopped."""
 
     def stop(self) -> None:
-        """Stop the worker after it has committed and acknowledged what it has read."""
+        """Let it commit and acknowledge what it has read, then end it."""
 
 
-def thread_worker(
-    plan: IngestPlan,
-    store: str,
-    open_intake: OpenIntake,
-    say: Say,
-    clock: Callable[[], float],
-    failpoint: Failpoint,
-) -> Background:
-    """Start the single worker, in a thread with its own connection to the store."""
-    return Background("ingest", lambda stop, ready: work(plan, store, open_intake, say, clock, failpoint, stop, ready))
+def thread_worker(plan: IngestPlan, context: WorkerContext) -> Background:
+    """Start the lone worker, in a thread with its own connection to the store."""
+    return Background("ingest", lambda stop, ready: work(plan, context, stop, ready))
 
 
 class ProcessWorker:
-    """One of several workers, in its own process, which ends when ours ends, even if killed.
+    """One of several workers, in its own process, which stops when ours ends, however it ends.
 
-    ``failpoint`` must be a function that another process can import.
+    The functions in ``context``, ``say`` excepted, must be functions that another process can import.
     """
 
-    def __init__(
-        self,
-        plan: IngestPlan,
-        store: str,
-        open_intake: OpenIntake,
-        say: Say,
-        clock: Callable[[], float],
-        failpoint: Failpoint,
-    ) -> None:
+    def __init__(self, plan: IngestPlan, context: WorkerContext) -> None:
         self._plan = plan
-        self._say = say
-        self._arguments = (plan, store, open_intake, clock, failpoint)
+        self._say = context.say
+        # The process sends its log lines through the pipe.
+        self._context = replace(context, say=_unheard)
         self._stopped = False
         self._start()
 
     @property
     def ready(self) -> bool:
-        """True if the broker stores reports for the worker, and the store can be written."""
+        """Whether the broker queues reports for the worker, and the store takes them."""
         return self._ready and self._process.is_alive()
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id."""
+        """The process id."""
         return self._process.pid
 
     def check(self) -> None:
-        """Read the worker's messages; restart it if it has died."""
+        """Log the process's messages; start it again if it has died."""
         with contextlib.suppress(EOFError, OSError):
             while self._pipe.poll():
                 message = self._pipe.recv()
@@ -91,7 +77,7 @@ class ProcessWorker:
             self._start()
 
     def stop(self) -> None:
-        """Stop the worker after it has committed and acknowledged what it has read."""
+        """Have the process commit and acknowledge what it has read, and wait for its end."""
         self._stopped = True
         self._pipe.close()
         self._process.join(_STOP_SECONDS)
@@ -100,27 +86,25 @@ class ProcessWorker:
             self._process.join()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, *self._arguments), name=self._plan.client_id)
+        spawning = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawning.Pipe()
+        arguments = (theirs, self._plan, self._context)
+        self._process = spawning.Process(target=_work, args=arguments, name=self._plan.client_id)
         self._process.start()
         theirs.close()
         self._ready = False
         self._start_at = time.monotonic() + RESTART_SECONDS
 
 
-def _work(
-    pipe: multiprocessing.connection.Connection,
-    plan: IngestPlan,
-    url: str,
-    open_intake: OpenIntake,
-    clock: Callable[[], float],
-    failpoint: Failpoint,
-) -> None:
-    """Run a worker in this process; it stops when its parent closes the pipe, or dies."""
+def _unheard(_: str) -> None:
+    """Drop a log line; the process of a worker replaces this function by one that sends the line to its parent."""
+
+
+def _work(pipe: multiprocessing.connection.Connection, plan: IngestPlan, context: WorkerContext) -> None:
+    """Be the process of a worker; it stops when its parent closes the pipe or dies."""
     import signal
 
-    # Ctrl-C reaches the whole process group; the parent decides when workers stop.
+    # Ctrl-C reaches the whole process group; the parent decides when its workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
 
@@ -134,27 +118,17 @@ def _work(
             pipe.send(message)
 
     threading.Thread(target=watch, daemon=True).start()
-    work(plan, url, open_intake, send, clock, failpoint, stop, send)
+    work(plan, replace(context, say=send), stop, send)
 
 
-def work(
-    plan: IngestPlan,
-    url: str,
-    open_intake: OpenIntake,
-    say: Say,
-    clock: Callable[[], float],
-    failpoint: Failpoint,
-    stop: threading.Event,
-    ready: Ready,
-) -> None:
-    """Run one worker until ``stop`` is set: on the shards of its number, or on its share of the shared partitions."""
-    own = Means(url, plan.cells, open_intake, say, clock, failpoint)
+def work(plan: IngestPlan, context: WorkerContext, stop: threading.Event, ready: Ready) -> None:
+    """Work until ``stop`` is set: on the worker's own shards, or on its part of partitions that workers share."""
     if plan.lease_seconds:
-        work_together(plan.campaign, own, stop, ready)
+        work_on_partitions(plan.campaign, context, stop, ready)
         return
 
     def run() -> None:
-        with open_store(url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
-            own.ingest(plan, store).run(stop, ready)
+        with open_store(context.url, campaign=plan.campaign) as store, store.shared(LOCK_SECONDS):
+            context.ingest(plan, store).run(stop, ready)
 
-    until_room(run, say, stop)
+    retry_while_full(run, context.say, stop)

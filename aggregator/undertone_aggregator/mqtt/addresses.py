@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.files import read_secret
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.settings.broker_options import BrokerOptions, is_loopback
 from undertone_aggregator.settings.config import Config
@@ -42,7 +43,7 @@ def _address(config: Config, settings: BrokerOptions | OutletOptions, host: str,
         host,
         port or (TLS_PORT if tls else PLAIN_PORT),
         settings.user,
-        read_password(password_file),
+        read_secret(password_file),
         None if settings.ca_file is None else config.path(settings.ca_file),
         settings.keepalive,
         tls,
@@ -66,7 +67,7 @@ def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file
     """Return the brokers that `brokers_as_json` described. Raises Invalid."""
     if brokers["authority"] and ca_file is None:
         raise Invalid("the brokers' certificates are of an authority of their own: give its certificate, --ca-file")
-    password = read_password(password_file)
+    password = read_secret(password_file)
     return [
         Address(
             host,
@@ -81,11 +82,3 @@ def addresses_from_json(brokers: Mapping[str, Any], password_file: Path, ca_file
         )
         for host, port, tls in brokers["brokers"]
     ]
-
-
-def read_password(path: Path) -> str:
-    """Read the password from a file of one line. Raises Invalid when the file holds none."""
-    text = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not text or "\n" in text:
-        raise Invalid(f"{path} holds {len(text.splitlines())} lines, expected the password alone")
-    return text

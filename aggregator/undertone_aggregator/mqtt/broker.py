@@ -10,10 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.uninterrupted import uninterrupted
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, PID_FILE, kept_port, running_pid
-from undertone_aggregator.store.files import write_private
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 

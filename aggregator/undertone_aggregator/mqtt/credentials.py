@@ -1,20 +1,22 @@
 """Broker credentials: mosquitto's password file and access-control file, each written for the whole fleet at once."""
 
 import contextlib
-import fcntl
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.lock import locked
 from undertone_aggregator.mqtt.endpoint.passwords import certificate_entry, password_entry, read_passwords
 from undertone_aggregator.mqtt.link import DROPPED_TOPIC, STORED_TOPIC, worker_password, worker_user
 from undertone_aggregator.mqtt.sessions import WORKER_USERS
-from undertone_aggregator.store.files import write_private
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import discovery
 from undertone_shared.topics import check_prefix, report_topic
+
+# How long a command waits for another one that changes the broker's files.
+_LOCK_SECONDS = 60.0
 
 AGGREGATOR = "aggregator"
 ANALYST = "analyst"
@@ -57,11 +59,9 @@ def write_passwords(path: Path, users: Mapping[str, Secret]) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on the broker's files in ``folder``, so that campaigns, which share them, change them in turn."""
-    path = folder / ".lock"
-    with path.open("w") as lock:
-        give_to_owner(path, folder)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Hold the lock on the broker's files in ``folder``, which campaigns share. Raises Invalid after a minute."""
+    refusal = f"another command has been changing the broker's files in {folder} for {_LOCK_SECONDS:.0f} s"
+    with locked(folder / ".lock", folder, _LOCK_SECONDS, refusal):
         yield
 
 

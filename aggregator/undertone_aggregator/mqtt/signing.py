@@ -4,7 +4,6 @@ After a loss, the operator makes a new key and puts its public half into the dev
 """
 
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from undertone_aggregator.store.files import write_private
+from undertone_aggregator.base.files import check_private, write_private
 from undertone_shared.errors import Invalid
 
 
@@ -40,8 +39,8 @@ def read_key(path: Path) -> Signer:
     """Read the key from a file. Raises OSError, and Invalid if it holds no key or others may read it."""
     # A credential that systemd loads for a service is readable by that service only, whatever its mode.
     loaded = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
-    if not loaded and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise Invalid(f"{path} may be read by others, expected mode 0600")
+    if not loaded:
+        check_private(path)
     try:
         private = load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError):

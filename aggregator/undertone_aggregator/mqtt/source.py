@@ -5,10 +5,12 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.base.lock import held
+from undertone_aggregator.base.files import read_secret
+from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.ingest.ingest import IngestPlan, Say
 from undertone_aggregator.ingest.shared_plan import write_plan
@@ -19,16 +21,14 @@ from undertone_aggregator.mqtt.addresses import (
     brokers_as_json,
     external_addresses,
     outlet_address,
-    read_password,
 )
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, reload_running
 from undertone_aggregator.mqtt.endpoint.passwords import password_matches, read_passwords
 from undertone_aggregator.mqtt.link import Address, Outlet, Outlets, always
 from undertone_aggregator.mqtt.sessions import open_intake, take_over
-from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL
 from undertone_aggregator.settings.config import Config
-from undertone_aggregator.store.disk_space import until_room
+from undertone_aggregator.store.disk_space import retry_while_full
 from undertone_aggregator.store.store import LOCK_SECONDS, Store
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
@@ -180,50 +180,50 @@ class BrokerSource:
         return {}
 
 
-@contextlib.contextmanager
-def open_source(config: Config, journal: Journal) -> Iterator[Source]:
-    """What [broker] asks for. A managed broker, or the endpoint, runs meanwhile. Raises Invalid."""
-    settings = config.broker
-    if settings.mode == DIRECT:
-        with _endpoint(config, journal) as source:
-            yield source
-    elif settings.mode == EXTERNAL:
-        yield _external(config)
-    else:
-        with _managed(config, journal) as source:
-            yield source
+def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextManager[Source]:
+    """Open the report source that [broker] mode names, see `undertone_aggregator.settings.report_sources`.
+
+    A managed broker, or the endpoint, runs within the context. Raises Invalid.
+    """
+    kind = config.broker.source
+    opener: Callable[[Config, Journal], contextlib.AbstractContextManager[Source]]
+    opener = getattr(import_module(kind.module), kind.opener)
+    return opener(config, journal)
 
 
 def enter_source(
     opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
 ) -> Source | None:
-    """Enter `open_source` in ``opened``; wait for disk space. Returns None if ``stop`` was set meanwhile."""
-    return until_room(
+    """`open_source` for as long as ``opened`` is; waits for room on the disk, None when ``stop`` was set meanwhile."""
+    return retry_while_full(
         lambda: opened.enter_context(open_source(config, journal)),
         lambda sentence: journal.say_once("room", sentence),
         stop,
     )
 
 
-def _external(config: Config) -> BrokerSource:
-    """Return the external source; reload works if `init` wrote the broker's files here for a local mosquitto."""
+@contextlib.contextmanager
+def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
+    """Somebody's broker. Where `init` made its files here, a mosquitto that runs by them reads them again at reload."""
     directory = config.path(config.broker.directory)
     files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
     if not all(path.is_file() for path in files):
-        return BrokerSource(external_addresses(config))
+        yield BrokerSource(external_addresses(config))
+        return
     again = partial(reload_running, directory)
-    return BrokerSource(external_addresses(config), files[:2], again, outlives=True)
+    yield BrokerSource(external_addresses(config), files[:2], again, outlives=True)
 
 
 @contextlib.contextmanager
-def _managed(config: Config, journal: Journal) -> Iterator[Source]:
+def managed_broker(config: Config, journal: Journal) -> Iterator[Source]:
+    """A private mosquitto, which runs within the context unless it ran before. Raises Invalid."""
     settings, directory = config.broker, config.path(config.broker.directory)
     password_file = None if settings.password_file is None else config.secret(settings.password_file)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Who took another server's broker for one that was left would end it with its own end.
+    # If we mistook another server's broker for an orphan, we would stop it when we exit.
     refusal = f"another server runs the broker of {directory}"
     with contextlib.ExitStack() as opened:
-        opened.enter_context(held(directory / "server.lock", directory, LOCK_SECONDS, refusal))
+        opened.enter_context(locked(directory / "server.lock", directory, LOCK_SECONDS, refusal))
         broker = ManagedBroker(
             directory,
             settings.port,
@@ -238,7 +238,7 @@ def _managed(config: Config, journal: Journal) -> Iterator[Source]:
             broker.host,
             broker.port,
             settings.user,
-            broker.password(settings.user) if password_file is None else read_password(password_file),
+            broker.password(settings.user) if password_file is None else read_secret(password_file),
             None,
             settings.keepalive,
             worker_users=settings.worker_users,
@@ -248,7 +248,8 @@ def _managed(config: Config, journal: Journal) -> Iterator[Source]:
 
 
 @contextlib.contextmanager
-def _endpoint(config: Config, journal: Journal) -> Iterator[Source]:
+def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
+    """The endpoint that devices connect to, which listens within the context. Raises Invalid or OSError."""
     from undertone_aggregator.mqtt.credentials import servers_names
     from undertone_aggregator.mqtt.endpoint.gate import Gate
     from undertone_aggregator.mqtt.endpoint.listener import Listener

@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.files import naming, write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.settings.config import LARGEST_FILE, Config, config_of
 from undertone_aggregator.settings.options import parse, tables_in
 from undertone_aggregator.settings.server_options import ServerOptions
-from undertone_aggregator.store.disk_space import naming
-from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.store_address import StoreAddress, store_address
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name

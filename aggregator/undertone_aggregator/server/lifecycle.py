@@ -9,6 +9,7 @@ from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING, STAT
 from undertone_aggregator.campaign.state import CampaignState, read_state
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import RECEIVED, open_store
+from undertone_aggregator.store.store_address import store_address
 from undertone_shared.errors import Invalid
 
 # Seconds to wait for the server to stop broadcasting a campaign.
@@ -41,7 +42,8 @@ def delete(home: Home, name: str) -> str:
     """
     path = home.file(home.only(name))
     url = home.stores().get(name)
-    if url is not None and not url.startswith("sqlite:"):
+    file = None if url is None else store_address(url).file
+    if url is not None and file is None:
         raise Invalid(f"the store of {name} is a database, which keeps it: retire it instead")
     if url is not None:
         with open_store(url, campaign=name) as store:
@@ -58,10 +60,10 @@ def delete(home: Home, name: str) -> str:
             _wait(home, name, lambda state: state is not None and state.state == RETIRED)
     home.remove(name)
     _wait(home, name, lambda state: state is None)
-    if url is not None:
-        # The store's locks and logs are deleted, too.
+    if file is not None:
+        # With the locks and logs beside it.
         for suffix in ("", "-wal", "-shm", ".lock", ".server"):
-            Path(url.removeprefix("sqlite:") + suffix).unlink(missing_ok=True)
+            Path(f"{file}{suffix}").unlink(missing_ok=True)
     return f"campaign {name} is deleted: {path} and its store are gone"
 
 

@@ -117,10 +117,10 @@ def _collect(server: "Server", families: Families) -> None:
         families.add("undertone_endpoint_throttled", endpoint["throttled"])
         for reason, n in sorted(endpoint["refused"].items()):
             families.add("undertone_endpoint_refused", n, reason)
-    for (campaign, event), n in sorted(server.journal.rung.items()):
+    for (campaign, event), n in sorted(server.journal.alarm_counts.items()):
         families.add("undertone_alarms", n, campaign, event)
     rung = Counter(dict.fromkeys(("", *state.campaigns), 0))
-    for (campaign, _), n in server.journal.rung.items():
+    for (campaign, _), n in server.journal.alarm_counts.items():
         rung[campaign] += n
     for campaign, n in sorted(rung.items()):
         families.add("undertone_alarms_all", n, campaign)

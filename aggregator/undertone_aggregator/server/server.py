@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.runner import Options
-from undertone_aggregator.ingest.ingest import Failpoint, nowhere
+from undertone_aggregator.ingest.ingest import Failpoint, no_failpoint
 from undertone_aggregator.server.plan_file import PlanFile
 from undertone_aggregator.server.supervisor import Stopped, open_server
 from undertone_aggregator.settings.config import Config
@@ -19,7 +19,7 @@ def serve(
     journal: Journal,
     *,
     clock: Callable[[], float] = time.time,
-    failpoint: Failpoint = nowhere,
+    failpoint: Failpoint = no_failpoint,
     apply: bool = False,
     take_over: bool = False,
 ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from undertone_aggregator.base.lock import held
+from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
@@ -24,8 +24,8 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_aggregator.server.plan_file import PlanFile
 from undertone_aggregator.settings.config import Config
-from undertone_aggregator.store.disk_space import until_room
-from undertone_aggregator.store.store import NoRoom, StoreError, open_store
+from undertone_aggregator.store.disk_space import retry_while_full
+from undertone_aggregator.store.store import DiskFull, StoreError, open_store
 from undertone_shared.errors import Invalid
 
 _LOOK_SECONDS = 1.0
@@ -145,7 +145,7 @@ class Server:
             self.journal.say_once("room", said)
 
         try:
-            until_room(lambda: self._note_slots(stop), wait_for_room, stop)
+            retry_while_full(lambda: self._note_slots(stop), wait_for_room, stop)
             while not stop.is_set() and self._failure is None:
                 self._look()
                 self._pass()
@@ -258,7 +258,7 @@ class Server:
         self._dismiss(member.name)
 
     def _note_slots(self, stop: threading.Event) -> None:
-        """Note the slots whose sessions wait at the broker, before any campaign takes a slot. Raises NoRoom.
+        """Note the slots whose sessions wait at the broker, before any campaign takes a slot. Raises DiskFull.
 
         Waits for a database that cannot be reached.
         """
@@ -270,7 +270,7 @@ class Server:
                     with open_store(url, campaign=name) as store:
                         self.slots.held[name] = slots_of(store)
                     break
-                except NoRoom:
+                except DiskFull:
                     raise
                 except StoreError as wrong:
                     self._pass()
@@ -294,7 +294,7 @@ def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, 
     with ExitStack() as opened:
         refusal = f"another server serves {home.folder}: stop it first"
         if home.lock is not None:
-            opened.enter_context(held(home.lock, home.folder, _LOCK_SECONDS, refusal))
+            opened.enter_context(locked(home.lock, home.folder, _LOCK_SECONDS, refusal))
         config = _first(home, stop, journal)
         source = enter_source(opened, config, journal, stop)
         if source is None:

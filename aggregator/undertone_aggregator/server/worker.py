@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from undertone_aggregator.campaign.collection import cells_of
-from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, Say, nowhere
+from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, Say, no_failpoint
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.ingest.shared_plan import read_brokers
-from undertone_aggregator.ingest.shared_workers import Means, work_together
+from undertone_aggregator.ingest.shared_workers import WorkerContext, work_on_partitions
 from undertone_aggregator.mqtt.addresses import addresses_from_json
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_aggregator.store.store import open_store
@@ -35,19 +35,19 @@ class Joining:
         say: Say,
         *,
         clock: Callable[[], float] = time.time,
-        failpoint: Failpoint = nowhere,
+        failpoint: Failpoint = no_failpoint,
     ) -> None:
         """Run until ``stop`` is set; then commit and acknowledge everything that was read. Raises Invalid."""
         if not store_address(self.store).shared:
             raise Invalid(f"--store is {self.store}, expected {shared_examples()}")
         most = SHARDS if self.shards is None else self.shards
-        means = Means(self.store, cells_of, self._open_intake, say, clock, failpoint, most)
+        context = WorkerContext(self.store, cells_of, self._open_intake, say, clock, failpoint, most)
 
         def note(ready: bool) -> None:
             if ready:
                 say("every partition has its session: reports are kept")
 
-        work_together(self.campaign or "", means, stop, note)
+        work_on_partitions(self.campaign or "", context, stop, note)
 
     def _open_intake(self, plan: IngestPlan, say: Say) -> Intake:
         with open_store(self.store, campaign=plan.campaign, read_only=True) as store:

@@ -1,4 +1,4 @@
-"""[broker]: the three ways in which reports reach the server, and the options of each."""
+"""[broker]: the way in which reports come, and the options of each way."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -14,12 +14,14 @@ from undertone_aggregator.settings.options import (
     split_address,
     text,
 )
+from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, MANAGED, SOURCES, SourceKind
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
-MANAGED = "managed"
-EXTERNAL = "external"
-DIRECT = "direct"
+
+def source(name: str, value: object) -> str:
+    """Check the name of a report source. Raises Invalid."""
+    return choice(*SOURCES)(name, value)  # type: ignore[no-any-return]
 
 
 def topic_prefix(name: str, value: object) -> str:
@@ -28,12 +30,12 @@ def topic_prefix(name: str, value: object) -> str:
 
 
 def check_user(name: str, value: object) -> str:
-    """Check a user's name at a broker. Raises Invalid."""
+    """Check a user name at a broker. Raises Invalid."""
     return check_name(name, text(name, value))
 
 
 def hosts(name: str, value: object) -> tuple[str, ...]:
-    """Check addresses of brokers, HOST or HOST:PORT. Raises Invalid."""
+    """Check the places of brokers, HOST or HOST:PORT. Raises Invalid."""
     if not isinstance(value, list | tuple) or not all(isinstance(place, str) and place for place in value):
         raise Invalid(f"{name} is {value!r}, expected a list of HOST or HOST:PORT")
     for place in value:
@@ -43,7 +45,7 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
 
 
 def _place(text: str) -> tuple[str, int]:
-    """Parse HOST or HOST:PORT; a bare IPv6 address has several colons and no port, with a port it is in brackets."""
+    """Split HOST or HOST:PORT; without a port it is 0. An IPv6 address with a port is in brackets."""
     try:
         return split_address("hosts", text)
     except Invalid:
@@ -52,13 +54,11 @@ def _place(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions(Checked):
-    """[broker]: a managed mosquitto on loopback, an external broker, or no broker at all."""
+    """[broker]: a managed mosquitto on loopback, an existing broker, or no broker at all."""
 
     TABLE = "broker"
 
-    mode: str = option(MANAGED, "managed: a private mosquitto on loopback; external: the broker at `host`; direct: "
-                       "devices connect to this server, whose acknowledgement means that a report is stored",
-                       choice(MANAGED, EXTERNAL, DIRECT))  # fmt: skip
+    mode: str = option(MANAGED, "; ".join(f"{name}: {kind.help}" for name, kind in SOURCES.items()), source)
     prefix: str = option(DEFAULT_PREFIX, "topics start with this", topic_prefix)
     port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with TLS, 1883 without",
                        integer(0, 65535))  # fmt: skip
@@ -84,19 +84,25 @@ class BrokerOptions(Checked):
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
                                  "this machine, without it by the system's authorities; direct: devices show "
                                 "certificates that it signed", text)  # fmt: skip
-    worker_users: bool = option(True, "each ingest worker is a broker user of its own, user-0 to user-63, as "
-                                "undertone provision writes them; false: all connect as `user`", boolean)  # fmt: skip
+    worker_users: bool = option(True, "each ingest worker connects as a broker user of its own, user-0 to "
+                                "user-63, as undertone provision writes them; false: all connect as `user`",
+                                boolean)  # fmt: skip
     insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "
                             "to the network", boolean)  # fmt: skip
-    keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
+    keepalive: int = option(30, "seconds between MQTT keepalive packets", integer(5, 3600))
+
+    @property
+    def source(self) -> SourceKind:
+        """The way in which reports come."""
+        return SOURCES[self.mode]
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """(host, port) of each broker; port 0 means the default one."""
+        """(host, port) of each broker; port 0: the usual one."""
         return [_place(text) for text in self.hosts] or [(self.host, self.port)]
 
 
-# Options that only some modes use; their default means that they are not given.
+# Options that only some modes use. Their default means that they are not given.
 _MODES = {
     "passwords": (MANAGED, DIRECT),
     "mosquitto_acl": (MANAGED,),
@@ -113,7 +119,7 @@ _MODES = {
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if traffic to this host stays on the machine."""
+    """Whether a host name or address means this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -121,7 +127,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_broker(broker: BrokerOptions, workers: int) -> None:
-    """Check that the options go together. Raises Invalid with the way out."""
+    """Raise Invalid for options that exclude each other, or that lack one which they need."""
     for name, modes in _MODES.items():
         if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode not in modes:
             raise Invalid(f"broker.{name} is for mode = {' or '.join(map(repr, modes))}, but mode is {broker.mode!r}")
@@ -129,9 +135,9 @@ def check_broker(broker: BrokerOptions, workers: int) -> None:
         raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
     if broker.hosts and broker.host != BrokerOptions.host:
         raise Invalid(f"broker.host is {broker.host!r}, but broker.hosts names the brokers: remove one of them")
-    if broker.mode == DIRECT:
+    if not broker.source.broker:
         _check_direct(broker, workers)
-    elif broker.password_file is None and (broker.mode == EXTERNAL or broker.passwords is not None):
+    elif broker.password_file is None and (not broker.source.own or broker.passwords is not None):
         raise Invalid(
             f"password_file is missing in [broker], expected the file with the password of the user {broker.user}"
         )
@@ -155,9 +161,9 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
 
 
 def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:
-    """Check that workers and brokers can share the sessions evenly. Raises Invalid.
+    """Raise Invalid for a number of sessions that workers or brokers cannot share evenly.
 
-    ``sessions``: number for all workers.
+    ``sessions``: of all workers together.
     """
     name = "workers" if sessions == workers else "partitions"
     if workers > sessions:

@@ -1,4 +1,4 @@
-"""The aggregator's configuration file (TOML): parsed, checked, and printed as a sample from one definition."""
+"""The server's configuration (TOML): parsed, checked, and printed as a sample, all from one definition."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.settings import plan_checks as check
-from undertone_aggregator.settings.broker_options import DIRECT, BrokerOptions, check_broker, check_sessions
+from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.landing_options import LandingOptions
 from undertone_aggregator.settings.options import Checked, choice, integer, option, parse, tables_in, text
 from undertone_aggregator.settings.outlet_options import OutletOptions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 1 << 20
 _READING = SMALL - 1
-# Ways of collecting: the same words in configurations and commands.
+# The ways in which a campaign collects, as configurations and commands call them.
 COLLECT = ("reports", "stream")
 
 
@@ -40,7 +40,7 @@ class CampaignPlan(Checked):
     TABLE = "campaign"
 
     name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", check.name)
-    version: int = option(1, "how often the plan was changed: undertone campaign apply writes it, and refuses a change "
+    version: int = option(1, "number of the plan's version: undertone campaign apply writes it, and refuses a change "
                           "that was made to an older version", integer(1, SMALL))  # fmt: skip
     sensor: str = option(..., "the sensor whose readings it takes", check.name)
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
@@ -49,42 +49,42 @@ class CampaignPlan(Checked):
     offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
     cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
-    collect: str = option("reports", "reports, or stream: all of a device's under one budget; [stream] says how",
+    collect: str = option("reports", "reports, or stream: all reports of a device under one budget, see [stream]",
                           choice(*COLLECT))  # fmt: skip
-    default: int = option(0, "the public reading that is sent when a sensor failed", integer(-_READING, _READING))
+    default: int = option(0, "the public reading that a device sends for a failed sensor", integer(-_READING, _READING))
     epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
                                check.epsilon)  # fmt: skip
     start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
-    rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, where everybody reports for the "
-                                     "threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
+    rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, in which all devices report for "
+                                     "the threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
     report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
     epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))
     cohort_share: float = option(
         0.05, "share of reports that keep the threshold fresh in the report phase", check.share
     )
     cohort_seed: bytes | None = option(
-        None, "draws who reports when and for the threshold; random when absent", check.seed
+        None, "seed of the schedule, which says when each device reports; random when absent", check.seed
     )
     window: int | None = option(None, "the privacy of one reading holds for all readings in any window of this length, "
-                                "as \"24h\": devices take turns; absent: every slot", check.seconds_of)  # fmt: skip
-    mechanism: str = option("auto", "what reports after the threshold rounds: auto (a table designed for what they "
-                            "learnt, or the hybrid), hybrid, piecewise or optimal (a table always)",
+                                "as \"24h\": devices take turns; absent: every slot", check.window)  # fmt: skip
+    mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
+                            "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
-    theta_max: int | None = option(None, "the threshold never exceeds this reading, whatever reports say; absent: the "
-                                   "largest that the bound allows", integer(-_READING, _READING))  # fmt: skip
+    theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
+                                   "absent: the largest under the bound", integer(-_READING, _READING))  # fmt: skip
     blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots, "
                          "as streams have", integer(1, 8))  # fmt: skip
     levels: int = option(256, "input levels of the report mechanism (fewer for a large threshold)", integer(1, 4096))
     cells: int = option(128, "cells of the cohort's Square Wave", integer(2, 256))
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
-    settle_slots: int = option(2, "reports may arrive this long after their slot before it is judged",
+    settle_slots: int = option(2, "slots for which reports may arrive late; then the slot settles",
                                integer(0, 10_000))  # fmt: skip
     min_reports: int = option(10, "a number over fewer reports is not published", integer(1, _READING))
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
-    time_zone: str = option("UTC", "the zone whose clock people live by, such as Europe/London: filtered series know "
-                            "its days, weekends and clock changes", check.zone)  # fmt: skip
+    time_zone: str = option("UTC", "the time zone of the people who are measured, such as Europe/London: the filter "
+                            "uses its days, weekends and clock changes", check.zone)  # fmt: skip
     holidays: str | None = option(None, "the country whose holidays are days off, such as GB or GB-SCT; needs the "
                                   "extra calendar", text)  # fmt: skip
     weekend: str = option("auto", "the days of the week that differ, such as \"friday, saturday\", or none; auto: the "
@@ -104,7 +104,7 @@ class CampaignPlan(Checked):
         return Budget(self.epsilon)
 
     def check_together(self) -> None:
-        """Check that the options go together. Raises Invalid."""
+        """Raise Invalid for options that contradict each other."""
         most = self.offset + self.bound
         if not self.offset <= self.default <= most:
             raise Invalid(
@@ -120,27 +120,25 @@ class CampaignPlan(Checked):
 
     @property
     def stride(self) -> int:
-        """A device reports in every how many-th slot: w + 1 for a window of w slots, or a little more; 1 without a
-        window.
-        """
+        """Slots from one turn of a device to the next: w + 1 or a little more for a window of w slots, else 1."""
         if self.window is None:
             return 1
-        # A counter's value begins at a reading of the slot before.
+        # The value of a counter starts at a reading of the slot before.
         slots = -(-self.window // self.slot_seconds) + (self.measure == "counter")
         return check.coprime_near(slots + 1, slots + 1, self.cycle)
 
     @property
     def cohort_stride(self) -> int:
-        """A device reports for the threshold in every how many-th of its turns in the report phase; 0: never."""
+        """Turns of a device from one report for the threshold to the next, in the report phase; 0: it makes none."""
         return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
 
     @property
     def report_share(self) -> float:
-        """The share of reports that are not for the threshold, in the report phase."""
+        """The share of reports in the report phase that are not for the threshold."""
         return 1 - 1 / self.cohort_stride if self.cohort_stride else 1.0
 
     def schedule(self, seed: bytes, cohort_stride: int) -> Schedule:
-        """Return the schedule of devices in an epoch."""
+        """Return the schedule of an epoch, by which each device knows its turns."""
         return Schedule(seed, self.stride, cohort_stride)
 
     def epoch(
@@ -153,7 +151,7 @@ class CampaignPlan(Checked):
         stream: StreamRule | None = None,
         schedule: Schedule | None = None,
     ) -> Campaign:
-        """Make the campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
+        """Return the campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
         return build(
             name=self.name,
             sensor=self.sensor,
@@ -175,7 +173,7 @@ class CampaignPlan(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(Checked):
-    """[stream], if collect is stream: the campaign's epsilon is for a whole stream (user level), with this delta."""
+    """[stream], where collect is stream: the campaign's epsilon is of a whole stream (user level), with this delta."""
 
     TABLE = "stream"
 
@@ -196,9 +194,10 @@ class StreamPlan(Checked):
 
 @dataclass(frozen=True)
 class Config:
-    """The whole configuration; relative paths start from ``folder``. ``stream`` is None if reports are collected.
+    """The whole configuration.
 
-    ``fleet``: folder of the devices' policies, if that is not ``folder``.
+    ``folder``: its relative paths start from here. ``stream``: None for a campaign that collects reports.
+    ``fleet``: the folder with the devices' policies, if it is not ``folder``.
     """
 
     broker: BrokerOptions
@@ -213,48 +212,46 @@ class Config:
 
     @property
     def store_url(self) -> str:
-        """The address for `open_store`: the store's path as a file, or the address of a database unchanged."""
+        """The address that `open_store` takes."""
         return str(self.store_address)
 
     @property
     def store_address(self) -> StoreAddress:
-        """The store's address. Raises Invalid for an unknown scheme."""
+        """The store's address, a relative file taken from ``folder``. Raises Invalid for an unknown scheme."""
         return store_address(self.store.path).within(self.folder)
 
     @property
     def disk(self) -> Path:
-        """A folder on the store's disk; for a database, which manages its own disk, the configuration's folder."""
+        """A folder on the store's disk, whose free space is watched; for a database the configuration's own folder."""
         file = self.store_address.file
         return self.folder if file is None else file.parent
 
     @property
     def shares(self) -> bool:
-        """True if workers on any machine share the campaign: its store is a database, its reports come by MQTT."""
-        return self.store_address.shared and self.broker.mode != DIRECT
+        """Whether workers on several machines share the campaign: it needs a shared store and a broker."""
+        return self.store_address.shared and self.broker.source.broker
 
     @property
     def sessions(self) -> int:
-        """Number of sessions that its workers have at the brokers, on all machines together."""
+        """Number of sessions at the brokers, over the workers of all machines."""
         return self.server.partitions if self.shares else self.server.workers
 
     @property
     def kind(self) -> str:
-        """The way of collecting: the kind of its rules, see `undertone_aggregator.campaign.collection`."""
+        """The kind of the campaign's rules, see `undertone_aggregator.campaign.collection`."""
         return "scalar" if self.stream is None else "stream"
 
     @property
     def budget(self) -> Budget:
-        """The budget of one reading (event level), or of a whole stream."""
+        """The budget of one reading (event level), or of a whole stream (user level)."""
         return self.campaign.budget if self.stream is None else Budget.parse(self.campaign.epsilon, self.stream.delta)
 
     def path(self, name: str) -> Path:
-        """Return a path of the configuration, relative to its folder."""
+        """Return a path of the configuration, taken from ``folder``."""
         return self.folder / name
 
     def secret(self, name: str) -> Path:
-        """Return the path of a secret: the copy that systemd loaded for this process (LoadCredential), or the file
-        itself.
-        """
+        """Return the path of a secret: the copy that systemd loaded (LoadCredential), or else the file itself."""
         loaded = Path(os.environ.get("CREDENTIALS_DIRECTORY", "")) / Path(name).name
         return loaded if "CREDENTIALS_DIRECTORY" in os.environ and loaded.is_file() else self.path(name)
 
@@ -264,12 +261,12 @@ SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TAB
 
 
 def parse_config(data: str, folder: Path) -> Config:
-    """Parse the configuration in TOML text. Raises Invalid naming the option, its value and what was expected."""
+    """Return the configuration in a TOML text. Raises Invalid naming the option, its value and what was expected."""
     return config_of(tables_in(data, "the configuration"), folder)
 
 
 def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
-    """Make the configuration from these tables. Raises Invalid."""
+    """Return the configuration in these tables. Raises Invalid."""
     for name in tables:
         if name not in SECTIONS:
             raise Invalid(f"the configuration has an unknown table [{name}], expected {', '.join(SECTIONS)}")
@@ -283,8 +280,8 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
     for name in ("window", "theta_max") if campaign.collect == "stream" else ():
         if name in tables["campaign"]:
             raise Invalid(
-                f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream': [stream] says"
-                " how devices report, and up to what"
+                f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream', where"
+                " [stream] has such an option of its own"
             )
     config = Config(
         parse(BrokerOptions, "broker", tables.get("broker", {})),
@@ -297,13 +294,13 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         parse(OutletOptions, "outlet", tables.get("outlet", {})),
     )
     check_broker(config.broker, config.server.workers)
-    config.outlet.check_mode(config.broker.mode)
+    config.outlet.check_source(config.broker)
     check_sessions(config.broker, config.server.workers, config.sessions)
     return config
 
 
 def read_config(path: Path) -> Config:
-    """Read the configuration in a file. Raises Invalid, or OSError if it cannot be read."""
+    """Return the configuration in a file. Raises Invalid, or OSError when the file cannot be read."""
     data = path.read_bytes()
     if len(data) > LARGEST_FILE:
         raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")

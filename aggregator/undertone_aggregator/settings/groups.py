@@ -1,4 +1,4 @@
-"""Groups of devices: only the server knows them; they are never sent over the network."""
+"""Groups of devices. Only the server knows them: they are in no message."""
 
 import csv
 import hashlib
@@ -6,20 +6,20 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.counts.partial import EVERYBODY
-from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.store import GROUPED, Store
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
 _LARGEST_GROUPS = 1 << 28
 _HEADER = ["device", "group"]
-# Words with another meaning where groups are named.
+# Names with another meaning in topics and options.
 _RESERVED = (EVERYBODY, "status")
 
 
 def read_groups(path: Path) -> dict[str, str]:
-    """Read device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
+    """Return device -> group from a CSV file with the columns device,group. Raises Invalid naming the line."""
     if not path.exists():
         raise Invalid(f"campaign.groups is {str(path)!r}, expected a file: make it with the line {','.join(_HEADER)}")
     if path.stat().st_size > _LARGEST_GROUPS:
@@ -40,11 +40,9 @@ def read_groups(path: Path) -> dict[str, str]:
 
 
 def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
-    """Add devices of one group to a CSV file for `read_groups`, created if needed.
+    """Add devices of one group to the CSV file that `read_groups` reads; create it if need be.
 
-    Devices of ``all`` need no line.
-
-    Raises Invalid, and changes nothing, for a file that the server would refuse.
+    Devices of the group ``all`` need no line. Raises Invalid, and changes nothing, for a file that the server refuses.
     """
     check_name("group", group)
     if group == EVERYBODY:
@@ -54,13 +52,13 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     if path.exists():
         read_groups(path)
     text = path.read_text(encoding="utf-8") if path.exists() else ",".join(_HEADER) + "\n"
-    # An editor may have left the last line without its newline.
+    # An editor may have left out the end of the last line.
     end = "" if text.endswith("\n") else "\n"
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
 
 
 def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:
-    """Write device -> group to a store, where its workers read it; return True if anything changed."""
+    """Write device -> group to a store, where workers read it; return whether anything has changed."""
     edition = hashlib.sha256(json.dumps(sorted(groups.items())).encode()).hexdigest()
     if store.meta(GROUPED).get(GROUPED) == edition:
         return False

@@ -1,4 +1,4 @@
-"""[landing]: whether deliveries are saved as files, where, for how long, and which engine counts them."""
+"""[landing]: whether deliveries are also written to files, for how long, and what counts them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,38 +10,39 @@ from undertone_shared.errors import Invalid
 
 @dataclass(frozen=True, kw_only=True)
 class LandingOptions(Checked):
-    """[landing]: every delivery is saved in files, for an engine that counts on many machines and for audits."""
+    """[landing]: writes every delivery to files, for Spark to count on many machines, and for audits."""
 
     TABLE = "landing"
 
     folder: str | None = option(None, "the folder of files with each device's perturbed reports under its name; "
-                                "absent: nothing is kept. All that protects a device from who reads them is each "
-                                "report's own guarantee: keep them no longer than you need", text)  # fmt: skip
-    days: int = option(7, "files are removed after so many days; of those that Spark counts, once it has counted them",
+                                "absent: no files. Only each report's own guarantee protects a device from a reader "
+                                "of these files: keep them no longer than you need", text)  # fmt: skip
+    days: int = option(7, "files are removed after so many days; where Spark counts, only files that it has counted",
                        integer(1, 3650))  # fmt: skip
-    seconds: int = option(10, "batches of so long a time are gathered into one file", integer(1, 3600))
-    counts: str = option(SERVER, "who counts: server (the files are for undertone recount), or spark (undertone spark "
-                         "run, with the extra spark)", choice(SERVER, SPARK))  # fmt: skip
+    seconds: int = option(10, "the batches of so many seconds are merged into one file", integer(1, 3600))
+    counts: str = option(SERVER, "what counts reports: server (the files are for undertone recount), or spark "
+                         "(undertone spark run, with the extra spark)", choice(SERVER, SPARK))  # fmt: skip
 
     def check_together(self) -> None:
-        """Check that the options go together. Raises Invalid."""
+        """Raise Invalid for options that contradict each other."""
         if self.folder is None and self.counts == SPARK:
             raise Invalid("landing.counts is 'spark', but [landing] has no folder: nothing would be counted")
 
     @property
     def kept_days(self) -> int | None:
-        """Number of days for which reports are kept in files, None without files."""
+        """Days for which files hold reports; None without files."""
         return None if self.folder is None else self.days
 
     def warning(self) -> str:
-        """Return a warning about the privacy of saved deliveries."""
+        """Return a sentence about what these files mean for privacy."""
         return (
-            f"warning: every report is kept under its device's name in {self.folder}, for {self.days} days: who reads"
-            " those files sees each device's perturbed reports one by one, with nothing but each report's own guarantee"
+            f"warning: every report is kept under its device's name in {self.folder}, for {self.days} days: a reader"
+            " of those files sees each device's perturbed reports one by one, protected by each report's own guarantee"
+            " alone"
         )
 
     def plan(self, base: Path) -> LandingPlan | None:
-        """Return the workers' settings, with the folder relative to ``base``; None if landing is off."""
+        """Return the plan for workers, with the folder taken from ``base``; None without files."""
         if self.folder is None:
             return None
         return LandingPlan(str((base / self.folder).resolve()), self.seconds, self.days, self.counts)

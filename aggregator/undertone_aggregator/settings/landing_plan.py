@@ -1,17 +1,16 @@
-"""How workers land deliveries: the settings that are sent to them."""
+"""The part of [landing] that ingest workers need."""
 
 from typing import NamedTuple
 
-# The engine that counts reports.
+# What counts the reports.
 SERVER, SPARK = "server", "spark"
 
 
 class LandingPlan(NamedTuple):
-    """Settings of landing. ``folder``: the same path on every machine of a campaign.
+    """How a worker writes deliveries to files.
 
-    ``seconds``: time between gatherings.
-
-    ``days``: how long files are kept; ``counts``: `SERVER` or `SPARK`.
+    ``folder``: the same path on every machine. ``seconds``: the time whose batches are merged into one file. ``days``:
+    age at which files are removed. ``counts``: `SERVER` or `SPARK`.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Configuration tables as dataclasses: each field has its help and its check; the printed sample is made from them."""
+"""Tables of options as dataclasses. Each field carries its help and its check; the sample is printed from them."""
 
 import dataclasses
 import ipaddress
@@ -8,9 +8,10 @@ import tomllib
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
+from undertone_aggregator.settings.toml import toml
 from undertone_shared.errors import Invalid
 
-# A host name: labels between dots, also with a final dot; an IPv4 address has the same form.
+# Labels with dots between them and perhaps at the end. An IPv4 address has this form, too.
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -19,7 +20,7 @@ Section = TypeVar("Section")
 
 
 def option(default: Any, explain: str, check: Check) -> Any:
-    """Define a field with its default, one line of help, and ``check(name, value)``, which returns the value.
+    """Define an option: a dataclass field with a default, a help text, and ``check(name, value)`` -> the value.
 
     A default of ``...`` makes the option required; None means that it may be absent.
     """
@@ -28,7 +29,7 @@ def option(default: Any, explain: str, check: Check) -> Any:
 
 
 class Checked:
-    """A table of options. Its values are checked when it is made, so that an invalid table cannot exist.
+    """A table of options, whose values are checked whenever one is made: an invalid table cannot exist.
 
     ``TABLE``: its name in the file. Raises Invalid naming the option, its value and what was expected.
     """
@@ -40,25 +41,25 @@ class Checked:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 checked = field.metadata["check"](f"{self.TABLE}.{field.name}", value)
-                # The dataclasses are frozen, so plain assignment is not possible.
+                # The dataclasses are frozen.
                 object.__setattr__(self, field.name, checked)
         self.check_together()
 
     def check_together(self) -> None:
-        """Check that the options go together. Raises Invalid."""
+        """Raise Invalid for options that contradict each other."""
 
 
 def tables_in(text: str, where: str) -> dict[str, Any]:
-    """Parse the tables of a TOML text. Raises Invalid."""
+    """Return the tables of a TOML text. Raises Invalid."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as wrong:
-        # A number of thousands of digits, or deeply nested lists, are valid TOML that Python cannot read.
+        # Python refuses some valid TOML: a number of thousands of digits, or deeply nested lists.
         raise Invalid(f"{where} is not TOML: {wrong}") from None
 
 
 def parse(section: type[Section], name: str, table: object) -> Section:
-    """Make the section from a TOML table. Raises Invalid naming the option, its value and what was expected."""
+    """Return the section in a TOML table. Raises Invalid naming the option, its value and what was expected."""
     if not isinstance(table, dict):
         raise Invalid(f"{name} is {table!r}, expected a table [{name}]")
     fields = {field.name: field for field in dataclasses.fields(section)}  # type: ignore[arg-type]
@@ -77,7 +78,7 @@ def parse(section: type[Section], name: str, table: object) -> Section:
 def sample(section: type[Any], name: str, examples: dict[str, str]) -> str:
     """Return the table as TOML: every option with its help and default.
 
-    ``examples`` (TOML) for those without a default.
+    ``examples``: option -> TOML, for options without a default.
     """
     lines = [f"[{name}]"]
     for field in dataclasses.fields(section):
@@ -86,34 +87,26 @@ def sample(section: type[Any], name: str, examples: dict[str, str]) -> str:
             off = "# " if field.default is None else ""
             lines.append(f"{off}{field.name} = {examples[field.name]}")
         else:
-            lines.append(f"{field.name} = {_toml(field.default)}")
+            lines.append(f"{field.name} = {toml(field.default)}")
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
 def boolean(name: str, value: object) -> bool:
-    """Check for true or false. Raises Invalid."""
+    """Check a truth value. Raises Invalid."""
     if not isinstance(value, bool):
         raise Invalid(f"{name} is {value!r}, expected true or false")
     return value
 
 
 def text(name: str, value: object) -> str:
-    """Check for text that is not empty. Raises Invalid."""
+    """Check text that is not empty. Raises Invalid."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise Invalid(f"{name} is {value!r}, expected text")
     return value
 
 
 def is_host(text: str) -> bool:
-    """Return True for a DNS name or an IP address, which a resolver accepts."""
+    """Whether a text is a DNS name or an IP address, so that a resolver accepts it."""
     if ":" not in text:
         return _NAME.fullmatch(text) is not None
     try:
@@ -123,21 +116,21 @@ def is_host(text: str) -> bool:
 
 
 def host_name(name: str, value: object) -> str:
-    """Check for a DNS name or an IP address. Raises Invalid."""
+    """Check a DNS name or an IP address. Raises Invalid."""
     if not isinstance(value, str) or not is_host(value):
         raise Invalid(f"{name} is {value!r}, expected a host's name or address")
     return value
 
 
 def host_names(name: str, value: object) -> tuple[str, ...]:
-    """Check for a list of DNS names or IP addresses. Raises Invalid."""
+    """Check a list of DNS names or IP addresses. Raises Invalid."""
     if not isinstance(value, list | tuple):
         raise Invalid(f"{name} is {value!r}, expected a list of host names")
     return tuple(host_name(f"a name in {name}", item) for item in value)
 
 
 def split_address(name: str, value: object) -> tuple[str, int]:
-    """Parse ADDRESS:PORT, an IPv6 address in brackets, to both parts. Raises Invalid."""
+    """Split ADDRESS:PORT, with an IPv6 address in brackets, into (address, port). Raises Invalid."""
     place, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = place[1:-1] if place.startswith("[") and place.endswith("]") else place
     known = is_host(bare) and (":" in bare) == (bare != place)
@@ -147,12 +140,12 @@ def split_address(name: str, value: object) -> tuple[str, int]:
 
 
 def family_of(place: tuple[str, int]) -> socket.AddressFamily:
-    """Return the address family for a socket at this place: an IPv6 address contains colons."""
+    """Return the address family of a socket that listens at (address, port): an IPv6 address has colons."""
     return socket.AF_INET6 if ":" in place[0] else socket.AF_INET
 
 
 def listen_at(name: str, value: object) -> str:
-    """Check for ADDRESS:PORT. Raises Invalid."""
+    """Check ADDRESS:PORT. Raises Invalid."""
     place, port = split_address(name, value)
     return f"[{place}]:{port}" if ":" in place else f"{place}:{port}"
 

@@ -1,19 +1,19 @@
-"""[outlet]: in mode direct, an optional broker to which aggregate topics are published."""
+"""[outlet]: in mode direct, the broker to which the server publishes estimates, if any."""
 
 from dataclasses import dataclass
 
-from undertone_aggregator.settings.broker_options import DIRECT, check_user
+from undertone_aggregator.settings.broker_options import BrokerOptions, check_user
 from undertone_aggregator.settings.options import Checked, boolean, host_name, integer, option, text
 from undertone_shared.errors import Invalid
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutletOptions(Checked):
-    """[outlet]: with mode = "direct", an external broker for estimates and status; devices do not use it."""
+    """[outlet]: with mode = "direct", a broker for estimates and status. Devices do not connect to it."""
 
     TABLE = "outlet"
 
-    host: str | None = option(None, "the broker's name or address; absent: the page and undertone query alone have the "
+    host: str | None = option(None, "the broker's name or address; absent: only the page and undertone query show "
                               "estimates", host_name)  # fmt: skip
     port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
     user: str | None = option(None, "this server's user name at that broker", check_user)
@@ -22,10 +22,10 @@ class OutletOptions(Checked):
                                  "without it by the system's authorities", text)  # fmt: skip
     insecure: bool = option(False, "true allows a broker elsewhere without TLS, which shows the password to the "
                             "network", boolean)  # fmt: skip
-    keepalive: int = option(30, "seconds between signs of life", integer(5, 3600))
+    keepalive: int = option(30, "seconds between MQTT keepalive packets", integer(5, 3600))
 
     def check_together(self) -> None:
-        """Check that the options go together. Raises Invalid."""
+        """Raise Invalid for options that contradict each other."""
         given = [name for name in ("host", "user", "password_file") if getattr(self, name) is not None]
         missing = [name for name in ("host", "user", "password_file") if name not in given]
         if missing and (given or self.ca_file is not None):
@@ -33,7 +33,9 @@ class OutletOptions(Checked):
         if self.insecure and self.ca_file is not None:
             raise Invalid("outlet.insecure is true, but outlet.ca_file turns TLS on: remove one of them")
 
-    def check_mode(self, mode: str) -> None:
-        """Check the mode of [broker]. Raises Invalid for one that already has a broker for estimates."""
-        if self.host is not None and mode != DIRECT:
-            raise Invalid(f"[outlet] is for broker.mode = 'direct', but it is {mode!r}, whose broker has the estimates")
+    def check_source(self, broker: BrokerOptions) -> None:
+        """Raise Invalid where reports come through a broker, which takes the estimates as well."""
+        if self.host is not None and broker.source.broker:
+            raise Invalid(
+                f"[outlet] is for broker.mode = 'direct', but it is {broker.mode!r}, whose broker has the estimates"
+            )

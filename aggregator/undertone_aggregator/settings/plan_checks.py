@@ -1,10 +1,14 @@
-"""Checks of the options of a campaign, one for each, as `undertone_aggregator.settings.options.option` takes them."""
+"""Checks for the options of a campaign, one for each, as `undertone_aggregator.settings.options.option` takes them.
+
+Each is called with the option's name and value, returns the value as it is used, and raises Invalid.
+"""
 
 import string
 from fractions import Fraction
 from itertools import count
 from math import gcd
 
+from undertone_aggregator.base.durations import YEAR_SECONDS, seconds_of
 from undertone_aggregator.base.zones import weekend_of
 from undertone_aggregator.base.zones import zone as _zone_named
 from undertone_aggregator.design import Budget
@@ -84,20 +88,12 @@ def seed(name: str, value: object) -> bytes:
     return bytes.fromhex(value)
 
 
-def seconds_of(name: str, value: object) -> int:
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = f"{value}s"
-    if not isinstance(value, str) or not value[:-1].isdecimal() or len(value) > 12 or value[-1:] not in units:
-        raise Invalid(f'{name} is {value!r}, expected a number of days, hours, minutes or seconds, as in "24h"')
-    seconds = int(value[:-1]) * units[value[-1]]
-    if not 1 <= seconds <= 366 * 86400:
-        raise Invalid(f"{name} is {value!r}, expected 1 second to 366 days")
-    return seconds
+def window(name: str, value: object) -> int:
+    return seconds_of(name, value, most=YEAR_SECONDS)
 
 
 def coprime_near(target: float, least: int, *numbers: int) -> int:
-    """Return the integer from ``least`` on, nearest to ``target``, that is coprime to all of ``numbers``."""
+    """Return the integer from ``least`` on that is nearest to ``target`` and coprime to each of ``numbers``."""
     fits = (n for n in count(least) if n >= target and all(gcd(n, number) == 1 for number in numbers))
     above = next(fits)
     below = next((n for n in range(above - 1, least - 1, -1) if all(gcd(n, k) == 1 for k in numbers)), above)

@@ -1,4 +1,4 @@
-"""The sample configuration: every option with its help and its default, made from the definitions."""
+"""The sample configuration: every option with its help and its default, from the one definition."""
 
 from undertone_aggregator.settings.config import SECTIONS, StreamPlan
 from undertone_aggregator.settings.options import sample
@@ -54,5 +54,5 @@ def sample_config() -> str:
     """Return a complete configuration with every option, its help and its default."""
     tables = [sample(section, name, _EXAMPLES[name]) for name, section in SECTIONS.items() if name != "stream"]
     stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
-    # [stream] is refused if reports are collected, so it is commented out in the sample.
+    # [stream] is refused where reports are collected: the sample has it as a comment.
     return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])

@@ -1,4 +1,4 @@
-"""[store] and [server]: where counts are stored, and the settings of the server process."""
+"""[store] and [server]: where counts are stored, and how the server works."""
 
 from dataclasses import dataclass
 
@@ -16,20 +16,20 @@ class StoreOptions(Checked):
     path: str = option(
         "undertone.sqlite", "the store: a file beside this one, or postgresql://user@host/database", text
     )
-    audit: bool = option(False, "keep one row per distinct report with its outcome, for undertone verify", boolean)
+    audit: bool = option(False, "store one row per distinct report with its outcome, for undertone verify", boolean)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(Checked):
-    """[server]: settings of this server process."""
+    """[server]: this process."""
 
     TABLE = "server"
 
     workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
-    partitions: int = option(8, "postgresql: parts of the shards, each with a session of its own, which the workers of "
-                             "all machines share out: as many as there will be workers, or more",
+    partitions: int = option(8, "postgresql: number of parts that the workers of all machines share, each with a "
+                             "session of its own: as many as there will be workers, or more",
                              integer(1, SHARDS))  # fmt: skip
-    lease_seconds: int = option(15, "postgresql: a worker or coordinator that is silent so long is replaced",
+    lease_seconds: int = option(15, "postgresql: another worker replaces one that has been silent for so long",
                                 integer(1, 3600))  # fmt: skip
     batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
@@ -40,8 +40,10 @@ class ServerOptions(Checked):
         None, "ADDRESS:PORT of /metrics, /healthz and /readyz, such as 127.0.0.1:9464", listen_at
     )
     page: str | None = option(None, "ADDRESS:PORT of the page and its API; a proxy may put a path before it", listen_at)
-    page_names: tuple[str, ...] = option((), "names that the page answers to beside addresses and this machine's own, "
-                                         "such as a proxy passes on", host_names)  # fmt: skip
-    page_token: str | None = option(None, "a file of mode 0600 with the token of who may pause, resume and retire on "
-                                    "the page; nobody may without it", text)  # fmt: skip
-    home_assistant: str | None = option(None, "Home Assistant's discovery prefix: series appear there", topic_prefix)
+    page_names: tuple[str, ...] = option((), "host names under which the page is reached, such as a proxy's, beside "
+                                         "addresses and this machine's own names", host_names)  # fmt: skip
+    page_token: str | None = option(None, "a file of mode 0600 with the token that lets a person pause, resume and "
+                                    "retire on the page; without it nobody can", text)  # fmt: skip
+    home_assistant: str | None = option(
+        None, "Home Assistant's discovery prefix; Home Assistant then shows the series", topic_prefix
+    )

@@ -15,7 +15,7 @@ from typing import Any
 from undertone_aggregator.campaign.binding import bind_counting
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.ingest import ledger
-from undertone_aggregator.ingest.ingest import Failpoint, Say, nowhere
+from undertone_aggregator.ingest.ingest import Failpoint, Say, no_failpoint
 from undertone_aggregator.ingest.landing import COLUMNS, COUNTED, GATHERED_GLOB, LANDED
 from undertone_aggregator.ingest.landing_batches import forget_batches, note_batch, waiting_files
 from undertone_aggregator.settings.landing_plan import SPARK
@@ -68,7 +68,7 @@ class Job:
         self,
         stop: threading.Event,
         say: Say,
-        failpoint: Failpoint = nowhere,
+        failpoint: Failpoint = no_failpoint,
     ) -> None:
         """Run until ``stop`` is set. Raises Invalid for a store and a checkpoint that do not match."""
         with open_store(self.store, campaign=self.campaign) as store:
@@ -77,7 +77,7 @@ class Job:
             self.count(store, ledger.apply, stop, say, failpoint)
 
     def count(
-        self, store: Store, apply: Apply, stop: threading.Event, say: Say, failpoint: Failpoint = nowhere
+        self, store: Store, apply: Apply, stop: threading.Event, say: Say, failpoint: Failpoint = no_failpoint
     ) -> None:
         """Count until ``stop`` is set, or if ``once`` until nothing is left; ``apply``: handles each batch."""
         partitions = self._partitions()

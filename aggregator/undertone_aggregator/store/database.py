@@ -1,20 +1,21 @@
-"""One campaign's part of a SQL database: connection, transactions, revisions; the base of both kinds of store."""
+"""One campaign's part of a SQL database: connection, transactions, revision. Both kinds of store are built on it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, inspect, select
+from sqlalchemy import Connection, Engine, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from undertone_aggregator.store import tables
-from undertone_aggregator.store.store import NoRoom, NoStore, StoreError
+from undertone_aggregator.store.migrations import revision_of, upgrade
+from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 
 class Database:
-    """One campaign's part of a database: the connection, its transactions, and statements with typed errors."""
+    """One campaign's part of a database. Each of its methods turns the driver's errors into StoreError."""
 
     _several = False
 
@@ -24,7 +25,7 @@ class Database:
         self._engine = engine
         self._name = name
         self._open_connection: Connection | None = None
-        # Building a statement costs more than running it, so the statements of every batch are cached.
+        # To build a statement costs more than to run it: statements that every batch needs are built once.
         self._statements: dict[str, Any] = {}
         self._campaign = 0
         self._inside = False
@@ -53,7 +54,7 @@ class Database:
 
     @property
     def _connection(self) -> Connection:
-        """The one connection, made anew after the server was gone."""
+        """The one connection; a new one after the database server was away."""
         if self._open_connection is not None and self._open_connection.invalidated:
             self.close()
         if self._open_connection is None:
@@ -62,43 +63,41 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """Which kind of SQL it speaks."""
+        """SQLAlchemy's name of the SQL dialect."""
         return self._engine.dialect.name
 
     def _begin(self) -> None:
         raise NotImplementedError
 
-    def _no_room(self, cause: BaseException) -> bool:
-        """Whether the driver's error says that there is no room to write."""
+    def _is_full(self, cause: BaseException) -> bool:
+        """Whether the driver's error means a full disk."""
         raise NotImplementedError
 
     @contextlib.contextmanager
     def typed(self) -> Iterator[None]:
-        """What SQLAlchemy raises as StoreError, in its cause's first line."""
+        """Raise SQLAlchemy's errors as StoreError, with the first line of their cause."""
         try:
             yield
         except SQLAlchemyError as wrong:
             cause = getattr(wrong, "orig", None) or wrong
-            kind = NoRoom if self._no_room(cause) else StoreError
+            kind = DiskFull if self._is_full(cause) else StoreError
             raise kind(str(cause).strip().partition("\n")[0]) from wrong
 
     def _lock_migration(self) -> None:
-        """Wait until no other process migrates this database."""
+        """Wait until no other process migrates this database, and keep others from it until the transaction ends."""
 
     def _migrate(self) -> None:
-        if _version(self._connection) == tables.HEAD:
+        if revision_of(self._connection) == tables.HEAD:
             return
-        from undertone_aggregator.store.migrations import upgrade
-
         with self.transaction():
             self._lock_migration()
             _check_version(self._connection, self._name, newest=False)
             upgrade(self._connection)
 
     def _choose(self, campaign: str | None, *, create: bool) -> int:
-        """Return the campaign's number; without a name, the only campaign's.
+        """Return the number of the campaign, or without a name that of the only one.
 
-        Raises Invalid if it is missing or ambiguous.
+        Raises Invalid for several campaigns without a name, and for another campaign's file; NoStore for none.
         """
         numbers = {name: number for number, name in self.rows(select(tables.campaigns))}
         if campaign is None:
@@ -158,29 +157,29 @@ class Database:
                 self._inside = False
 
     def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
-        """Run a statement, in the open transaction or in one of its own."""
+        """Run a statement in the open transaction, or in one of its own."""
         with self.typed():
             return self._connection.execute(statement, rows)
 
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """Yield the rows of a query, one by one."""
+        """Yield the rows of a query."""
         with self.typed():
             yield from self._connection.execute(statement, values)
 
-    def mine(self, table: Table) -> Any:
+    def own_rows(self, table: Table) -> Any:
         """Return the condition that selects this campaign's rows."""
         return table.c.campaign == self._campaign
 
-    def kept(self, name: str, build: Callable[[], Any]) -> Any:
-        """Return the cached statement of this name; build it at its first use."""
+    def prepared(self, name: str, build: Callable[[], Any]) -> Any:
+        """Return the statement of this name, which ``build`` makes at its first use."""
         if name not in self._statements:
             self._statements[name] = build()
         return self._statements[name]
 
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
-        """Insert the rows, or set ``values(excluded)`` where their keys exist (and ``where(excluded)`` is true).
+        """Insert the rows; where a key is there already, set ``values(excluded)`` if ``where(excluded)`` holds.
 
-        The statement is cached per table, so every call for a table must use the same values and condition.
+        The statement is prepared once per table: every call for a table must pass the same functions.
         """
 
         def build() -> Any:
@@ -192,21 +191,13 @@ class Database:
             )
 
         if rows:
-            statement = self.kept(f"upsert {table.name}", build)
+            statement = self.prepared(f"upsert {table.name}", build)
             self.execute(statement, [{"campaign": self._campaign, **row} for row in rows])
 
 
-def _version(connection: Connection) -> str | None:
-    """Return the database's revision; None for a new one or a file from before revisions."""
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    version: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return version
-
-
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Check the revision. Raises Invalid for an unknown one, or, if ``newest``, for one before this Undertone's own."""
-    version = _version(connection)
+    """Raise Invalid for a revision that this Undertone does not know, or, if ``newest``, for one before its own."""
+    version = revision_of(connection)
     if version is not None and version > tables.HEAD:
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
     if newest and version != tables.HEAD:

@@ -1,15 +1,13 @@
-"""Full disks: recognise the errors, name the file, and wait until there is space."""
+"""A full disk: which errors mean it, and waiting until there is space again."""
 
-import contextlib
 import errno
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import TypeVar
 
-from undertone_aggregator.store.store import NoRoom
+from undertone_aggregator.store.store import DiskFull
 
-# Errors of a full disk, an exhausted quota, and a process's limit on file sizes.
+# The disk is full, the quota is used up, the file is as large as this process may write.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FIRST_SECONDS = 1.0
 _MOST_SECONDS = 16.0
@@ -18,25 +16,14 @@ Result = TypeVar("Result")
 
 
 def is_full(error: OSError) -> bool:
-    """Return True if the error goes away once there is space."""
-    return isinstance(error, NoRoom) or error.errno in _FULL
+    """Whether the error means a full disk, and so ends once there is space."""
+    return isinstance(error, DiskFull) or error.errno in _FULL
 
 
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add the file's name to an OSError of a read or write; the system names only files that it could not open."""
-    try:
-        yield
-    except OSError as wrong:
-        if wrong.filename is None:
-            wrong.filename = str(path)
-        raise
+def retry_while_full(act: Callable[[], Result], say: Callable[[str], None], stop: threading.Event) -> Result | None:
+    """Return what ``act`` returns; while the disk is full, log it with ``say`` and retry after 1 s, 2 s, ... 16 s.
 
-
-def until_room(act: Callable[[], Result], say: Callable[[str], None], stop: threading.Event) -> Result | None:
-    """Return ``act()``. While it fails for lack of space, log that and try again after 1 s, 2 s, ... 16 s.
-
-    ``act`` must be safe to repeat after a failure. Returns None once ``stop`` is set. Raises every other error of
+    ``act`` must be able to begin again after it failed. Returns None once ``stop`` is set. Raises every other error of
     ``act``.
     """
     pause = _FIRST_SECONDS

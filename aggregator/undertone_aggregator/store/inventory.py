@@ -1,4 +1,4 @@
-"""The operator's inventory of devices and their states, in the store, so that every worker refuses revoked devices."""
+"""The operator's inventory of devices. It is in the store, so that every worker refuses revoked devices."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,7 +12,7 @@ STATES = (ACTIVE, REVOKED, FORGOTTEN)
 
 
 class Device(NamedTuple):
-    """One device. ``since``: Unix second at which its state began."""
+    """One device. ``since``: the Unix second at which its state began."""
 
     name: str
     group: str
@@ -21,15 +21,12 @@ class Device(NamedTuple):
 
 
 def tombstone(device: Device, now: int) -> Device:
-    """Return a forgotten device's entry: a key from which the name cannot be read, but which prevents its reuse."""
+    """Return what is kept of a forgotten device: its key, which does not show the name but prevents its reuse."""
     return Device(key_text(device.name), "", FORGOTTEN, now)
 
 
 def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
-    """Return the keys of devices whose reports are refused.
-
-    A revoked device stays refused after its name is deleted.
-    """
+    """Return the keys of devices whose reports are refused. A forgotten device stays refused."""
     return frozenset(
         int(device.name, 16) if device.state == FORGOTTEN else device_key(device.name)[1]
         for device in devices

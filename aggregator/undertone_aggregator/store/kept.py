@@ -1,7 +1,4 @@
-"""Statements about single reports that a server stores under their devices' names.
-
-The page and the doctor show them.
-"""
+"""Sentences about single reports that a server keeps under device names; the page and the doctor show them."""
 
 import json
 from collections.abc import Mapping
@@ -18,26 +15,24 @@ _AUDIT = (
 
 
 def kept_by_name(audit: bool, days: int | None) -> list[str]:
-    """Return sentences about data besides the counts: an audit, and files of reports for ``days`` days (None: no
-    files).
-    """
-    said = [_AUDIT] if audit else []
+    """Return sentences about an audit, and about files that hold reports for ``days`` days (None: no files)."""
+    sentences = [_AUDIT] if audit else []
     if days is not None:
-        said.append(
-            f"Every report is kept under its device's name in files for {days} days ([landing]): whoever"
-            " reads them sees each device's perturbed reports one by one."
+        sentences.append(
+            f"Every report is kept under its device's name in files for {days} days ([landing]): a reader of"
+            " these files sees each device's perturbed reports one by one."
         )
-    return said
+    return sentences
 
 
 def note_kept(store: Store, audit: bool, days: int | None) -> None:
-    """Save the sentences for readers of the store; an audit that was turned off later is still stored."""
-    said = kept_by_name(audit, days)
-    if _AUDIT not in said and next(store.audit(), None) is not None:
-        said.insert(0, _AUDIT)
-    store.set_meta({_KEPT: json.dumps(said)})
+    """Store the sentences for readers of the store; an audit that was turned off is named too, as its rows stay."""
+    sentences = kept_by_name(audit, days)
+    if _AUDIT not in sentences and next(store.audit(), None) is not None:
+        sentences.insert(0, _AUDIT)
+    store.set_meta({_KEPT: json.dumps(sentences)})
 
 
 def noted_as_kept(meta: Mapping[str, str]) -> list[str]:
-    """Return the saved sentences from a store's facts."""
+    """Return the sentences from a store's facts."""
     return list(json.loads(meta.get(_KEPT) or "[]"))

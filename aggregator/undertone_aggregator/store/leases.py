@@ -1,7 +1,8 @@
-"""Leases: which worker owns which role of a campaign with workers on several machines, by the database's clock.
+"""Leases: which worker owns which part of a campaign, for workers on several machines.
 
-Taking a lease increments its token. Each transaction of an owner begins by checking its token: a transaction that comes
-late, after a pause of any length, is refused (`Fenced`), whatever clocks and networks did meanwhile.
+A lease is a row of the database and expires by its clock. Taking a lease increments its fencing token. Every
+transaction of an owner first checks that its token is still the newest: an owner that comes back after a pause of any
+length is refused (`Fenced`), whatever clocks and networks did meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +13,12 @@ COORDINATOR = "coordinator"
 
 
 class Fenced(Exception):
-    """The lease belongs to another owner now: nothing of the transaction was stored."""
+    """Another worker has the lease now; the transaction was rolled back."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One owner's lease on a role, for ``seconds`` from its last renewal."""
+    """The right to a role, for ``seconds`` from the last renewal."""
 
     role: str
     token: int
@@ -25,47 +26,44 @@ class Lease:
 
 
 class Leases(Protocol):
-    """Roles of one campaign, and the workers that share them. Every method raises StoreError."""
+    """The roles of one campaign, and the workers that share them. Every method raises StoreError."""
 
     def reset(self, roles: Iterable[str]) -> None:
-        """Replace the roles and end all leases: their owners are refused from now on."""
+        """Replace the roles. All of them are free afterwards; transactions of earlier holders are refused."""
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
-        """Take a lease that has expired or was released; return None while another owner has it."""
+        """Take a lease that has expired or was released; None while another owner holds it."""
 
     def renew(self, lease: Lease) -> None:
-        """Extend the lease by ``seconds`` from now.
-
-        Raises Fenced if another owner has it; then the caller must stop its work.
-        """
+        """Extend the lease to ``seconds`` from now. Raises Fenced when another owner has it: then stop all work."""
 
     def release(self, lease: Lease) -> None:
-        """Release the lease, if it is still ours."""
+        """Give the lease back, if it is still ours."""
 
     def begin(self, lease: Lease) -> None:
-        """Note that the broker stores reports for this partition from now on. Raises Fenced."""
+        """Note that the broker queues reports for this partition. Raises Fenced."""
 
     def begun(self) -> bool:
-        """Return True if the broker stores reports for every partition."""
+        """Whether the broker queues reports for every partition."""
 
     def free(self) -> list[str]:
-        """Return the roles whose lease can be taken."""
+        """Roles without a holder."""
 
     def owners(self) -> dict[str, str]:
-        """Return role -> current owner, "" for none."""
+        """Role -> its holder now, "" for none."""
 
     def join(self, name: str, most: int, seconds: float) -> None:
-        """Register this worker for ``seconds``, with the largest number of partitions that it takes."""
+        """Enter this worker in the list of members for ``seconds``; it takes ``most`` partitions at the most."""
 
     def leave(self, name: str) -> None:
-        """Remove this worker's registration."""
+        """Remove this worker from the list of members."""
 
     def members(self) -> dict[str, int]:
-        """Return the registered workers, with the largest number of partitions that each takes."""
+        """Member -> the number of partitions that it takes at the most."""
 
 
 def fair_shares(partitions: int, members: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of partitions of each worker: equal to within one, and none above its maximum."""
+    """Share out the partitions: numbers that differ by at most one, except where a worker takes fewer."""
     shares = dict.fromkeys(sorted(members), 0)
     left = min(partitions, sum(members.values()))
     while left:

@@ -18,12 +18,12 @@ from undertone_aggregator.store.sql_store import SqlStore
 from undertone_shared.errors import Invalid
 
 _RETRY_SECONDS = 0.05
-# Advisory locks of PostgreSQL have two numbers: Undertone's, and the campaign's.
+# Advisory locks of PostgreSQL have two numbers: ours, and the campaign's.
 _LOCKS = tables.APPLICATION
 _MIGRATION = 0
 _SERVERS = _LOCKS + 1
 _IDLE_MILLISECONDS = 10_000
-# These settings end a connection to a host that has vanished.
+# A connection whose other end has vanished is over within this.
 _PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
@@ -35,7 +35,7 @@ _DISK_FULL = "53100"
 
 
 class PostgresStore(SqlStore):
-    """A store in a PostgreSQL database, ``postgresql://user@host/database``, locked by an advisory lock."""
+    """A store in a PostgreSQL database, ``postgresql://user@host/database``; held by an advisory lock."""
 
     _several = True
 
@@ -61,7 +61,7 @@ class PostgresStore(SqlStore):
         @event.listens_for(engine, "connect")
         def prepare(raw: Any, _: Any) -> None:
             raw.autocommit = True
-            # The timeout frees rows that a process locked in a transaction before it was stopped.
+            # A process that is stopped in a transaction keeps no row from its successor.
             raw.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
             if read_only:
                 raw.execute("SET default_transaction_read_only = on")
@@ -92,7 +92,7 @@ class PostgresStore(SqlStore):
     def _begin(self) -> None:
         self._connection.exec_driver_sql("BEGIN")
 
-    def _no_room(self, cause: BaseException) -> bool:
+    def _is_full(self, cause: BaseException) -> bool:
         return getattr(cause, "sqlstate", None) == _DISK_FULL
 
     def _lock_migration(self) -> None:
@@ -115,6 +115,6 @@ class PostgresStore(SqlStore):
             try:
                 yield
             finally:
-                # The lock would end with the connection, but a little later.
+                # It would end with the connection, but a little later.
                 with contextlib.suppress(SQLAlchemyError):
                     held.execute(select(unlock(kind, self._campaign)))

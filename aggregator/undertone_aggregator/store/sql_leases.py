@@ -9,7 +9,7 @@ from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease
 
-# A worker that has been silent for this many seconds is deleted.
+# A worker that has not renewed its entry for so long is removed from the list of members.
 _FORGET_SECONDS = 86400.0
 
 
@@ -18,41 +18,41 @@ class SqlLeases:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._mine = database.mine(tables.leases)
+        self._own_rows = database.own_rows(tables.leases)
 
     def reset(self, roles: Iterable[str]) -> None:
         table, wanted = tables.leases, list(roles)
         with self._database.transaction():
-            # This update waits for the current owners' transactions, which are their last.
-            self._run(update(table).where(self._mine).values(token=table.c.token + 1, until=0.0, owner=""))
-            self._run(delete(table).where(and_(self._mine, table.c.role.not_in(wanted))))
-            there = {row.role for row in self._run(select(table).where(self._mine))}
+            # Waits for the transactions of today's holders, which are their last.
+            self._run(update(table).where(self._own_rows).values(token=table.c.token + 1, until=0.0, owner=""))
+            self._run(delete(table).where(and_(self._own_rows, table.c.role.not_in(wanted))))
+            present = {row.role for row in self._run(select(table).where(self._own_rows))}
             rows = [
                 {"role": role, "owner": "", "token": 1, "until": 0.0, "begun": False}
                 for role in wanted
-                if role not in there
+                if role not in present
             ]
             self._database.upsert(table, rows, lambda new: {"owner": new.owner})
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
         table = tables.leases
-        # A stopped owner may have locked the row in a transaction: then the role is not free, and nobody waits for it.
-        free = select(table.c.role).where(and_(self._mine, table.c.role == role, table.c.until < self._now()))
+        # An owner that is stopped within a transaction locks the row: then the lease is not free, and we do not wait.
+        free = select(table.c.role).where(and_(self._own_rows, table.c.role == role, table.c.until < self._now()))
         values = {"owner": owner, "token": table.c.token + 1, "until": self._now() + seconds}
-        taken = update(table).where(and_(self._mine, table.c.role.in_(free.with_for_update(skip_locked=True))))
+        taken = update(table).where(and_(self._own_rows, table.c.role.in_(free.with_for_update(skip_locked=True))))
         token = self._run(taken.values(values).returning(table.c.token)).scalar_one_or_none()
         return None if token is None else Lease(role, token, seconds)
 
     def renew(self, lease: Lease) -> None:
-        # Every commit renews the lease, so the statement is cached.
+        # Runs in every commit.
         def build() -> Any:
             ours = and_(
-                self._mine, tables.leases.c.role == bindparam("whose"), tables.leases.c.token == bindparam("its")
+                self._own_rows, tables.leases.c.role == bindparam("whose"), tables.leases.c.token == bindparam("its")
             )
             return update(tables.leases).where(ours).values(until=self._now() + bindparam("more", type_=Float))
 
         renewal = {"whose": lease.role, "its": lease.token, "more": lease.seconds}
-        if self._database.execute(self._database.kept("renew", build), renewal).rowcount != 1:
+        if self._database.execute(self._database.prepared("renew", build), renewal).rowcount != 1:
             raise lost(lease)
 
     def release(self, lease: Lease) -> None:
@@ -64,42 +64,42 @@ class SqlLeases:
 
     def begun(self) -> bool:
         table = tables.leases
-        rows = self._run(select(table).where(and_(self._mine, table.c.role != COORDINATOR))).all()
+        rows = self._run(select(table).where(and_(self._own_rows, table.c.role != COORDINATOR))).all()
         return bool(rows) and all(row.begun for row in rows)
 
     def free(self) -> list[str]:
         table = tables.leases
-        return [row.role for row in self._run(select(table).where(and_(self._mine, table.c.until < self._now())))]
+        return [row.role for row in self._run(select(table).where(and_(self._own_rows, table.c.until < self._now())))]
 
     def owners(self) -> dict[str, str]:
         table = tables.leases
         late = (table.c.until < self._now()).label("late")
-        rows = self._run(select(table.c.role, table.c.owner, late).where(self._mine).order_by(table.c.role))
+        rows = self._run(select(table.c.role, table.c.owner, late).where(self._own_rows).order_by(table.c.role))
         return {role: "" if late else owner for role, owner, late in rows}
 
     def join(self, name: str, most: int, seconds: float) -> None:
         table = tables.members
-        # The time is set by the update below, because it is an expression with the database's clock.
+        # The time is the database's own, so an update computes it.
         row = {"name": name, "most": most, "until": 0.0}
         self._database.upsert(table, [row], lambda new: {"most": new.most})
-        ours = and_(self._database.mine(table), table.c.name == name)
+        ours = and_(self._database.own_rows(table), table.c.name == name)
         self._run(update(table).where(ours).values(until=self._now() + seconds))
 
     def leave(self, name: str) -> None:
         table = tables.members
         gone = (table.c.name == name) | (table.c.until < self._now() - _FORGET_SECONDS)
-        self._run(delete(table).where(and_(self._database.mine(table), gone)))
+        self._run(delete(table).where(and_(self._database.own_rows(table), gone)))
 
     def members(self) -> dict[str, int]:
         table = tables.members
-        here = and_(self._database.mine(table), table.c.until > self._now())
+        here = and_(self._database.own_rows(table), table.c.until > self._now())
         return {row.name: row.most for row in self._run(select(table).where(here).order_by(table.c.name))}
 
     def _is(self, lease: Lease) -> Any:
-        return and_(self._mine, tables.leases.c.role == lease.role, tables.leases.c.token == lease.token)
+        return and_(self._own_rows, tables.leases.c.role == lease.role, tables.leases.c.token == lease.token)
 
     def _now(self) -> Any:
-        """Return the database's clock in Unix seconds: the only clock that leases use."""
+        """Unix seconds of the database's clock, the only clock that leases use."""
         if self._database.dialect == "postgresql":
             return extract("epoch", func.now())
         return (func.julianday("now") - 2440587.5) * 86400.0
@@ -109,5 +109,5 @@ class SqlLeases:
 
 
 def lost(lease: Lease) -> Fenced:
-    """Return the error for a lease that is no longer ours."""
-    return Fenced(f"{lease.role}: it is another worker's now")
+    """Return the error for a lease that another worker has taken."""
+    return Fenced(f"{lease.role}: another worker has the lease now")

@@ -1,6 +1,6 @@
-"""The store in a SQL database, by SQLAlchemy Core: the common code for SQLite and PostgreSQL.
+"""The store over a SQL database, by SQLAlchemy Core: one code for SQLite and PostgreSQL.
 
-See `undertone_aggregator.store.store.Store`. A SQLite file has one campaign; a PostgreSQL database may have several.
+See `undertone_aggregator.store.store.Store`. A file holds one campaign; several may share a PostgreSQL database.
 """
 
 import json
@@ -30,13 +30,13 @@ from undertone_shared.campaign import Campaign
 
 
 class SqlStore(Database):
-    """One campaign's `Store` in a database; subclasses open and lock it."""
+    """One campaign's `Store` in a database; how it is opened and held is its kind's."""
 
-    # --- Methods for facts of the campaign.
+    # --- what the campaign is
 
     def meta(self, *names: str) -> dict[str, str]:
         table = tables.meta
-        wanted = and_(self.mine(table), table.c.name.in_(names)) if names else self.mine(table)
+        wanted = and_(self.own_rows(table), table.c.name.in_(names)) if names else self.own_rows(table)
         return {row.name: row.value for row in self.rows(select(table).where(wanted))}
 
     def set_meta(self, values: Mapping[str, str]) -> None:
@@ -51,7 +51,7 @@ class SqlStore(Database):
 
     def epochs(self) -> list[Epoch]:
         table = tables.epochs
-        rows = self.rows(select(table).where(self.mine(table)).order_by(table.c.epoch))
+        rows = self.rows(select(table).where(self.own_rows(table)).order_by(table.c.epoch))
         return [
             Epoch(
                 Campaign(bytes(r.body)),
@@ -65,7 +65,7 @@ class SqlStore(Database):
 
     def epoch_count(self) -> int:
         table = tables.epochs
-        count = self.kept("epochs", lambda: select(func.count()).select_from(table).where(self.mine(table)))
+        count = self.prepared("epochs", lambda: select(func.count()).select_from(table).where(self.own_rows(table)))
         return int(self.execute(count).scalar_one())
 
     def add_epoch(self, epoch: Epoch) -> None:
@@ -83,7 +83,7 @@ class SqlStore(Database):
         with self.transaction():
             self.execute(row)
 
-    # --- Methods for the counts of reports.
+    # --- what was counted
 
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
@@ -113,7 +113,7 @@ class SqlStore(Database):
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
                 lambda new: {"n": tables.counters.c.n + new.n},
             )
-            # The first outcome of a report is kept, unless a later delivery of it was counted.
+            # The first outcome of a report stands, unless a later delivery of it was counted.
             self.upsert(
                 tables.audit,
                 [{"device": device, "digest": digest, "outcome": outcome} for device, digest, outcome in batch.audit],
@@ -129,18 +129,18 @@ class SqlStore(Database):
                 self._add_counts(table, worker, mine)
 
     def _hold_settled(self) -> int:
-        """Return the newest settled slot, locked until this transaction ends; -1 before the first."""
+        """The newest settled slot, which stays the newest until this transaction ends; -1 before the first."""
         table = tables.meta
 
         def build() -> Any:
-            wanted = and_(self.mine(table), table.c.name == SETTLED)
-            # SQLite has one writer at a time and ignores this lock.
+            wanted = and_(self.own_rows(table), table.c.name == SETTLED)
+            # SQLite has one writer at a time, and knows no such lock.
             return select(table.c.value).where(wanted).with_for_update(read=True)
 
-        query = self.kept("settled", build)
+        query = self.prepared("settled", build)
         value: str | None = self.execute(query).scalar_one_or_none()
         if value is None:
-            # Before the first slot settles there is no row to lock: lock the campaign's row, and read again.
+            # There is no row to lock before the first slot settles: lock the campaign's, and look again.
             self.execute(self._locking(read=True))
             value = self.execute(query).scalar_one_or_none()
         return -1 if value is None else int(value)
@@ -151,15 +151,15 @@ class SqlStore(Database):
         return select(table.c.id).where(table.c.id == self._campaign).with_for_update(read=read, key_share=not read)
 
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
-        """Add the histograms of a batch with one select and one upsert."""
+        """One select for all histograms of a batch, one upsert."""
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
 
         def build() -> Any:
             places = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
             wanted = places.in_(bindparam("places", expanding=True))
-            return select(table).where(and_(self.mine(table), table.c.worker == bindparam("owner"), wanted))
+            return select(table).where(and_(self.own_rows(table), table.c.worker == bindparam("owner"), wanted))
 
-        there = self.rows(self.kept(table.name, build), {"owner": worker, "places": keys})
+        there = self.rows(self.prepared(table.name, build), {"owner": worker, "places": keys})
         kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in there}
         rows = []
         for place, counts in zip(keys, added.values(), strict=True):
@@ -175,7 +175,7 @@ class SqlStore(Database):
 
         def rows() -> Iterator[tuple[Key, Counts]]:
             for table in (tables.partials, tables.late) if late else (tables.partials,):
-                wanted = [self.mine(table), table.c.slot.between(first, last)]
+                wanted = [self.own_rows(table), table.c.slot.between(first, last)]
                 if kind is not None:
                     wanted.append(table.c.kind == kind)
                 for r in self.rows(select(table).where(and_(*wanted))):
@@ -186,79 +186,79 @@ class SqlStore(Database):
 
     def late_reports(self) -> int:
         table = tables.late
-        return int(self.execute(select(func.sum(table.c.n)).where(self.mine(table))).scalar_one() or 0)
+        return int(self.execute(select(func.sum(table.c.n)).where(self.own_rows(table))).scalar_one() or 0)
 
     def counted_groups(self, first: int = 0) -> set[str]:
         groups: set[str] = set()
         for table, wanted in ((tables.partials, tables.partials.c.slot >= first), (tables.late, true())):
-            query = select(table.c.grp).where(and_(self.mine(table), wanted)).distinct()
+            query = select(table.c.grp).where(and_(self.own_rows(table), wanted)).distinct()
             groups |= {row.grp for row in self.rows(query)}
         return groups
 
     def newest_slot(self) -> int | None:
         newest = [
-            self.execute(select(func.max(table.c.slot)).where(self.mine(table))).scalar_one()
+            self.execute(select(func.max(table.c.slot)).where(self.own_rows(table))).scalar_one()
             for table in (tables.partials, tables.late)
         ]
         return max((slot for slot in newest if slot is not None), default=None)
 
     def outcomes(self) -> Counter[str]:
         table = tables.counters
-        total = select(table.c.outcome, func.sum(table.c.n)).where(self.mine(table)).group_by(table.c.outcome)
+        total = select(table.c.outcome, func.sum(table.c.n)).where(self.own_rows(table)).group_by(table.c.outcome)
         counters = Counter({outcome: int(n) for outcome, n in self.rows(total)})
         counters[RECEIVED] = sum(counters.values())
         return counters
 
     def losses(self) -> dict[tuple[str, int], int]:
         table = tables.losses
-        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.mine(table))
+        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.own_rows(table))
         rows = self.rows(total.group_by(table.c.grp, table.c.slot))
         return {(group, slot): int(n) for group, slot, n in rows if n}
 
     def conflicts(self) -> dict[str, int]:
         table = tables.conflicts
-        total = select(table.c.grp, func.sum(table.c.n)).where(self.mine(table)).group_by(table.c.grp)
+        total = select(table.c.grp, func.sum(table.c.n)).where(self.own_rows(table)).group_by(table.c.grp)
         return {group: int(n) for group, n in self.rows(total)}
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         table = tables.audit
-        for row in self.rows(select(table).where(self.mine(table))):
+        for row in self.rows(select(table).where(self.own_rows(table))):
             yield row.device, bytes(row.digest), row.outcome
 
-    # --- Methods for the operator's inventory of devices.
+    # --- the operator's inventory
 
     def groups(self) -> dict[str, str]:
         table = tables.groups
-        return {row.device: row.grp for row in self.rows(select(table).where(self.mine(table)))}
+        return {row.device: row.grp for row in self.rows(select(table).where(self.own_rows(table)))}
 
     def set_groups(self, groups: Mapping[str, str]) -> None:
         table = tables.groups
         with self.transaction():
-            self.execute(delete(table).where(self.mine(table)))
+            self.execute(delete(table).where(self.own_rows(table)))
             rows = [{"device": device, "grp": group} for device, group in groups.items()]
             self.upsert(table, rows, lambda new: {"grp": new.grp})
 
     def devices(self) -> dict[str, Device]:
         table = tables.devices
-        rows = self.rows(select(table).where(self.mine(table)).order_by(table.c.name))
+        rows = self.rows(select(table).where(self.own_rows(table)).order_by(table.c.name))
         return {r.name: Device(r.name, r.grp, r.state, r.since) for r in rows}
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         table = tables.devices
         rows = [{"name": d.name, "grp": d.group, "state": d.state, "since": d.since} for d in devices]
         with self.transaction():
-            self.execute(delete(table).where(and_(self.mine(table), table.c.name.in_(list(without)))))
+            self.execute(delete(table).where(and_(self.own_rows(table), table.c.name.in_(list(without)))))
             self.upsert(table, rows, lambda new: {"grp": new.grp, "state": new.state, "since": new.since})
 
     def revoked_count(self) -> int:
         table = tables.devices
 
         def build() -> Any:
-            return select(func.count()).select_from(table).where(and_(self.mine(table), table.c.state != ACTIVE))
+            return select(func.count()).select_from(table).where(and_(self.own_rows(table), table.c.state != ACTIVE))
 
-        return int(self.execute(self.kept("revoked", build)).scalar_one())
+        return int(self.execute(self.prepared("revoked", build)).scalar_one())
 
-    # --- Methods for the deduplication of reports.
+    # --- deduplication
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
         for row in self._segments(tables.seen):
@@ -288,14 +288,14 @@ class SqlStore(Database):
             self._append(tables.chains, worker, records)
 
     def _segments(self, table: Table) -> Iterator[Any]:
-        return self.rows(select(table).where(self.mine(table)).order_by(table.c.id))
+        return self.rows(select(table).where(self.own_rows(table)).order_by(table.c.id))
 
     def _append(self, table: Table, worker: str, data: bytes, **columns: bool) -> None:
         row = {"campaign": self._campaign, "worker": worker, "data": data, **columns}
-        self.execute(self.kept(f"append {table.name}", table.insert), row)
+        self.execute(self.prepared(f"append {table.name}", table.insert), row)
 
     def _forget(self, table: Table, worker: str, everyone: bool) -> None:
-        whose = self.mine(table) if everyone else and_(self.mine(table), table.c.worker == worker)
+        whose = self.own_rows(table) if everyone else and_(self.own_rows(table), table.c.worker == worker)
         self.execute(delete(table).where(whose))
 
 

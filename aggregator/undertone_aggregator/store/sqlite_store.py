@@ -9,21 +9,22 @@ from typing import Any
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import NullPool
 
-from undertone_aggregator.base.lock import held
+from undertone_aggregator.base.files import sync
+from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.disk_space import is_full
 from undertone_aggregator.store.sql_store import SqlStore
-from undertone_aggregator.store.store import NoRoom, NoStore, StoreError
+from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-# SQLITE_FULL means only ENOSPC; an exceeded quota or file limit fails as a write, or as shared memory that cannot grow.
+# FULL is ENOSPC alone: a quota or a file's limit is a write that fails, or shared memory that cannot grow.
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 class SqliteStore(SqlStore):
-    """A store in a file; processes lock it by a lock file beside it."""
+    """A store in a file; processes hold it by a lock file beside it."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class SqliteStore(SqlStore):
 
         @event.listens_for(engine, "connect")
         def prepare(raw: Any, _: Any) -> None:
-            # The driver must not begin transactions by itself.
+            # Transactions begin where we say.
             raw.isolation_level = None
             application = raw.execute("PRAGMA application_id").fetchone()[0]
             empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -60,8 +61,8 @@ class SqliteStore(SqlStore):
 
         try:
             super().__init__(engine, where, campaign, read_only=read_only, create=create, choose=choose)
-        except NoRoom as wrong:
-            raise NoRoom(f"{where}: {wrong}") from wrong
+        except DiskFull as wrong:
+            raise DiskFull(f"{where}: {wrong}") from wrong
         except StoreError as wrong:
             raise Invalid(f"{where} cannot be used as a store: {wrong}") from None
 
@@ -71,18 +72,17 @@ class SqliteStore(SqlStore):
 
     @property
     def leases(self) -> None:
-        """None: only one machine uses a file."""
+        """None: a file is one machine's."""
 
     def backup(self, path: Path) -> None:
         if path.exists():
             raise Invalid(f"{path} exists already: a backup replaces nothing")
-        # SQLite accepts an empty file, so it is created here, readable by its owner only.
+        # SQLite takes an empty file: made here, it is its owner's alone.
         _make_private(path)
         try:
             self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
-            # SQLite does not sync the copy to disk by itself.
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            # SQLite leaves it to the system when the copy reaches the disk.
+            sync(path)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -100,27 +100,27 @@ class SqliteStore(SqlStore):
     def _begin(self) -> None:
         self._connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def _no_room(self, cause: BaseException) -> bool:
+    def _is_full(self, cause: BaseException) -> bool:
         return getattr(cause, "sqlite_errorcode", None) in _FULL
 
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         path = Path(f"{self._path}.{'server' if server else 'lock'}")
         refusal = f"another aggregator uses the store {self._path}"
-        return held(path, self._path, seconds, refusal, shared=shared)
+        return locked(path, self._path, seconds, refusal, shared=shared)
 
 
 def _make_private(path: Path) -> None:
-    """Create the file with mode 0600 before SQLite does, which gives the same mode to its log file.
+    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's.
 
-    An existing file is never opened here: closing it would end the locks that SQLite has on it in this process (POSIX),
-    and another process could then take itself for the last user and delete the log.
+    A file that is there is never opened here: to close it would end the locks that SQLite holds on it in this process
+    (POSIX), and another process would then take itself for the last one and delete the log under us.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         give_to_owner(path, path.parent)
     except FileExistsError:
         status = path.stat()
-        # An earlier version may have left the store readable for others; only its owner can change that.
+        # A store that an earlier version left readable; its owner alone may change that.
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
             path.chmod(0o600)
     except OSError as wrong:

@@ -1,4 +1,4 @@
-"""Addresses of stores: the kind and place of a store, and the capabilities of each kind."""
+"""Addresses of stores, and the table of the kinds of store. A new kind is a line in `KINDS`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,8 @@ class StoreKind:
     """A kind of store.
 
     ``module``, ``opener``: the class that opens one, called with (where, campaign=, read_only=, create=, choose=).
-
-    ``shared``: True if any machine can open it and it can contain several campaigns; otherwise it is one file of one
-    campaign, on the machine that counts. ``example``: an address, for error sentences.
+    ``shared``: any machine can open the store, and it may hold several campaigns. Otherwise it is a file of one
+    campaign on the machine that counts. ``example``: an address, for error sentences.
     """
 
     module: str
@@ -33,19 +32,19 @@ _FILE = "sqlite"
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """An address ``scheme:where``; the scheme is one of `KINDS`."""
+    """``scheme:where``; the scheme is one of `KINDS`."""
 
     scheme: str
     where: str
 
     @property
     def kind(self) -> StoreKind:
-        """The kind of store."""
+        """The line of `KINDS` for the scheme."""
         return KINDS[self.scheme]
 
     @property
     def shared(self) -> bool:
-        """True if any machine can open the store and it can contain several campaigns: see `StoreKind`."""
+        """Whether any machine can open the store, see `StoreKind`."""
         return self.kind.shared
 
     @property
@@ -54,7 +53,7 @@ class StoreAddress:
         return None if self.shared else Path(self.where)
 
     def within(self, folder: Path) -> "StoreAddress":
-        """Return the same address; a relative file path starts from ``folder``."""
+        """Return the same address, with a relative file taken from ``folder``."""
         return self if self.file is None else StoreAddress(self.scheme, str(folder / self.file))
 
     def __str__(self) -> str:
@@ -62,7 +61,7 @@ class StoreAddress:
 
 
 def store_address(url: str | Path) -> StoreAddress:
-    """Parse ``scheme:where``; a path, and text without a scheme, is a SQLite file. Raises Invalid."""
+    """Parse ``scheme:where``. A path, and text without a scheme, means a SQLite file. Raises Invalid."""
     scheme, colon, where = str(url).partition(":")
     if isinstance(url, Path) or not colon or "/" in scheme:
         return StoreAddress(_FILE, str(url))
@@ -72,5 +71,5 @@ def store_address(url: str | Path) -> StoreAddress:
 
 
 def shared_examples() -> str:
-    """Return example addresses of shared stores, for error sentences."""
+    """Return examples of shared stores' addresses, for error sentences."""
     return " or ".join(kind.example for kind in KINDS.values() if kind.shared)

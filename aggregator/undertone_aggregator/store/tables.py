@@ -1,4 +1,4 @@
-"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings older and new databases to this state."""
+"""The store's tables, the same in SQLite and PostgreSQL; `migrations` brings a new or an older database to them."""
 
 from sqlalchemy import (
     BigInteger,
@@ -14,13 +14,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-# The application id that marks a SQLite file as a store.
+# Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
-# The revision of these tables: the newest in `migrations`.
-HEAD = "0009"
+# The revision whose tables these are, see `migrations`.
+HEAD = "0010"
 
 metadata = MetaData()
-# SQLite numbers rows automatically only if the type is INTEGER.
+# SQLite numbers rows by itself only where the type is INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -28,7 +28,9 @@ def _campaign(*, primary_key: bool = False, index: bool = False) -> Column[int]:
     return Column("campaign", Integer, ForeignKey("campaigns.id"), nullable=False, primary_key=primary_key, index=index)
 
 
-# Campaigns, one row each; the name is empty until the campaign is known.
+# The revision of the tables, one row; the name is Alembic's, which wrote the revisions before 0010.
+revision = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
+# One row per campaign in this database; the name is empty until the campaign is known.
 campaigns = Table(
     "campaigns",
     metadata,
@@ -42,8 +44,8 @@ meta = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-# Epochs. epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode
-# values of a table mechanism. epsilon, delta: planned privacy cost, a fraction and a probability.
+# epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode values
+# of a table mechanism. epsilon, delta: what it was planned to cost, a fraction and a probability.
 epochs = Table(
     "epochs",
     metadata,
@@ -58,7 +60,7 @@ epochs = Table(
     Column("delta", Float),
     UniqueConstraint("campaign", "fingerprint"),
 )
-# Counts. Each worker writes rows of its own, so that workers never wait for each other.
+# No row is written by two workers: they never wait for each other.
 partials = Table(
     "partials",
     metadata,
@@ -70,7 +72,7 @@ partials = Table(
     Column("worker", Text, primary_key=True),
     Column("counts", LargeBinary, nullable=False),
 )
-# Reports that came after their slot had settled, in no published number; n: their number. Otherwise like `partials`.
+# Reports that came after their slot had settled, which no published number holds; n: how many. Otherwise as `partials`.
 late = Table(
     "late",
     metadata,
@@ -119,7 +121,7 @@ sequences = Table(
     Column("data", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
-# Missing reports. slot: the slot in which it was noticed that n reports are missing.
+# slot: in which it was noticed that n reports are missing.
 losses = Table(
     "losses",
     metadata,
@@ -129,7 +131,7 @@ losses = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
 )
-# Reports that contradict a counted one, by group; stores from before revision 0007 have groups only from then on.
+# Reports that contradict a counted one. Stores from before revision 0007 know their groups from then on.
 conflicts = Table(
     "conflicts",
     metadata,
@@ -146,8 +148,8 @@ audit = Table(
     Column("digest", LargeBinary, primary_key=True),
     Column("outcome", Text, nullable=False),
 )
-# The operator's inventory. name: for a forgotten device only its key in hexadecimal, so that no name is given twice.
-# since: Unix second at which the state began.
+# The operator's inventory. name: of a forgotten device, only its key in hexadecimal, so that no name is given twice.
+# since: Unix second of the state's beginning.
 devices = Table(
     "devices",
     metadata,
@@ -157,8 +159,8 @@ devices = Table(
     Column("state", Text, nullable=False),
     Column("since", BigInteger, nullable=False),
 )
-# Leases of a campaign with workers on several machines, see `leases`. role: a partition's number and count, as 3of8, or
-# the coordinator. until: end of the lease, in Unix seconds of the database's clock. begun: True if the broker stores
+# Who works on a campaign whose workers are on several machines, see `leases`. role: a partition's number of all, as
+# 3of8, or the coordinator. until: when the lease ends, Unix seconds of the database's clock. begun: the broker keeps
 # reports for the partition.
 leases = Table(
     "leases",
@@ -170,7 +172,7 @@ leases = Table(
     Column("until", Float, nullable=False),
     Column("begun", Boolean, nullable=False),
 )
-# Workers. most: the largest number of partitions that the worker takes.
+# most: how many partitions the worker takes at most.
 members = Table(
     "members",
     metadata,
@@ -179,7 +181,7 @@ members = Table(
     Column("most", Integer, nullable=False),
     Column("until", Float, nullable=False),
 )
-# The groups of devices, for workers on machines without the groups file.
+# The groups of devices, for workers on machines without the file.
 groups = Table(
     "groups",
     metadata,

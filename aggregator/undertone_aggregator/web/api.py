@@ -1,15 +1,15 @@
 """JSON answers of the HTTP API, made from results. Within version 1, fields are only added."""
 
-import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from undertone_aggregator.base.plain import plain
 from undertone_aggregator.campaign.publish import told
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
-from undertone_aggregator.estimate.estimates import Estimate, plain
+from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.estimate.selection import Hours
@@ -155,7 +155,7 @@ def quantile_runs(results: PublicResults, query: "Parameters", every: int | None
 
 def quantiles(facts: dict[str, Any], rows: list[Quantile]) -> dict[str, Any]:
     """Return quantiles over runs of slots, from a model, with 90 % bands."""
-    return {**facts, "quantiles": [{name: _plain(value) for name, value in row.row().items()} for row in rows]}
+    return {**facts, "quantiles": [{name: _rounded(value) for name, value in row.row().items()} for row in rows]}
 
 
 def epochs(results: PublicResults) -> dict[str, Any]:
@@ -172,8 +172,8 @@ def epochs(results: PublicResults) -> dict[str, Any]:
                 "phase": epoch.phase,
                 "theta": campaign.theta,
                 "ranges": campaign.ranges,
-                "low": None if chosen is None else _plain(campaign.offset + chosen.low),
-                "high": None if chosen is None else _plain(campaign.offset + chosen.high),
+                "low": None if chosen is None else _rounded(campaign.offset + chosen.low),
+                "high": None if chosen is None else _rounded(campaign.offset + chosen.high),
                 "warnings": [] if chosen is None else list(chosen.warnings),
             }
         )
@@ -279,16 +279,14 @@ def _flag(name: str, text: str) -> bool:
 
 def _row(estimate: Estimate) -> dict[str, Any]:
     row = estimate.row()
-    return {name: _plain(row[name]) for name in RAW}
+    return {name: _rounded(row[name]) for name in RAW}
 
 
 def _columns(rows: list[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     flat = [row.row() for row in rows]
-    return {name: [_plain(row[name]) for row in flat] for name in columns}
+    return {name: [_rounded(row[name]) for row in flat] for name in columns}
 
 
-def _plain(value: Any) -> Any:
-    """Return a value that JSON can represent: floats rounded to 7 digits; nan and infinity become null."""
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    return value
+def _rounded(value: Any) -> Any:
+    """Return a value as JSON can carry it, a number with seven digits."""
+    return plain(float(f"{value:.7g}") if isinstance(value, float) else value)

@@ -8,6 +8,7 @@ import secrets
 import time
 from pathlib import Path
 
+from undertone_aggregator.base.files import read_secret
 from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_shared.errors import Invalid
 
@@ -26,15 +27,9 @@ _LARGEST_NETWORKS = 4096
 def read_token(path: Path) -> str:
     """Return the token in a file that only its owner may read. Raises Invalid."""
     try:
-        mode = path.stat().st_mode & 0o777
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        return read_secret(path, private=True, least=_LEAST_TOKEN)
+    except OSError as error:
         raise Invalid(f"the token file {path} cannot be read: {error}") from None
-    if mode & 0o077:
-        raise Invalid(f"the token file {path} has mode {mode:04o}, expected 0600: others could read it")
-    if len(token) < _LEAST_TOKEN:
-        raise Invalid(f"the token in {path} has {len(token)} characters, expected at least {_LEAST_TOKEN}")
-    return token
 
 
 def _equal(left: str, right: str) -> bool:

@@ -32,9 +32,9 @@ def rotate(
 
     For a device's password: undertone devices rotate.
     """
+    from undertone_aggregator.base.files import write_private
     from undertone_aggregator.mqtt import credentials
     from undertone_aggregator.server.folder import Home
-    from undertone_aggregator.store.files import write_private
 
     home = Home(folder)
     if user not in (credentials.AGGREGATOR, credentials.ANALYST):

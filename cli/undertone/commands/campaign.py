@@ -1,9 +1,7 @@
 """``undertone campaign``: create, show, change and end the campaigns of a server's folder."""
 
-import contextlib
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from undertone_aggregator.settings.config import Config
 
 _KEY = re.compile(r"[a-z_]+")
-_CAMPAIGN = re.compile(r"^\[campaign\][^\n]*", re.MULTILINE)
-_VERSION = re.compile(r"^version\s*=.*$", re.MULTILINE)
 
 app = typer.Typer(help="Create, show, change and end the campaigns of a server's folder.", no_args_is_help=True)
 
@@ -59,22 +55,23 @@ def create(
 
     from undertone_aggregator.campaign.preview import preview
     from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.settings.toml import document, value_of
 
     home = Home(folder)
     if home.file(name).exists():
         raise Invalid(
             f"there is a campaign {name} in {folder} already: undertone campaign diff shows what would change"
         )
-    lines = {"name": _toml(name), "version": "1", "sensor": _toml(sensor), "unit": _toml(unit), "bound": str(bound)}
-    lines |= {"epsilon": _toml(epsilon), "slot_seconds": str(slot_seconds), "collect": _toml(collect)}
+    values: dict[str, Any] = {"name": name, "version": 1, "sensor": sensor, "unit": unit, "bound": bound}
+    values |= {"epsilon": epsilon, "slot_seconds": slot_seconds, "collect": collect}
     for text in options or ():
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not _KEY.fullmatch(key):
             raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
-        if key in lines:
+        if key in values:
             raise Invalid(f"--set is {text!r}, but {key} has a value already")
-        lines[key] = _value(value)
-    plan = "\n".join(["[campaign]", *(f"{key} = {value}" for key, value in lines.items()), ""])
+        values[key] = value_of(value)
+    plan = document({"campaign": values})
     config = home.config(name, plan)
     print("\n".join(preview(config, int(time.time()))))
     if dry_run:
@@ -149,6 +146,7 @@ def apply(
     """
     from undertone_aggregator.campaign.binding import apply_plan, version_of
     from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.settings.toml import with_option
     from undertone_aggregator.store.store import open_store
 
     home, text = Home(folder), plan.read_text()
@@ -161,7 +159,7 @@ def apply(
                 raise Invalid(f"{refusals}: nothing was changed; --although-refused applies the change anyway")
             version = apply_plan(store, config.campaign, config.stream)
     # Even without a difference: an interrupted command may have changed the store and not the plan.
-    home.write_plan(name, _with_version(text, version))
+    home.write_plan(name, with_option(text, "campaign", "version", version))
     if not made:
         print("nothing would change")
         return
@@ -192,27 +190,6 @@ def _life(verb: str, explain: str) -> None:
 _life("pause", "Issue no epoch and publish nothing; reports under the last campaign still count.")
 _life("resume", "End a pause.")
 _life("retire", "End the campaign for good; reports that are under way still count.")
-
-
-def _toml(text: str) -> str:
-    """Return a text as TOML: JSON's escapes, but U+007F escaped and no pairs of surrogates."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _value(text: str) -> str:
-    """Return an option's value as TOML; a value that is not TOML by itself, such as 24h, becomes a text."""
-    with contextlib.suppress(tomllib.TOMLDecodeError):
-        if set(tomllib.loads(f"value = {text}")) == {"value"}:
-            return text
-    return _toml(text)
-
-
-def _with_version(text: str, version: int) -> str:
-    """Return a plan's text with this version in [campaign], in place of its own."""
-    line = f"version = {version}"
-    if _VERSION.search(text):
-        return _VERSION.sub(line, text, count=1)
-    return _CAMPAIGN.sub(lambda table: f"{table[0]}\n{line}", text, count=1)
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":

@@ -53,7 +53,6 @@ class FleetChoice:
 
 
 app = typer.Typer(help="Add, list, change and remove the devices of a running fleet.", no_args_is_help=True)
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def register(root: typer.Typer) -> None:
@@ -100,8 +99,11 @@ def list_devices(
     as_json: AsJson = False,
 ) -> None:
     """List every device with its group, its state, and the end of the newest slot that it reported."""
+    from undertone_aggregator.base.durations import seconds_of
+
+    quiet = None if silent is None else seconds_of("--silent", silent)
     with choice.open() as fleet:
-        rows = _rows(fleet, int(time.time()), None if silent is None else _seconds(silent), lost=lost)
+        rows = _rows(fleet, int(time.time()), quiet, lost=lost)
     if as_json:
         print(json.dumps(rows))
         return
@@ -193,7 +195,7 @@ def export(
     import csv
     import io
 
-    from undertone_aggregator.store.files import write_private
+    from undertone_aggregator.base.files import write_private
 
     with choice.open() as fleet:
         rows = _rows(fleet, int(time.time()), None)
@@ -209,9 +211,8 @@ def export(
 def _broker_advice(fleet: "FleetFiles") -> str:
     """Return one sentence about how the broker learns of the change."""
     from undertone_aggregator.mqtt.broker_process import CONFIG_FILE
-    from undertone_aggregator.settings.broker_options import EXTERNAL
 
-    if fleet.config.broker.mode != EXTERNAL or (fleet.broker / CONFIG_FILE).is_file():
+    if fleet.config.broker.source.own or (fleet.broker / CONFIG_FILE).is_file():
         return "the server tells its broker, now or when it starts"
     return f"copy passwords and access of {fleet.broker} to the broker, and kill -HUP it while the server runs"
 
@@ -233,13 +234,6 @@ def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = Fal
         if silent is None or ended is None or now - ended >= silent:
             rows.append({**device._asdict(), "last_report": ended})
     return rows
-
-
-def _seconds(text: str) -> int:
-    number, unit = text[:-1], text[-1:]
-    if not number.isdecimal() or unit not in _UNITS:
-        raise Invalid(f"--silent is {text!r}, expected a number and s, m, h or d, such as 2d")
-    return int(number) * _UNITS[unit]
 
 
 def _when(seconds: int | None) -> str:

@@ -44,7 +44,8 @@ def init(
     page: Annotated[str | None, typer.Option(help="ADDRESS:PORT of the page; none if absent.")] = None,
 ) -> None:
     """Write a server's configuration, keys, passwords, broker files and systemd unit, ready to serve."""
-    from undertone_aggregator.settings.broker_options import DIRECT, EXTERNAL, MANAGED, is_loopback
+    from undertone_aggregator.settings.broker_options import is_loopback
+    from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, MANAGED
     from undertone_operate.initialise import Wishes, initialise
 
     if managed and direct:

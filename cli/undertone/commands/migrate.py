@@ -21,14 +21,15 @@ def migrate(
     """Bring stores of an earlier version up to date, so that they can be read without starting a server."""
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.store.store import NoStore, open_store
+    from undertone_aggregator.store.store_address import store_address
 
     stores = {place: place}
     if Path(place).is_dir():
         stores = Home(Path(place)).stores()
     for name, url in stores.items():
-        path = Path(url.removeprefix("sqlite:"))
-        if "://" not in url and not path.is_file():
-            raise NoStore(f"there is no store {path}")
+        file = store_address(url).file
+        if file is not None and not file.is_file():
+            raise NoStore(f"there is no store {file}")
         try:
             with open_store(url, campaign=name if url != place else None) as store:
                 print(f"{store.url}: up to date, {store.epoch_count()} epochs")

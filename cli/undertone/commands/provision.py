@@ -50,13 +50,12 @@ def run(
 
     Each policy allows the campaign's ε and nothing more.
     """
-    from undertone_aggregator.settings.broker_options import DIRECT
+    from undertone_aggregator.base.durations import seconds_of
     from undertone_aggregator.settings.config import read_config
-    from undertone_aggregator.settings.plan_checks import seconds_of
     from undertone_operate.provision import checked_names, life_sentence, outbox_for, policy_of, provision
 
     config = read_config(campaign)
-    direct = config.broker.mode == DIRECT
+    direct = not config.broker.source.broker
     if certificates and not private_ca:
         raise Invalid("--certificates needs --private-ca, the authority that signs them")
     target = replace(_target(config, out, host, port, ca, private_ca, insecure), certificates=certificates)

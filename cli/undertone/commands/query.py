@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # Formats beside those of `export.FORMATS`: a table for people, and one JSON object with everything.
 _TABLE, _JSON = "table", "json"
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def register(app: typer.Typer) -> None:
@@ -132,6 +131,8 @@ def _span(
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
     """Return the slots that the options select. Raises Invalid for options that exclude each other."""
+    from undertone_aggregator.base.durations import seconds_of
+
     since, start, end = moments
     first, last = slots
     if sum(text is not None for text in (since, start, first)) > 1:
@@ -141,7 +142,7 @@ def _span(
     begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
     if since is not None:
         # A start before the epoch, as for a store without a report, selects everything.
-        begin = datetime.fromtimestamp(max(results.ends - _seconds(since), 0), UTC)
+        begin = datetime.fromtimestamp(max(results.ends - seconds_of("--since", since), 0), UTC)
     return begin, last if end is None else _moment("--to", end, zone)
 
 
@@ -153,13 +154,6 @@ def _moment(name: str, text: str, zone: tzinfo) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
 
-def _seconds(text: str) -> int:
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isascii() or not number.isdigit() or len(number) > 6:
-        raise Invalid(f"--since is {text!r}, expected a number and m, h, d or w, such as 24h")
-    return int(number) * _UNITS[unit]
-
-
 def _shares(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
@@ -169,8 +163,8 @@ def _shares(text: str) -> list[float]:
 
 def _document(results: "Results", estimates: "list[Estimate]", rows: "Sequence[Row]", kind: "type[Row]") -> str:
     """Return the campaign and these rows as one JSON object."""
+    from undertone_aggregator.base.plain import plain
     from undertone_aggregator.estimate import export
-    from undertone_aggregator.estimate.estimates import plain
 
     document = export.document(results, estimates)
     if rows is not estimates:
@@ -180,7 +174,7 @@ def _document(results: "Results", estimates: "list[Estimate]", rows: "Sequence[R
 
 
 def _write(data: bytes, output: Path | None) -> None:
-    from undertone_aggregator.store.disk_space import naming
+    from undertone_aggregator.base.files import naming
 
     if output is None:
         _print(data.decode())

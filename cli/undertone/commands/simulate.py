@@ -82,8 +82,8 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Return the campaign and its slots as one JSON object."""
+    from undertone_aggregator.base.plain import plain
     from undertone_aggregator.campaign.collection import guarantee_of
-    from undertone_aggregator.estimate.estimates import plain
 
     newest = simulated.timeline.epochs[-1].campaign
     theta = newest.theta

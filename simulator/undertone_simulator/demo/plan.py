@@ -1,6 +1,5 @@
 """The options of a demonstration, and the files from which it starts."""
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, Protocol
 
 from undertone_aggregator.design import Budget
 from undertone_aggregator.settings.config import Config, parse_config
+from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import Store
 from undertone_operate.provision import (
     Target,
@@ -207,7 +207,7 @@ def _campaign(options: DemoOptions, readings: Readings, bound: int, port: int) -
 {_start(options)}
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"
-unit = {json.dumps(readings.unit or "units")}
+unit = {toml(readings.unit or "units")}
 measure = "sum"
 bound = {bound}
 slot_seconds = 1

@@ -12,6 +12,7 @@ from itertools import groupby
 
 import numpy as np
 
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.campaign.stream_rounds import StreamRounds
 from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch, Timeline
@@ -125,7 +126,8 @@ class Simulation:
         self._epochs: list[Epoch] = []
         cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
         self._result = Simulated(replace(plan, cohort_seed=cohort_seed), Timeline(()), Partial(), stream=stream)
-        self._rounds = Rounds(plan, cohort_seed, self._tally.partial) if stream is None else StreamRounds(plan, stream)
+        means = EpochMeans(cohort_seed, self._tally.partial)
+        self._rounds = Rounds(plan, means) if stream is None else StreamRounds(plan, stream)
 
     def run(self) -> Simulated:
         """Simulate the whole campaign: its threshold rounds, if it has any, then the plan's report slots."""

@@ -4,7 +4,6 @@ Without a provisioned fleet a campaign is made for the test: one threshold round
 Its estimates do not matter, but every report must be accounted for.
 """
 
-import json
 import random
 import signal
 import time
@@ -16,6 +15,7 @@ import numpy as np
 
 from undertone_aggregator.mqtt.broker import find_mosquitto, free_port
 from undertone_aggregator.settings.config import Config, parse_config
+from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import open_store
 from undertone_operate.device_names import device_names
 from undertone_operate.provision import Target, local_server, make_policy, provision, signers
@@ -237,7 +237,7 @@ def _campaign(options: LoadOptions, source: Synthetic, port: int) -> str:
 [campaign]
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"
-unit = {json.dumps(source.unit)}
+unit = {toml(source.unit)}
 bound = {source.bound}
 slot_seconds = {options.interval}
 cycle = {source.per_day}

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from fractions import Fraction
 
+from undertone_aggregator.base.durations import seconds_of
 from undertone_aggregator.design.stream import StreamComparison, plan_stream
-from undertone_aggregator.settings.plan_checks import seconds_of
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
 from undertone_simulator.planning.known import SAMPLE_DAYS, SAMPLE_DEVICES, KnownPopulation

@@ -24,7 +24,7 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker_process import kept_port
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.server.folder import Home
-from undertone_aggregator.settings.broker_options import MANAGED
+from undertone_aggregator.settings.report_sources import MANAGED
 from undertone_aggregator.store.store import open_store
 from undertone_operate.initialise import Wishes, initialise
 from undertone_shared import report

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker import HOST, ManagedBroker, free_port
-from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.store import open_store
 from undertone_shared import report
 from undertone_shared.campaign import Campaign

@@ -13,6 +13,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.interpreter import collect_rarely
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.epochs import Epoch
@@ -25,7 +26,6 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import open_intake
-from undertone_aggregator.store.files import write_private
 from undertone_aggregator.store.store import Store, open_store
 from undertone_aggregator.threshold import first_edges
 from undertone_shared import report

@@ -8,6 +8,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from undertone_aggregator.base.files import read_secret
 from undertone_shared.topics import report_topic
 from undertone_simulator.wire.ledger import FleetLedger, read_ledgers
 
@@ -86,7 +87,7 @@ class Hostile:
 
     def _client(self, user: str, client_id: str | None = None) -> mqtt.Client:
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id or user, clean_session=True)
-        password = (self._folder / "devices" / user / "password").read_text().strip()
+        password = read_secret(self._folder / "devices" / user / "password")
         client.username_pw_set(user, password)
         # The thief must not reconnect by itself when the victim returns.
         client.reconnect_delay_set(3600, 3600)

@@ -1,20 +1,20 @@
-"""Turns: few threads at a time, and one that hangs holds no other up. A failing store's: see test_ingest."""
+"""ThreadLimit: few threads at a time, and one that hangs holds no other up. A failing store's: see test_ingest."""
 
 import threading
 import time
 
-from undertone_aggregator.base.interpreter import Turns
+from undertone_aggregator.base.interpreter import ThreadLimit
 from undertone_aggregator.mqtt.broker import mosquitto_limits
 from undertone_aggregator.settings.server_options import ServerOptions
 
 
 def test_no_more_than_so_many_have_a_turn() -> None:
-    turns = Turns(2, 60.0)
+    turns = ThreadLimit(2, 60.0)
     inside: list[int] = []
     most: list[int] = []
 
     def work() -> None:
-        with turns.turn():
+        with turns.limited():
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.01)
@@ -30,9 +30,9 @@ def test_no_more_than_so_many_have_a_turn() -> None:
 
 
 def test_one_that_hangs_is_waited_for_a_moment_only() -> None:
-    turns = Turns(1, 0.05)
+    turns = ThreadLimit(1, 0.05)
     entered = False
-    with turns.turn(), turns.turn():
+    with turns.limited(), turns.limited():
         entered = True
     assert entered
     # What was entered without a turn gives none back.

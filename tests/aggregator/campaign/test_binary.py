@@ -3,6 +3,7 @@
 import numpy as np
 
 from support import server
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import REPORT_PHASE, Timeline
 from undertone_aggregator.settings.config import CampaignPlan
@@ -15,7 +16,7 @@ def plan(**options: object) -> CampaignPlan:
 
 
 def test_a_binary_campaign_reports_at_once() -> None:
-    rounds = Rounds(plan(), server.SEED, lambda *_: None)  # type: ignore[arg-type,return-value]
+    rounds = Rounds(plan(), EpochMeans(server.SEED, lambda *_: None))  # type: ignore[arg-type,return-value]
     epoch = rounds.first(server.FIRST)
     rule = epoch.campaign.report
     assert epoch.phase == REPORT_PHASE

@@ -14,6 +14,7 @@ from support import server
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign import rounds as module
 from undertone_aggregator.campaign.coordinator import Coordinator
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Key
@@ -135,7 +136,7 @@ def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
 
 def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_over() -> None:
     plan = server.plan(rounds=[5, 7], settle_slots=2, lead_slots=3, report_slots=20)
-    first = Rounds(plan, server.SEED, lambda *_: None).first(NOW).campaign  # type: ignore[arg-type,return-value]
+    first = Rounds(plan, EpochMeans(server.SEED, lambda *_: None)).first(NOW).campaign  # type: ignore[arg-type,return-value]
     # Each round is followed by slots to settle, slots to announce the next epoch, and the one that is running.
     assert first.last_slot - first.first_slot + 1 == (5 + 2 + 3 + 1) + (7 + 2 + 3 + 1) + 20
 
@@ -228,7 +229,7 @@ def test_a_clock_that_is_set_back_silences_nothing(tmp_path: Path) -> None:
 
 
 def test_a_campaign_starts_when_it_is_planned() -> None:
-    rounds = Rounds(server.plan(start=NOW + 50), server.SEED, lambda *_: None)  # type: ignore[arg-type,return-value]
+    rounds = Rounds(server.plan(start=NOW + 50), EpochMeans(server.SEED, lambda *_: None))  # type: ignore[arg-type,return-value]
     assert rounds.first(NOW).campaign.epoch == NOW + 50
     assert rounds.first(NOW + 100).campaign.epoch == NOW + 102
 
@@ -282,7 +283,7 @@ def test_the_report_phase_refines_theta_with_its_own_histograms(
     plan = server.config(tmp_path, cells=16, report_slots=100, blocks=1).campaign
     with open_store(tmp_path / "s.sqlite") as store:
         epochs = store.epochs()
-        rounds = Rounds(plan, server.SEED, lambda first, last, kind: store.partial(first, last, kind=kind))
+        rounds = Rounds(plan, EpochMeans(server.SEED, lambda first, last, kind: store.partial(first, last, kind=kind)))
         with pytest.raises(Asked):
             rounds.next(Timeline(epochs), NOW + 40)
         settled = NOW + 40 - plan.settle_slots - 1

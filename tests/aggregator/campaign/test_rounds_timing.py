@@ -9,6 +9,7 @@ import pytest
 
 from support import server
 from undertone_aggregator.campaign import rounds as module
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.evidence import Reader
 from undertone_aggregator.campaign.rounds import Rounds, _moved, _nearest
 from undertone_aggregator.counts.epochs import Epoch, Timeline
@@ -25,7 +26,7 @@ CHOSEN = Threshold(500, 400, 600, 1.0, 0.1, 1.0, np.ones(3) / 3, (0, 100, 500, 1
 
 
 def rounds_of(plan: CampaignPlan, **options: Any) -> Rounds:
-    return Rounds(plan, server.SEED, cast(Reader, None), **options)
+    return Rounds(plan, EpochMeans(server.SEED, cast(Reader, None), **options))
 
 
 class Asked(Exception):
@@ -92,7 +93,7 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
         monkeypatch.setattr(module, "limit_first", lambda chosen, *_: given.update(first=True) or chosen)
         monkeypatch.setattr(module, "limit_range", lambda chosen, *_: given.update(later=True) or chosen)
         monkeypatch.setattr(module, "choose_jointly", jointly)
-        following = rounds_of(plan, tell=tell or (lambda _: None)).next(Timeline(epochs), now)
+        following = rounds_of(plan, warn=tell or (lambda _: None)).next(Timeline(epochs), now)
         return following, given, evidence
 
     return decided

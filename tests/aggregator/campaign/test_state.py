@@ -17,8 +17,8 @@ from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.state import (
     CHOOSING,
     FAILED,
+    LEAST_FREE_BYTES,
     NEW,
-    NO_ROOM,
     OVER,
     STALE_SECONDS,
     STARTING,
@@ -47,7 +47,7 @@ def campaign(**changes: object) -> ServerState:
     ("state", "fact"),
     [
         (replace(WELL, reachable=False), "broker"),
-        (replace(WELL, free=NO_ROOM - 1), "15 MB"),
+        (replace(WELL, free=LEAST_FREE_BYTES - 1), "15 MB"),
         (replace(WELL, time=NOW - STALE_SECONDS - 1), "31 s"),
         (replace(WELL, campaigns={}), "no campaign"),
         (campaign(state=FAILED, reason="no groups"), "campaign power is failed (no groups)"),
@@ -80,7 +80,7 @@ def test_what_takes_in_all_that_it_should_is_no_problem(state: str) -> None:
     ("state", "fact"),
     [
         (replace(WELL, reachable=False), "broker"),
-        (replace(WELL, free=NO_ROOM - 1), "15 MB"),
+        (replace(WELL, free=LEAST_FREE_BYTES - 1), "15 MB"),
         (campaign(ready=False), "takes in no reports"),
         (campaign(ready=False, reason="the disk is full"), "the disk is full"),
     ],

@@ -187,7 +187,7 @@ def test_the_command_in_all_its_forms(store: Path, tmp_path: Path) -> None:
         (["STORE", "--format", "parquet"], "--format parquet needs --output FILE"),
         (["STORE", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
         (["STORE", "--every", "4", "--group", "nrth"], "group is 'nrth', expected one of all, north, south"),
-        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a number and m, h, d or w"),
+        (["STORE", "--since", "yesterday"], "--since is 'yesterday', expected a number and s, m, h, d or w"),
         (["STORE", "--since", "4h", "--from", "2026-01-01"], "--since, --from and --first exclude each other"),
         (["STORE", "--to", "2026-01-01", "--last", "7"], "--to and --last exclude each other"),
         (["STORE", "--from", "today"], "--from is 'today', expected a date and time"),

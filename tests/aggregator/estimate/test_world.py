@@ -3,6 +3,7 @@
 import pytest
 
 from support import server
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.estimate.world import world_learns
@@ -12,7 +13,7 @@ from undertone_aggregator.estimate.world import world_learns
 def test_the_smallest_number_and_a_households_turns_count(window, releases):
     options = {} if window is None else {"window": f'"{window}"'}
     plan = server.plan(bound=1, epsilon=2, **options)
-    epoch = Rounds(plan, server.SEED, None).first(server.FIRST)
+    epoch = Rounds(plan, EpochMeans(server.SEED, None)).first(server.FIRST)
     told = world_learns(epoch, 300)
     assert (told.reports, told.releases) == (300, releases)
     assert world_learns(epoch, 0) is None

@@ -1,4 +1,4 @@
-"""The fast lane beside the rules: whatever arrives, and in whatever order, both count and refuse the same."""
+"""The fast path beside the rules: whatever arrives, and in whatever order, both count and refuse the same."""
 
 import random
 from typing import Any
@@ -15,7 +15,7 @@ from undertone_aggregator.counts.sequences import CLOSES
 from undertone_aggregator.ingest import tally as module
 from undertone_aggregator.ingest.admission import Admission
 from undertone_aggregator.ingest.devices import Devices
-from undertone_aggregator.ingest.fast_path import LEAST, Lane
+from undertone_aggregator.ingest.fast_path import LEAST, FastPath
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.store.store import Batch
 from undertone_shared import report
@@ -78,7 +78,7 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
     for first in range(0, len(deliveries), size):
         part = deliveries[first : first + size]
         quick, plain = Batch(), Batch()
-        Lane(fast, fail).judge(part, now, quick)
+        FastPath(fast, fail).judge(part, now, quick)
         for topic, payload, retained, _ in part:
             slow.judge(topic, payload, retained, now, plain)
         assert quick.outcomes == plain.outcomes
@@ -193,10 +193,10 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
     for at in range(0, len(deliveries), LEAST):
         part = deliveries[at : at + LEAST]
         quick, plain = Batch(), Batch()
-        Lane(whole).judge(part, FIRST + 50, plain)
+        FastPath(whole).judge(part, FIRST + 50, plain)
         with monkeypatch.context() as patch:
             patch.setattr(module, "newer", fail)
-            Lane(broken, said.append).judge(part, FIRST + 50, quick)
+            FastPath(broken, said.append).judge(part, FIRST + 50, quick)
         assert quick.outcomes == plain.outcomes
         assert quick.partial == plain.partial
     assert broken.seen.snapshot() == whole.seen.snapshot()
@@ -269,17 +269,17 @@ def test_every_honest_report_is_admitted_at_once_and_no_other() -> None:
     gate = admission([OLD, Epoch(issued, 0)])
     now, slots = FIRST + 200, (FIRST + 100, FIRST + 130, FIRST + 160)
     honest = [Delivery(*delivery(issued, f"d{number}", slot, 1), False, None) for number in range(27) for slot in slots]
-    admitted, _ = Lane(gate).admitted(honest, now)
+    admitted, _ = FastPath(gate).admitted(honest, now)
     assert admitted.good.all()
     assert {report.COHORT, report.REPORT} == set(admitted.columns.kind.tolist())
     wrong = [
         Delivery(topic, payload[:1] + bytes([1 - payload[1]]) + payload[2:], False, None)
         for topic, payload, _, _ in honest
     ]
-    assert not Lane(gate).admitted(wrong, now)[0].good.any()
+    assert not FastPath(gate).admitted(wrong, now)[0].good.any()
     outside = [
         Delivery(*delivery(issued, f"d{number}", FIRST + slot, 1), False, None)
         for number in range(27)
         for slot in (99, 163)
     ]
-    assert not Lane(gate).admitted(outside, now)[0].good.any()
+    assert not FastPath(gate).admitted(outside, now)[0].good.any()

@@ -10,7 +10,7 @@ from support.list_intake import ListIntake
 from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from support.waiting import wait_for
-from undertone_aggregator.base.interpreter import TURNS, Turns
+from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.ingest import ingest as module
@@ -53,8 +53,10 @@ def reports(count: int, slot: int = FIRST + 1) -> list[Delivery]:
     return [Delivery(*delivery(OLD.campaign, f"d{number}", slot), False) for number in range(count)]
 
 
-def make(store: MemoryStore, said: list[str], intake: ListIntake | None = None, turns: Turns = TURNS) -> Ingest:
-    return Ingest(PLAN, store, intake or ListIntake([]), say=said.append, clock=lambda: FIRST + 200.5, turns=turns)
+def make(
+    store: MemoryStore, said: list[str], intake: ListIntake | None = None, threads: ThreadLimit = INGEST_THREADS
+) -> Ingest:
+    return Ingest(PLAN, store, intake or ListIntake([]), say=said.append, clock=lambda: FIRST + 200.5, threads=threads)
 
 
 def test_a_full_disk_delays_and_counts_nothing_twice(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +85,7 @@ def test_a_full_disk_does_not_stop_the_end(store: Failing, monkeypatch: pytest.M
 
 def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 60)
-    turns, stop = Turns(1, 60), threading.Event()
+    turns, stop = ThreadLimit(1, 60), threading.Event()
     said: list[str] = []
     healthy = new_store()
     failing = make(store, said, ListIntake(reports(5)), turns)

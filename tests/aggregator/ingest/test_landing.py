@@ -180,7 +180,7 @@ def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_file(
     said: list[str] = []
     store = make_store([OLD])
     ingest, intake = make(store, landing(tmp_path), reports(30), say=said.append)
-    sync, left = module._sync, [3]
+    sync, left = module.sync, [3]
 
     def full(path: Path) -> None:
         if left[0] and path.is_file():
@@ -189,7 +189,7 @@ def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_file(
             raise OSError(28, "No space left on device")
         sync(path)
 
-    monkeypatch.setattr(module, "_sync", full)
+    monkeypatch.setattr(module, "sync", full)
     ingest._stop = threading.Event()
     ingest._stop.set()
     assert ingest.step() == 0

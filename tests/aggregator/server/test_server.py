@@ -111,13 +111,13 @@ def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
     running = Running(server.config(tmp_path), cast(Any, None), journal, Options())
     with open_store(tmp_path / "s.sqlite") as store:
         assert running._sign(store) is None
-        assert not journal.rung
+        assert not journal.alarm_counts
         make_key(tmp_path / "signing.key")
         assert running._sign(store) is not None
-        assert not journal.rung
+        assert not journal.alarm_counts
         (tmp_path / "signing.key").unlink()
         assert running._sign(store) is None
-    assert list(journal.rung) == [("", "unsigned")]
+    assert list(journal.alarm_counts) == [("", "unsigned")]
 
 
 def test_before_a_campaign_has_begun_nothing_of_its_plan_is_applied() -> None:

@@ -186,9 +186,9 @@ def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
     wait_for(lambda: power is not None and power.coordinator is not None)
     assert power is not None and power.coordinator is not None  # noqa: PT018
     coordinator = power.coordinator
-    monkeypatch.setattr(coordinator.rounds, "due", lambda *_: 1)
-    monkeypatch.setattr(coordinator, "_looked", -1)
-    monkeypatch.setattr(coordinator, "_look", lambda *_: chosen.wait(240))
+    monkeypatch.setattr(coordinator.issuing.rounds, "due", lambda *_: 1)
+    monkeypatch.setattr(coordinator.issuing, "_examined", -1)
+    monkeypatch.setattr(coordinator.issuing, "_choose", lambda *_: chosen.wait(240))
     try:
         wait_for(lambda: running.states()["power"]["state"] == "choosing")
         # Its own plan goes meanwhile, and another's comes.
@@ -381,6 +381,6 @@ def test_the_same_sentence_is_said_again_only_after_a_while(monkeypatch: pytest.
     assert [(alarm.campaign, alarm.event) for alarm in journal.alarms] == [("power", "store")] * 2
     journal.of("water").alarm("silent", "no report")
     journal.of("").alarm("room", "no room")
-    rang = journal.rang(time.time() - 60)
+    rang = journal.recent_alarms(time.time() - 60)
     assert [alarm.sentence for alarm in rang] == ["alarm: no room", *["alarm: the disk is full"] * 2]
-    assert journal.rang(time.time() + 60) == []
+    assert journal.recent_alarms(time.time() + 60) == []

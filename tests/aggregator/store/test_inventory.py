@@ -1,4 +1,4 @@
-"""The inventory in the store, and what admission makes of a revoked device, one by one and in the fast lane."""
+"""The inventory in the store, and what admission makes of a revoked device, one by one and in the fast path."""
 
 from collections import Counter
 

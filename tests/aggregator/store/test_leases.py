@@ -48,7 +48,7 @@ def test_a_role_has_one_owner_at_a_time(opened: Opened) -> None:
         assert after is not None
         assert after.token > lease.token
         for act in (leases.renew, leases.begin):
-            with pytest.raises(Fenced, match="0of2: it is another worker's now"):
+            with pytest.raises(Fenced, match="0of2: another worker"):
                 act(lease)
         # What is another's is not let go.
         leases.release(lease)

@@ -2,9 +2,11 @@
 
 import contextlib
 import hashlib
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ from sqlalchemy import Select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from support.postgres import Postgres
+from support.server import two_epochs
 from undertone_aggregator.counts.partial import pack_counts
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.counts.sequences import Sequences
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store.postgres_store import PostgresStore
 from undertone_aggregator.store.sql_store import SqlStore
 from undertone_aggregator.store.sqlite_store import SqliteStore
-from undertone_aggregator.store.store import SETTLED, Batch, NoRoom, Store, StoreError, open_store
+from undertone_aggregator.store.store import SETTLED, Batch, DiskFull, Store, StoreError, open_store
 from undertone_aggregator.store.tables import HEAD
 from undertone_shared.errors import Invalid
 
@@ -119,6 +123,53 @@ def test_epochs_of_wire_1_are_still_there(before: Path) -> None:
             assert epochs[1].cohort.mechanism.edges == (0, 100, 200, 500, 1000)
             by_slot = {key.slot: (key.fingerprint, counts.tolist()) for key, counts in store.partial(100).items()}
             assert by_slot == {100 + i: (campaign.fingerprint, [i, 2, 0]) for i, campaign in enumerate(epochs)}
+
+
+def test_facts_of_the_first_format_get_the_names_of_today(before: Path) -> None:
+    with contextlib.closing(sqlite3.connect(before)) as database, database:
+        facts = json.dumps({"name": "load", "kind": "report"})
+        database.execute("INSERT INTO meta VALUES ('facts', ?)", (facts,))
+    with open_store(before) as store:
+        meta = store.meta()
+    assert json.loads(meta["facts"]) == {"name": "load", "collect": "reports"}
+    assert json.loads(meta["plan"]) == {"epsilon": "1"}
+
+
+@pytest.mark.parametrize("revision", [f"000{number}" for number in range(1, 10)])
+def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revision: str) -> None:
+    """Each lacked tables and columns that later ones added; what is there stays."""
+    path = tmp_path / "s.sqlite"
+    with open_store(path, campaign="load") as store:
+        store.set_meta({"campaign": "load"})
+    added = {"0003": ("sequences", "losses"), "0004": ("devices",), "0006": ("leases", "members", "groups")}
+    added |= {"0007": ("conflicts",), "0009": ("late",)}
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        for since, names in added.items():
+            for name in names if revision < since else ():
+                database.execute(f"DROP TABLE {name}")
+        if revision < "0002":
+            for column in ("epsilon", "delta"):
+                database.execute(f"ALTER TABLE epochs DROP COLUMN {column}")
+        database.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    with open_store(path, campaign="load") as store:
+        assert store.meta() == {"campaign": "load"}
+        store.add_epoch(replace(two_epochs()[0], budget=Budget.parse("1")))
+        assert [epoch.budget for epoch in store.epochs()] == [Budget.parse("1")]
+        store.commit("0of1", Batch(outcomes=Counter(counted=1), sequences=bytearray(24)))
+        assert (store.late_reports(), store.losses(), store.groups(), store.devices()) == (0, {}, {}, {})
+    assert columns_of(path) == columns_of_new(tmp_path)
+
+
+def columns_of(path: Path) -> dict[str, set[str]]:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: {row[1] for row in database.execute(f"PRAGMA table_info({name})")} for name in names}
+
+
+def columns_of_new(folder: Path) -> dict[str, set[str]]:
+    path = folder / "new.sqlite"
+    open_store(path).close()
+    return columns_of(path)
 
 
 def test_a_store_of_revision_0005_opens_and_goes_on(tmp_path: Path) -> None:
@@ -224,18 +275,18 @@ def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
     with open_store(tmp_path / "s.sqlite", campaign="load") as store:
         assert isinstance(store, SqliteStore)
         store._connection.exec_driver_sql("PRAGMA max_page_count = 1")
-        with pytest.raises(NoRoom, match="database or disk is full"):
+        with pytest.raises(DiskFull, match="database or disk is full"):
             store.set_meta({"long": "x" * 100_000})
         store._connection.exec_driver_sql("PRAGMA max_page_count = 100000")
         store.set_meta({"long": "x" * 100_000})
         store._connection.exec_driver_sql("DROP TABLE meta")
         with pytest.raises(StoreError, match="no such table") as caught:
             store.set_meta({"long": "y"})
-        assert not isinstance(caught.value, NoRoom)
+        assert not isinstance(caught.value, DiskFull)
     for state, expected in (("53100", True), ("53200", False), (None, False)):
         error = RuntimeError("could not extend file")
         error.sqlstate = state  # type: ignore[attr-defined]
-        assert PostgresStore._no_room(None, error) == expected  # type: ignore[arg-type]
+        assert PostgresStore._is_full(None, error) == expected  # type: ignore[arg-type]
 
 
 def test_sequence_numbers_from_before_have_no_open_gaps(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support import server
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.facts import mechanism_facts
@@ -119,7 +120,7 @@ def test_a_campaign_carries_the_table_and_the_store_its_decode(tmp_path: Path):
     plan = server.plan(mechanism='"auto"', epsilon=2, rounds=[4], report_slots=100, cells=64)
     fleet, told = Fleet(), []
     now = server.FIRST
-    rounds = Rounds(plan, server.SEED, fleet.read, clock=lambda: now + 12 + 5, progress=told.append)
+    rounds = Rounds(plan, EpochMeans(server.SEED, fleet.read, clock=lambda: now + 12 + 5, progress=told.append))
     first = rounds.first(now)
     fleet.report(first, range(first.campaign.first_slot, first.campaign.first_slot + 4))
     second = rounds.next(Timeline([first]), now + 12)

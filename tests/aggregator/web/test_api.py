@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from undertone_aggregator.base.plain import plain
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.estimate.distribution import Run
-from undertone_aggregator.estimate.estimates import plain
 from undertone_aggregator.estimate.publication import settle, tell_groups
 from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.store import sql_store

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from undertone_aggregator.campaign.collection import cells_of
-from undertone_aggregator.ingest.shared_workers import Means, work_together
+from undertone_aggregator.ingest.shared_workers import WorkerContext, work_on_partitions
 from undertone_aggregator.store.sqlite_store import SqliteStore
 from undertone_aggregator.store.store import NoStore, campaigns_in, open_store
 from undertone_shared.errors import Invalid
@@ -30,7 +30,9 @@ def join(url: Path, campaign: str) -> list[str]:
         said.append(sentence)
         stop.set()
 
-    work_together(campaign, Means(str(url), cells_of, lambda plan, say: None, say), stop, lambda ready: None)  # type: ignore[arg-type, return-value]
+    work_on_partitions(
+        campaign, WorkerContext(str(url), cells_of, lambda plan, say: None, say), stop, lambda ready: None
+    )  # type: ignore[arg-type, return-value]
     return said
 
 

@@ -1,0 +1,43 @@
+"""The protocol of what decides on a campaign's epochs, and what such a decision needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Partial
+
+
+def _ignore(_: str) -> None:
+    """Drop a sentence."""
+
+
+@dataclass(frozen=True)
+class EpochMeans:
+    """What deciding on epochs needs besides the plan."""
+
+    # Draws the schedule.
+    seed: bytes
+    # Reads the store: the Partial of first <= slot <= last, of one kind of report.
+    read: Callable[[int, int, int], Partial]
+    # Unix seconds, to see how long a choice has taken; None: no time passes.
+    clock: Callable[[], float] | None = None
+    # Gets what is being computed, and why nothing was decided.
+    progress: Callable[[str], None] = _ignore
+    warn: Callable[[str], None] = _ignore
+
+
+class EpochSource(Protocol):
+    """Decides which epoch a campaign issues next, and when."""
+
+    def warnings(self) -> list[str]:
+        """Return sentences about a plan that will work, but not well."""
+
+    def first(self, now: int) -> Epoch:
+        """Return the campaign's first epoch."""
+
+    def due(self, timeline: Timeline, now: int) -> int | None:
+        """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""
+
+    def next(self, timeline: Timeline, now: int) -> Epoch | None:
+        """Return the epoch to issue at Unix second ``now``, once it is ``due``; None for none."""

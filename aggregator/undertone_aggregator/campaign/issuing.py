@@ -1,0 +1,130 @@
+"""Issues a campaign's epochs, and keeps the newest one broadcast."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from undertone_aggregator.base.timing import CHOICES
+from undertone_aggregator.campaign.collection import collection_of, estimator_of
+from undertone_aggregator.campaign.context import CampaignContext, FittedModels
+from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.ingest.lag import Lag
+from undertone_shared import report
+from undertone_shared.off_board.issue import pack
+from undertone_shared.topics import config_topic
+
+REPUBLISH_SECONDS = 3600
+# Progress is logged when the choice of θ takes longer than this.
+_QUIET_SECONDS = 1.0
+
+
+class Issuing:
+    """Issues epochs. ``seed`` draws the schedule; ``sign`` signs campaigns, None: they are not signed.
+
+    ``clock``: Unix seconds, to see how long a choice of θ has taken.
+    """
+
+    def __init__(
+        self,
+        context: CampaignContext,
+        seed: bytes,
+        lag: Lag,
+        models: FittedModels,
+        clock: Callable[[], float] | None,
+        sign: Callable[[bytes], bytes] | None,
+    ) -> None:
+        self._context, self._lag, self._models, self._sign = context, lag, models, sign
+        config = context.config
+        self._collection = collection_of(config.kind)
+        means = EpochMeans(seed, self._read, clock, self._progress, self._warn)
+        self.rounds = self._collection.epochs(config, means)
+        self.timeline = Timeline(context.store.epochs())
+        # True while θ is chosen and a mechanism designed, which takes seconds to minutes.
+        self.choosing = False
+        # When the choice of θ last made progress, by the monotonic clock.
+        self.advanced = time.monotonic()
+        self._logged_at = -math.inf
+        for sentence in self.rounds.warnings():
+            self._warn(sentence)
+        if len(self.timeline):
+            context.journal.say("resumed", f"resuming campaign {context.plan.name} with {len(self.timeline)} epochs")
+        self.restart()
+
+    def restart(self) -> None:
+        """Treat every step as not yet done, as after a start or when the wall clock was set back."""
+        self._broadcast_at = self._examined = -math.inf
+
+    def tick(self, now: int) -> None:
+        """Issue the epoch that is due at Unix second ``now``, if any, and broadcast the newest from time to time."""
+        if not len(self.timeline):
+            self._issue(self.rounds.first(now), now)
+        due = self.rounds.due(self.timeline, now)
+        if due is not None and self._examined < due <= self._lag.counted_until(self._context.store, now):
+            self.choosing = True
+            try:
+                with CHOICES.timed(self._context.plan.name):
+                    self._choose(due, now)
+            finally:
+                self.choosing = False
+        if now >= self._broadcast_at + REPUBLISH_SECONDS:
+            self.broadcast(now)
+
+    def broadcast(self, now: int) -> None:
+        """Publish the newest campaign with a header that is issued now."""
+        newest = self.timeline.last
+        if newest is not None:
+            topic = config_topic(self._context.prefix, self._context.plan.name)
+            self._context.outlet.publish(topic, pack(newest.campaign, now, self._sign), again=True)
+            self._broadcast_at = now
+
+    def _choose(self, due: int, now: int) -> None:
+        """Issue the next epoch, or log why none is issued yet."""
+        journal = self._context.journal
+        self._logged_at = time.monotonic()
+        epoch = self.rounds.next(self.timeline, now)
+        newest = self.timeline.last
+        assert newest is not None
+        if epoch is not None:
+            self._issue(epoch, now)
+        elif newest.phase == THRESHOLD_PHASE:
+            journal.say_once("waiting", f"no report has come in epoch {newest.campaign.epoch}: the round goes on")
+            return
+        else:
+            journal.say("theta", f"theta stays at {newest.campaign.thetas}")
+        self._examined = due
+
+    def _issue(self, epoch: Epoch, now: int) -> None:
+        context, store = self._context, self._context.store
+        epoch = replace(epoch, budget=context.config.budget)
+        store.add_epoch(epoch)
+        self.timeline = Timeline(store.epochs())
+        self.broadcast(now)
+        if epoch.chosen is not None and sum(known.chosen is not None for known in self.timeline.epochs) == 1:
+            # The end of the rounds changes what their slots mean, so their models are fitted once more.
+            self._models.clear()
+            rounds = store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)
+            estimator_of(self.timeline, self._models.values).estimates(rounds)
+            self._models.save()
+        campaign, chosen = epoch.campaign, epoch.threshold
+        facts = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}
+        round_of = (len(self.timeline), len(context.plan.rounds))
+        events = self._collection.announce(epoch, context.plan.epsilon, round_of, campaign.epoch - now)
+        for event, sentence, fields in events:
+            context.journal.say(event, sentence, **(facts if event == "epoch" else {}), **fields)
+        for warning in chosen.warnings if chosen is not None else ():
+            self._warn(warning)
+
+    def _progress(self, step: str) -> None:
+        self.advanced = time.monotonic()
+        if time.monotonic() > self._logged_at + _QUIET_SECONDS:
+            self._context.journal.say("progress", f"theta and the mechanism: {step}")
+            self._logged_at = time.monotonic()
+
+    def _warn(self, sentence: str) -> None:
+        self._context.journal.say("warning", f"warning: {sentence}")
+
+    def _read(self, first: int, last: int, kind: int | None = None) -> Partial:
+        return self._context.store.partial(first, last, kind=kind)

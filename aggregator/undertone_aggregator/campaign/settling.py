@@ -1,0 +1,135 @@
+"""Settles slots, after which their published numbers never change, and publishes their estimates."""
+
+import math
+
+from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
+from undertone_aggregator.campaign.context import CampaignContext, FittedModels
+from undertone_aggregator.campaign.describe import describe, suspicion
+from undertone_aggregator.campaign.home_assistant import discovery
+from undertone_aggregator.campaign.issuing import Issuing
+from undertone_aggregator.campaign.publish import estimate_message
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.design.published import Published
+from undertone_aggregator.estimate.estimates import Estimate, Series
+from undertone_aggregator.estimate.misfit import ALARMING
+from undertone_aggregator.estimate.publication import publication_of, settle
+from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
+from undertone_aggregator.estimate.world import world_learns
+from undertone_aggregator.ingest.lag import Lag
+from undertone_shared.off_board.issue import aggregate_topic
+
+# Shorter slots share a line of the log, that of the newest slot of so many seconds.
+SLOT_LOG_SECONDS = 60
+# After a start the newest published numbers are published again, but no more than so many slots.
+_RECENT_SLOTS = 4
+# After a start, slots wait no longer than this for reports that were queued meanwhile.
+_RETURN_SECONDS = 600
+
+
+class Settling:
+    """Settles slots and publishes their estimates.
+
+    ``published``: what published numbers reveal about a household, for messages; None before the first.
+    ``newest``: the newest slot whose estimates were published, -1 before the first.
+    """
+
+    def __init__(self, context: CampaignContext, issuing: Issuing, lag: Lag, models: FittedModels) -> None:
+        self._context, self._issuing, self._lag, self._models = context, issuing, lag, models
+        self._settled = publication_of(context.store, context.plan.min_reports).settled
+        # The Unix second from which slots settle after this start.
+        self._returned: int | None = None
+        self.published: Published | None = None
+        # The series that Home Assistant shows, and the message that announced them.
+        self._at_home: set[Series] = set()
+        self._announced = b""
+        self.restart()
+
+    def restart(self) -> None:
+        """Treat every step as not yet done, as after a start or when the wall clock was set back."""
+        self._logged_at, self._logged_kind = -math.inf, ""
+        self.newest = self._filtered = -1
+        self._live: LiveFilter | None = None
+
+    def tick(self, now: int) -> None:
+        """Settle the slots that are due at Unix second ``now``, and publish their estimates, the newest last."""
+        newest, settled = self._issuing.timeline.last, self._settle(now)
+        if newest is None or settled <= self.newest:
+            return
+        context = self._context
+        first = max(self.newest + 1, settled - _RECENT_SLOTS)
+        self.newest = settled
+        estimates, smallest = self._estimates(first, settled)
+        self.published = world_learns(newest, smallest) or self.published
+        cost = guarantee_of(self._issuing.timeline, context.config.budget)
+        for estimate in {estimate.series: estimate for estimate in estimates}.values():
+            topic = aggregate_topic(context.prefix, context.plan.name, estimate.series.topic)
+            message = estimate_message(estimate, newest.campaign, cost, self.published)
+            context.outlet.publish(topic, message, again=True)
+        self._announce_at_home(newest, {estimate.series for estimate in estimates})
+        self._log([estimate for estimate in estimates if estimate.series == Series()], now)
+
+    def _settle(self, now: int) -> int:
+        """Settle the slots that are due, and return the newest settled slot.
+
+        After a start, slots that became due meanwhile wait for ``settle_slots`` again, at most `_RETURN_SECONDS`,
+        because brokers and devices hold reports for us. No slot settles before a report for it or for a later slot has
+        come: a clock that is ahead would settle slots that devices have not measured yet.
+        """
+        plan, store = self._context.plan, self._context.store
+        if self._returned is None:
+            self._returned = now + min(plan.settle_slots * plan.slot_seconds, _RETURN_SECONDS)
+        # Where Spark counts, a slot settles once Spark has counted the files that may hold its reports.
+        waited = self._context.due_slot(self._lag.counted_until(store, now))
+        if waited > self._settled and now >= self._returned:
+            newest = store.newest_slot()
+            due = -1 if newest is None else min(waited, newest)
+            if due > self._settled:
+                self._settled = settle(store, due, plan.min_reports).settled
+        return self._settled
+
+    def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
+        """Return (raw and filtered estimates of settled slots, the fewest reports of a slot among which one hides)."""
+        if self._live is None:
+            plan, chains = self._context.plan, estimator_of(self._issuing.timeline).chains
+            how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, chains, plan.stride, plan.offset)
+            self._live, self._filtered = LiveFilter(how), max(first - how.memory, 0) - 1
+        # Includes slots that an earlier run has published and that the filter has not seen.
+        raw, smallest = self._raw(min(first, self._filtered + 1), last)
+        self._filtered = last
+        return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first], smallest
+
+    def _raw(self, first: int, last: int) -> tuple[list[Estimate], int]:
+        context = self._context
+        estimator = estimator_of(self._issuing.timeline, self._models.values)
+        partial = context.store.partial(max(first - estimator.memory, 0), last, late=False)
+        shown = publication_of(context.store, context.plan.min_reports).select(partial)
+        estimates = [row for group in shown.groups for row in estimator.estimates(shown.of(group), [group])]
+        estimates.sort(key=lambda estimate: (estimate.slot, estimate.series))
+        self._models.save()
+        for sentence in estimator.warnings(estimates):
+            # The sentence's numbers change with every slot; its first part is logged once until the trouble ends.
+            context.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
+        return [estimate for estimate in estimates if estimate.slot >= first], shown.smallest
+
+    def _announce_at_home(self, newest: Epoch, series: set[Series]) -> None:
+        """Announce the series to Home Assistant, again when there is a new one or the campaign has changed."""
+        context, home = self._context, self._context.config.server.home_assistant
+        if home:
+            self._at_home |= series
+            cost = guarantee_of(self._issuing.timeline, context.config.budget)
+            topic, message = discovery(home, context.prefix, newest.campaign, self._at_home, cost.sentence)
+            if message != self._announced:
+                self._announced = message
+                context.outlet.publish(topic, message, again=True)
+
+    def _log(self, estimates: list[Estimate], now: int) -> None:
+        """Log the newest estimate if the last line is old or of another kind, and each that looks manipulated."""
+        journal = self._context.journal
+        for estimate in estimates[-1:]:
+            if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged_kind:
+                self._logged_at, self._logged_kind = now, estimate.kind
+                sentence = describe(estimate, self._context.plan.unit)
+                journal.say("slot", sentence, slot=estimate.slot, reports=estimate.reports)
+        for estimate in estimates:
+            if estimate.misfit is not None and estimate.misfit >= ALARMING:
+                journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)

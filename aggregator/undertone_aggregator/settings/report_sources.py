@@ -1,0 +1,37 @@
+"""The ways in which reports come to the server: [broker] mode names one of these. A new one is a line here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A way in which reports come, and what other parts of the server have to know of it.
+
+    ``module``, ``opener``: a function of (configuration, journal) that gives a context manager of a
+    `undertone_aggregator.mqtt.source.Source`. ``help``: a line for the configuration's sample.
+    """
+
+    module: str
+    opener: str
+    help: str
+    # Whether a broker is between the devices and this server, and keeps reports while the server is away. Without one
+    # the server authenticates the devices itself, and each campaign has one worker.
+    broker: bool
+    # Whether this server runs what the devices connect to, and so knows its port and its files.
+    own: bool
+
+
+MANAGED, EXTERNAL, DIRECT = "managed", "external", "direct"
+_MODULE = "undertone_aggregator.mqtt.source"
+
+SOURCES = {
+    MANAGED: SourceKind(_MODULE, "managed_broker", "a private mosquitto on loopback", broker=True, own=True),
+    EXTERNAL: SourceKind(_MODULE, "external_broker", "the broker at `host`", broker=True, own=False),
+    DIRECT: SourceKind(
+        _MODULE,
+        "direct_endpoint",
+        "devices connect to this server, whose acknowledgement means that a report is stored",
+        broker=False,
+        own=True,
+    ),
+}

@@ -1,0 +1,31 @@
+"""TOML as the server and its commands write it. `undertone_aggregator.settings.options.tables_in` reads it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tomlkit
+
+
+def toml(value: Any) -> str:
+    """Return a value, a text, number, truth value or sequence of them, as TOML."""
+    return str(tomlkit.item(list(value) if isinstance(value, tuple) else value).as_string())
+
+
+def document(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return tables of options as a TOML document."""
+    return tomlkit.dumps(tables)
+
+
+def with_option(text: str, table: str, name: str, value: Any) -> str:
+    """Set one option of a TOML document, and leave everything else, comments too, as it is. The table must be there."""
+    parsed = tomlkit.parse(text)
+    parsed[table][name] = value
+    return tomlkit.dumps(parsed)
+
+
+def value_of(text: str) -> Any:
+    """Return the value that ``text`` is in TOML; text that is no TOML, such as 24h, is itself."""
+    try:
+        return tomlkit.parse(f"value = {text}").unwrap()["value"] if "\n" not in text else text
+    except (ValueError, RecursionError):
+        return text

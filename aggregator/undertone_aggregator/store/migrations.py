@@ -1,0 +1,175 @@
+"""Bring a database to the tables of `undertone_aggregator.store.tables`, in the caller's transaction.
+
+A new database gets these tables at once. Two older formats are brought up to them:
+
+- 0.1.0: a SQLite file of one campaign, known by its table ``migrations``. Its rows move to the tables of today.
+- 0.2.0: revisions 0001 to 0009 while it was developed. They lack tables and columns, nothing else.
+
+In both, campaigns of wire 1 are written again as wire 2 (`converted`), sequence records get a third word, and facts
+about the plan get the names of today.
+
+To change the tables again: change them in `tables`, raise `tables.HEAD`, and add here what brings the revision before
+to it. A step looks at the revision that it finds; it is never edited once a release holds it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import count
+from math import gcd
+from typing import Any
+
+from sqlalchemy import Connection, inspect, select, text
+
+from undertone_aggregator.store import tables
+from undertone_shared.campaign import write_canonical
+
+# Tables of 0.1.0 and their columns; they had no column for the campaign.
+_FIRST_FORMAT = {
+    "meta": "name, value",
+    "epochs": "epoch, fingerprint, body, issued_at, threshold, decoded",
+    "partials": "slot, fingerprint, kind, grp, worker, counts",
+    "counters": "worker, outcome, n",
+    "seen": "id, worker, is_snapshot, data",
+    "audit": "device, digest, outcome",
+    "chains": "id, worker, data",
+}
+_FIRST_MARK = "migrations"
+_ONLY_CAMPAIGN = 1
+# What an epoch was planned to cost in privacy, which the first revision of 0.2.0 lacked.
+_EPOCH_COLUMNS = {"epsilon": "TEXT", "delta": "FLOAT"}
+# From this revision on a sequence record has three words of 64 bits, two before.
+_THREE_WORDS = "0008"
+_TWO_WORDS_BYTES = 16
+_WHOLE = 1 << 24
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Return the database's revision; None for a new database, and for a file of 0.1.0."""
+    if not inspect(connection).has_table(tables.revision.name):
+        return None
+    return connection.execute(select(tables.revision.c.version_num)).scalar()
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the database to the tables and the revision of today."""
+    before = revision_of(connection)
+    there = set(inspect(connection).get_table_names())
+    if before is None and _FIRST_MARK in there:
+        _move_first_format(connection, there)
+    else:
+        tables.metadata.create_all(connection)
+    if before is not None:
+        _add_epoch_columns(connection)
+        if before < _THREE_WORDS:
+            _widen_sequences(connection)
+    _convert_campaigns(connection)
+    _convert_facts(connection)
+    connection.execute(tables.revision.delete())
+    connection.execute(tables.revision.insert().values(version_num=tables.HEAD))
+
+
+def _move_first_format(connection: Connection, there: set[str]) -> None:
+    """Move the rows of a file of 0.1.0 to the tables of today, as its only campaign."""
+    old = [name for name in _FIRST_FORMAT if name in there]
+    for name in old:
+        connection.execute(text(f"ALTER TABLE {name} RENAME TO before_{name}"))
+    tables.metadata.create_all(connection)
+    names = connection.execute(text("SELECT value FROM before_meta WHERE name = 'campaign'")).scalars().all()
+    connection.execute(tables.campaigns.insert().values(id=_ONLY_CAMPAIGN, name=names[0] if names else ""))
+    for name in old:
+        columns = _FIRST_FORMAT[name]
+        connection.execute(
+            text(f"INSERT INTO {name} (campaign, {columns}) SELECT {_ONLY_CAMPAIGN}, {columns} FROM before_{name}")
+        )
+        connection.execute(text(f"DROP TABLE before_{name}"))
+    connection.execute(text(f"DROP TABLE {_FIRST_MARK}"))
+
+
+def _add_epoch_columns(connection: Connection) -> None:
+    there = {column["name"] for column in inspect(connection).get_columns("epochs")}
+    for name, kind in _EPOCH_COLUMNS.items():
+        if name not in there:
+            connection.execute(text(f"ALTER TABLE epochs ADD COLUMN {name} {kind}"))
+
+
+def _widen_sequences(connection: Connection) -> None:
+    """Give each sequence record its third word, no missing report: older gaps can no longer be closed."""
+    table = tables.sequences
+    for number, data in connection.execute(select(table.c.id, table.c.data)).all():
+        wide = b"".join(record + bytes(8) for record in _records(data))
+        connection.execute(table.update().where(table.c.id == number).values(data=wide))
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    for at in range(0, len(data), _TWO_WORDS_BYTES):
+        yield data[at : at + _TWO_WORDS_BYTES]
+
+
+def _convert_campaigns(connection: Connection) -> None:
+    """Write campaigns of wire 1 as wire 2, with their new fingerprints, so that old epochs are still estimated."""
+    table = tables.epochs
+    for campaign, epoch, old, body in connection.execute(
+        select(table.c.campaign, table.c.epoch, table.c.fingerprint, table.c.body)
+    ).all():
+        fields = json.loads(bytes(body))
+        if fields.get("version") != 1:
+            continue
+        pieces: list[bytes] = []
+        write_canonical(converted(fields), pieces.append)
+        new_body = b"".join(pieces)
+        new = hashlib.sha256(new_body).digest()[:8]
+        here = (table.c.campaign == campaign) & (table.c.epoch == epoch)
+        connection.execute(table.update().where(here).values(fingerprint=new, body=new_body))
+        counted = (tables.partials.c.campaign == campaign) & (tables.partials.c.fingerprint == old)
+        connection.execute(tables.partials.update().where(counted).values(fingerprint=new))
+
+
+def _convert_facts(connection: Connection) -> None:
+    """Call the way of collecting as plans do today, and keep a plan where 0.1.0 kept only its epsilon."""
+    table = tables.meta
+    for campaign, value in connection.execute(
+        select(table.c.campaign, table.c.value).where(table.c.name == "facts")
+    ).all():
+        mine = table.c.campaign == campaign
+        facts = json.loads(value)
+        way = facts.pop("kind", facts.get("collect"))
+        facts["collect"] = "reports" if way == "report" else way
+        connection.execute(table.update().where(mine & (table.c.name == "facts")).values(value=json.dumps(facts)))
+        kept = {row.name: row.value for row in connection.execute(select(table).where(mine))}
+        if "plan" not in kept:
+            plan = json.dumps({"epsilon": kept["epsilon"]})
+            connection.execute(table.insert().values(campaign=campaign, name="plan", value=plan))
+
+
+def converted(old: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a campaign of wire 2 that says what these fields of wire 1 said.
+
+    Who was in the old cohorts no longer matters: only the strides of the schedule are written.
+    """
+    stream = old.get("stream")
+    cohort, report = old["cohort"], old["report"]
+    stride, seed = 0, "00" * 16
+    if stream:
+        rule = {**stream, "kind": "stream", "law": stream["kind"]}
+    else:
+        seed = cohort["seed"]
+        stride = 1 if report is None else _stride(cohort["share"], old["cycle"])
+        rule = {
+            "kind": "scalar",
+            "mechanism": report and report["mechanism"],
+            "ranges": [[0, report["low"], report["theta"]]] if report else [],
+        }
+    others = {name: value for name, value in old.items() if name not in ("report", "stream")}
+    return {
+        **others,
+        "version": 2,
+        "cohort": cohort and cohort["mechanism"],
+        "rule": rule,
+        "schedule": {"seed": seed, "stride": 1, "cohort_stride": stride},
+    }
+
+
+def _stride(share: int, cycle: int) -> int:
+    """The least stride from 1/share on with no divisor in common with the cycle; 0 for a share of 0."""
+    return next(n for n in count(max(round(_WHOLE / share), 2)) if gcd(n, cycle) == 1) if share else 0
