@@ -89,7 +89,7 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     assert json.loads(body)["campaigns"]["gas"]["reason"].startswith("campaign.epsilon: epsilon is '50'")
     assert json.loads(body)["campaigns"]["power"]["ready"]
     Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
-    wait_for(lambda: running.get("/readyz")[0] == 200)
+    wait_for(running.healthy)
     (folder / "campaigns" / "gas.toml").unlink()
     wait_for(lambda: "gas" not in running.states())
 
@@ -174,7 +174,7 @@ def test_a_broker_that_is_gone_makes_the_server_not_ready(folder: Path, start: C
         wait_for(lambda: "broker" in str(read_state(folder / "state.json").problems(time.time())))  # type: ignore[union-attr]
     finally:
         os.kill(broker, signal.SIGCONT)
-    wait_for(lambda: running.get("/readyz")[0] == 200)
+    wait_for(running.healthy)
 
 
 def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
@@ -205,7 +205,8 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
     wait_for(lambda: "epoch" in running.events("water"))
     done = undertone("campaign", "delete", str(folder), "water")
     assert done.returncode == 0, done.stderr
-    assert running.states().keys() == {"power"}
+    # The command waits for the state's file, which is written before a probe is answered with it.
+    wait_for(lambda: running.states().keys() == {"power"})
     assert not list((folder / "stores").glob("water*"))
     source = running.server.outlet  # type: ignore[union-attr]
     wait_for(lambda: source.heard.get("undertone-test/many/water/config") == b"", what="the broker to forget it")
@@ -346,9 +347,9 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     # A file that was changed by hand changes nothing.
     Home(folder).write_plan("water", PLAN.format(name="water", epsilon=2))
     wait_for(lambda: "plan" in running.events("water"))
-    wait_for(lambda: running.get("/readyz")[0] == 200)
+    wait_for(running.healthy)
     assert undertone("campaign", "apply", str(folder), "power", str(plan)).returncode == 0
-    wait_for(lambda: running.events("power").count("resumed") == 1 and running.get("/readyz")[0] == 200)
+    wait_for(lambda: running.events("power").count("resumed") == 1 and running.healthy())
     plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"))
     refused = undertone("campaign", "apply", str(folder), "power", str(plan))
     assert refused.returncode == 2
