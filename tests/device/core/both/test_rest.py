@@ -18,14 +18,13 @@ STEPS = 600 if sys.implementation.name == "micropython" else 3000
 
 def resting(seconds, **policy):
     device = Device(now=START - SLOT, rest_seconds=seconds, boots_per_day=1000, **policy)
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.reporter.close_slot(device.now)
     return device
 
 
-def campaign(device):
-    """One that lasts long enough for every test."""
-    return make_campaign(last_slot=(START + 300 * DAY) // SLOT - 1)
+# It lasts long enough for every test, and is made once: devices hear of it thousands of times.
+CAMPAIGN = make_campaign(last_slot=(START + 300 * DAY) // SLOT - 1)
 
 
 def steps(values):
@@ -41,7 +40,7 @@ def drawn(device, slots, tell=True):
         if report is not None:
             result.append(intake.unpack(report).slot - START // SLOT)
         if tell:
-            device.accept(campaign(device))
+            device.accept(CAMPAIGN)
     return result
 
 
@@ -71,7 +70,7 @@ def test_a_boot_waits_a_whole_rest_of_ticks():
     for _ in range(8):
         # Up for two hours, again and again: the rest never passes in one boot.
         device.boot()
-        device.accept(campaign(device))
+        device.accept(CAMPAIGN)
         device.reporter.close_slot(device.now)
         assert drawn(device, 4) == []
     assert device.reporter.paused == "rest"
@@ -87,7 +86,7 @@ def test_six_days_of_rest_and_a_counter_that_comes_round():
     device.boot()
     device.ticks.now = 0
     assert device.storage is storage and device.ticks is not ticks
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.reporter.close_slot(device.now)
     slots = drawn(device, 48 * 45)
     assert steps(slots) == [6 * 48 + 1] * 6
@@ -102,7 +101,7 @@ def test_ticks_that_come_round_while_nothing_is_reported_do_not_shorten_the_rest
     for _ in range(25 * 24):
         device.pass_time(SLOT)
         device.reporter.close_slot(device.now)
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.reporter.close_slot(device.now)
     assert drawn(device, 3) != []
 
@@ -116,7 +115,7 @@ def test_a_hostile_clock_gets_one_report_in_a_rest_of_ticks():
         for step in range(STEPS):
             device.pass_time(tempo, clock=SLOT if step % 3 else SLOT // 2)
             if step % 50 == 0:
-                device.accept(campaign(device), device.now)
+                device.accept(CAMPAIGN, device.now)
             report = device.reporter.close_slot(device.now)
             if report is not None:
                 times.append(device.ticks.now)
@@ -134,7 +133,7 @@ def test_a_slot_stretched_from_just_after_a_draw_is_not_reported():
     device.reporter.close_slot(device.now)
     device.pass_time(0, clock=SLOT)
     # The server lies with the clock, or the ticks alone would show that it stood still.
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     assert device.reporter.close_slot(device.now) is None
     assert device.reporter.paused == "rest"
 
@@ -144,7 +143,7 @@ def test_a_clock_set_forward_alone_does_not_pass_the_rest():
     while not drawn(device, 1):
         pass
     device.pass_time(SLOT, clock=DAY - SLOT)
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.reporter.close_slot(device.now)
     device.slot()
     assert device.slot() is None
@@ -175,7 +174,7 @@ def test_a_sleeper_with_a_counter_rests_through_its_sleep():
         device.pass_time(SLOT)
         since += SLOT * 1000
         device.boot(asleep=since)
-        device.accept(campaign(device))
+        device.accept(CAMPAIGN)
         report = device.reporter.run_once(3, device.now)
         if report is not None:
             since = 0
@@ -197,7 +196,7 @@ def test_a_sleeper_without_a_counter_must_say_that_it_trusts_the_clock():
     for _ in range(150):
         device.pass_time(SLOT)
         device.boot()
-        device.accept(campaign(device))
+        device.accept(CAMPAIGN)
         report = device.reporter.run_once(3, device.now)
         if report is not None:
             slots.append(intake.unpack(report).slot)
@@ -258,7 +257,7 @@ def test_four_a_day_is_four_in_any_day():
     # Around midnight a calendar's cap gave eight in three and a half hours, with an honest clock.
     device = resting(0, reports_per_period=4)
     device.pass_time(DAY - 4 * SLOT)
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.reporter.close_slot(device.now)
     slots = drawn(device, 20 * 48)
     assert len(slots) == 80
@@ -277,7 +276,7 @@ def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
     reports = 0
     for _ in range(24):
         device.pass_time(0, clock=DAY - 2 * SLOT)
-        device.accept(campaign(device), device.now)
+        device.accept(CAMPAIGN, device.now)
         device.reporter.close_slot(device.now)
         reports += len(drawn(device, 2))
     assert reports == 4
@@ -285,7 +284,7 @@ def test_a_clock_that_lies_with_the_server_does_not_refill_the_cap():
     for _ in range(6):
         device.boot()
         device.pass_time(0, clock=DAY)
-        device.accept(campaign(device), device.now)
+        device.accept(CAMPAIGN, device.now)
         device.reporter.close_slot(device.now)
         reports += len(drawn(device, 2))
     assert reports == 4
@@ -307,7 +306,7 @@ def test_what_was_spent_ever_survives_reboots_and_ends_a_lifetime():
     device = resting(0, lifetime=10 * unit + unit - 1)
     assert len(drawn(device, 8)) == 7
     device.boot()
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.reporter.close_slot(device.now)
     assert len(drawn(device, 20)) == 3
     assert device.reporter.paused == "lifetime"
@@ -316,7 +315,7 @@ def test_what_was_spent_ever_survives_reboots_and_ends_a_lifetime():
     device.boot()
     assert device.reporter.ledger.ever == 10 * unit
     device.pass_time(40 * DAY)
-    device.accept(campaign(device), device.now)
+    device.accept(CAMPAIGN, device.now)
     assert drawn(device, 20) == []
 
 
@@ -443,12 +442,12 @@ def test_a_sleep_counts_once_however_often_the_ledger_is_written_in_it():
 
 def test_a_cap_of_every_slot_takes_over_from_another_without_a_gap():
     device = Device(now=START, one_shot=True, reports_per_period=4)
-    device.accept(campaign(device))
+    device.accept(CAMPAIGN)
     device.pass_time(SLOT)
     for most in (4, 4, 48, 48):
         device.policy = make_policy(one_shot=True, reports_per_period=most)
         device.boot()
-        device.accept(campaign(device))
+        device.accept(CAMPAIGN)
         assert device.reporter.run_once(3, device.now) is not None, (most, device.reporter.paused)
         assert device.reporter.spent_until == device.now
         device.pass_time(SLOT)
