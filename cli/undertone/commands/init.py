@@ -26,9 +26,7 @@ def init(
     managed: Annotated[
         bool, typer.Option("--managed", help="Run a private mosquitto on loopback; else one of your own.")
     ] = False,
-    direct: Annotated[
-        bool, typer.Option("--direct", help="No broker: devices connect to this server; one campaign.")
-    ] = False,
+    direct: Annotated[bool, typer.Option("--direct", help="No broker: devices connect to this server.")] = False,
     tls: Annotated[
         bool, typer.Option("--tls", help="Make a private authority, and a certificate of the broker or of this server.")
     ] = False,
