@@ -83,15 +83,15 @@ STARTED = clock.ticks()
 
 def read_settings():
     """Read device.json; the code that reads it is unloaded again, because it would not fit in a heap of 64 KB."""
-    from undertone_device.setup.config import check_board, read_config
+    from undertone_device.setup.config import check, read_config
 
     try:
         os.stat("device.json")
     except OSError:
         receive_settings()
     settings = read_config("device.json")
-    check_board(settings)
-    del check_board, read_config
+    check(settings)
+    del check, read_config
     unload("undertone_device.setup.config")
     gc.collect()
     return settings

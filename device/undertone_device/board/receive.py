@@ -6,7 +6,7 @@ everything is valid. The module is loaded only if device.json is missing.
 
 import json
 
-from undertone_device.setup.config import check_board, parse_config
+from undertone_device.setup.config import check, parse_config
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 
@@ -60,7 +60,7 @@ def parse_files(line: "bytes | str") -> "dict[str, bytes]":
         if name not in files:
             raise Invalid("the line has no %s" % name)
     config = parse_config(files["device.json"])
-    check_board(config)
+    check(config)
     parse_policy(files["policy.json"])
     identity = config.broker.identity
     own = (identity + ".crt", identity + ".key") if identity else ()

@@ -109,7 +109,7 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
     return config
 
 
-def check_board(config: DeviceConfig) -> None:
+def check(config: DeviceConfig) -> None:
     """Check for a source that a board does not have: its samples come only from its sensor.py. Raises Invalid."""
     kind = config.source.get("kind", "board")
     if kind != "board":

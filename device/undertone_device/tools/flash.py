@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from undertone_device.board.receive import parse_files
-from undertone_device.setup.config import LARGEST, check_board, parse_config
+from undertone_device.setup.config import LARGEST, check, parse_config
 from undertone_device.setup.storage import read_bounded
 from undertone_device.tools.compile import board_files, compile_boards
 from undertone_device.tools.shipped import LISTS, shipped
@@ -70,7 +70,7 @@ def _files(folder: Path) -> list[str]:
         if not (folder / name).is_file():
             raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
     config = parse_config(read_bounded(str(folder / "device.json"), LARGEST))
-    check_board(config)
+    check(config)
     broker = config.broker
     names += [name for name in (broker.password_file, broker.tls) if name]
     if broker.identity is not None:
