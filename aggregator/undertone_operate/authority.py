@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 NAME = "Undertone CA"
 _CA_DAYS = 3650
 _SERVER_DAYS = 825
-# Nobody visits a board in the field every two years.
+# Validity of a device's certificate in days; long, because boards in the field are rarely visited.
 _DEVICE_DAYS = 3650
 # Start of validity before now: a board whose clock is slow would refuse a certificate that starts now.
 _EARLIER = timedelta(days=1)

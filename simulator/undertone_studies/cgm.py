@@ -99,7 +99,7 @@ def smoothed_error(streams: CgmStreams, method: Method, devices: int, seed: int)
 
 
 def methods_for(streams: CgmStreams, slew: str, epsilon: float) -> list[Method]:
-    """Every method, and last the logarithmic variant of what ships."""
+    """All methods; the last one is the logarithmic variant of the shipped method."""
     methods = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
     return [*methods, logarithmic(select(methods, "closed-form"), _LEAST)]
 
@@ -141,7 +141,7 @@ def _cell(streams: CgmStreams, of_method: Error, devices: int, seed: int) -> str
 
 
 def budget(streams: CgmStreams) -> str:
-    """What the budget is: of a stream, or per report and then of the stream as well."""
+    """Return a sentence: the budget is a whole stream's, or each report's, then with the stream's total."""
     if not streams.per_report:
         return f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."
     total = [f"{epsilon_of(sqrt(streams.slots) * mu(e, DELTA), DELTA):.1f} for ε = {e:g}" for e in EPSILONS]

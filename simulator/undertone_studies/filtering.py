@@ -228,13 +228,13 @@ Draw = tuple[list[float], tuple[float, float], float]
 
 
 def case(truth: TrueSeries, way: Way, devices: int) -> Case:
-    """How a fleet of so many devices publishes that truth."""
+    """Return the case of a fleet of ``devices`` devices that publishes this series in this way."""
     days = calendar(truth.slots, truth.slot_seconds, truth.cycle, Days())
     return Case(way(truth, devices), truth.slots, days)
 
 
 def measure(truth: TrueSeries, way: Way, devices: int, seeds: Sequence[int]) -> Result:
-    """Over several draws of the noise."""
+    """Return the summary of several draws of the noise, one per seed."""
     cell = case(truth, way, devices)
     return summary(cell, [draw(cell, seed) for seed in seeds])
 

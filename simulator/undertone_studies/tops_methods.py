@@ -63,7 +63,7 @@ def source(seed: int, number: int, label: str) -> FreshBytes:
 
 
 def noisy_max_threshold(stream: TopsStream, epsilon: str, bytes_: FreshBytes, objective: str = "excess") -> int:
-    """ToPS's θ: the default objective, or ``count``, the paper's with c = 60."""
+    """Return ToPS's θ by the default objective, or by ``count``, the paper's with c = 60."""
     exact = Fraction(epsilon)
     levels = 5 - best_smoothing(16, 5, exact)
     return choose_threshold(stream.histogram(), Workload(R, 16, levels, exact), exact, bytes_, objective=objective)
@@ -98,7 +98,7 @@ def tops_answers(
 
 
 def hierarchy_answers(stream: TopsStream, theta: int, epsilon: str, bytes_: FreshBytes, fanout: int) -> Answers:
-    """From a plain hierarchy: truncated sums, and the noise of the fewest nodes that cover each range."""
+    """Return answers of a plain hierarchy: truncated sums with the noise of the fewest nodes that cover each range."""
     levels = levels_for(fanout, R)
     covers = [cover(int(a), int(b), fanout, levels) for a, b in QUERIES]
     distinct = {node: place for place, node in enumerate({node for nodes in covers for node in nodes})}

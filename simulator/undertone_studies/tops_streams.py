@@ -85,7 +85,7 @@ def streams(options: Options) -> list[TopsStream]:
 
 
 def one_stream(options: Options, preferred: str) -> TopsStream:
-    """That stream where its data are at hand, else the first there is."""
+    """Return the stream of that name if its data are available, else the first available stream."""
     available = streams(options)
     return next((stream for stream in available if stream.name == preferred), available[0])
 

@@ -63,7 +63,7 @@ class Slots:
 
 @dataclass
 class Options:
-    """How a campaign is run, besides its configuration. ``failpoint``: see `Ingest`.
+    """Options of a campaign's run besides its configuration. ``failpoint``: see `Ingest`.
 
     ``apply``: apply changes of the plan instead of only showing them. ``take_over``: continue a campaign that is
     broadcast and that the store does not know. ``slots``: worker users that the campaigns of one server share.

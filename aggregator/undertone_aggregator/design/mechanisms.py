@@ -26,7 +26,7 @@ Decoded = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Traits:
-    """What the server knows of a mechanism besides its contract.
+    """Facts that the server needs of a mechanism besides its contract.
 
     ``kind``: one word. ``sentence``: the mechanism's name for people; ``baseline``: the mechanism with whose variance
     its own is compared. ``quadratic``: True if Var(decoded | reading) at the levels is a quadratic in the reading.

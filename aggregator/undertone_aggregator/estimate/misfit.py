@@ -30,7 +30,7 @@ _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
 # Largest error, in nats, of the hull's maximal likelihood, and largest number of steps; the error is subtracted.
 _GAP = 0.5
 _STEPS = 300
-# Evidence that cannot exceed this is not computed to the end.
+# The computation of a misfit stops early once its evidence, in nats, cannot exceed this.
 _INTERESTING = math.log(10.0)
 # The likeliest distribution is searched among mixtures of about this many rows, and certified against all rows.
 _ROWS = 33

@@ -184,7 +184,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Publication:
-    """What a store says of publishing. ``settled``: the newest settled slot, -1 before the first.
+    """The publication state in a store. ``settled``: the newest settled slot, -1 before the first.
 
     ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. A slot obeys the
     larger of the two: what was withheld when it settled stays so. ``told``: the groups of which counts were ever told.
@@ -197,7 +197,7 @@ class Publication:
 
     @classmethod
     def of(cls, meta: Mapping[str, str], least: int) -> "Publication":
-        """Read it from a store's facts."""
+        """Read the publication state from a store's facts."""
         since = tuple((first, then) for first, then in json.loads(meta.get(_SINCE, "[]")))
         return cls(int(meta.get(SETTLED, -1)), least, since, frozenset(json.loads(meta.get(_TOLD, "[]"))))
 

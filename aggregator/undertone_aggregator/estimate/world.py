@@ -1,4 +1,4 @@
-"""What a reader of everything published learns about a household, as a privacy guarantee."""
+"""Privacy guarantee of a household against a reader of everything that the server publishes."""
 
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design.published import Published, about

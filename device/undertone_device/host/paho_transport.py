@@ -37,7 +37,7 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
-        except Exception as error:  # For example ValueError for a host that cannot be a name.
+        except Exception as error:  # Such as ValueError for an invalid host name.
             self.error = f"{host}: {error}"
         self.done.set()
 

@@ -42,8 +42,8 @@ class Sml:
         self._scale = scale
         # The bytes of the current frame, None outside a frame.
         self._frame: bytearray | None = None
-        # Number of bytes of the escape so far, 5 to 7 within one that is written twice; of 01 after it; and still
-        # missing at the end.
+        # Numbers of bytes: of the current escape sequence (5 to 7 within one that is written twice), of 01 bytes after
+        # it, and of those still missing at the end of the file.
         self._escapes = 0
         self._ones = 0
         self._left = 0

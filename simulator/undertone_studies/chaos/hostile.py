@@ -82,7 +82,7 @@ class Hostile:
         return entered
 
     def close(self) -> None:
-        """Close its ledger."""
+        """Close the device's ledger."""
         self._ledger.close()
 
     def _client(self, user: str, client_id: str | None = None) -> mqtt.Client:

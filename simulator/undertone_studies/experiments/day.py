@@ -77,7 +77,7 @@ def _source(options: Options) -> ReadingSource:
 
 
 def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: Options) -> Cell:
-    """Of ways that are turns; others are not simulated here."""
+    """Return the simulated error (%) of a way in which devices take turns; "" for other ways."""
     span = way.slot_seconds * source.per_day // DAY
     stride = round(source.per_day // span / way.reports_per_day)
     if not (way.name.startswith("turns") or way.name.endswith("ε each")):

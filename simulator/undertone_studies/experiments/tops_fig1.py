@@ -83,7 +83,7 @@ def run(options: Options) -> Outcome:
 
 
 def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, options: Options) -> str:
-    """How far noisy choices of θ are from the best: noise after consistency, and truncation of the 200 ranges."""
+    """Return a sentence about noisy choices of θ: their error against the best θ's, on the 200 ranges."""
     points, choices = (30, 20) if options.quick else (150, CHOICES)
     thetas = np.unique(np.geomspace(1, stream.bound, points).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]
