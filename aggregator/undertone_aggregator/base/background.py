@@ -28,12 +28,12 @@ class Background:
 
     @property
     def ready(self) -> bool:
-        """Whether the thread runs and its body has reported that it is ready."""
+        """True if the thread runs and its body has reported that it is ready."""
         return self._ready and not self.ended
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended."""
+        """True if the thread has ended."""
         return not self._thread.is_alive()
 
     def check(self) -> None:

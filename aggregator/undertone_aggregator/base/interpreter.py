@@ -1,4 +1,4 @@
-"""How the ingest threads of a process share its interpreter: two run at a time, and garbage is collected rarely."""
+"""Sharing of the interpreter by a process's ingest threads: two run at a time, and garbage is collected rarely."""
 
 import gc
 import threading

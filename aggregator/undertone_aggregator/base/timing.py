@@ -1,4 +1,4 @@
-"""How long commits and choices of θ took in this process, by campaign; metrics show it."""
+"""Run times of commits and of choices of θ in this process, by campaign; metrics show them."""
 
 import time
 from collections.abc import Iterator

@@ -113,7 +113,7 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
     """
     with store.transaction():
         version = version_of(store.meta())
-        # First, so that a change which is never allowed is refused for that reason.
+        # This is checked first, so that a change which is never allowed is refused for that reason.
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
@@ -146,7 +146,7 @@ def bind_counting(store: Store, counts: str) -> None:
 
 @dataclass(frozen=True)
 class Refusals:
-    """How many of the ``known`` policies of devices refuse a campaign: reason -> number of devices."""
+    """Count of the ``known`` policies of devices that refuse a campaign: reason -> number of devices."""
 
     known: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from undertone_shared.stream import StreamRule
 
 
-# (event, sentence, fields) for the log.
+# A log entry: (event, sentence, fields).
 Event = tuple[str, str, dict[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""What all parts of a coordinator share: the configuration, the store, the way out, the log."""
+"""Context of all parts of a coordinator: the configuration, the store, the outlet, the log."""
 
 import json
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from undertone_aggregator.store.store import Store
 
 
 class Publisher(Protocol):
-    """Where retained messages go; `undertone_aggregator.mqtt.link.Outlet` is one."""
+    """Publishes retained messages; `undertone_aggregator.mqtt.link.Outlet` is one."""
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
         """Publish retained; ``again``: also at every later connect."""
@@ -19,7 +19,7 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True)
 class CampaignContext:
-    """What all parts of a coordinator share."""
+    """The objects that all parts of a coordinator share."""
 
     config: Config
     store: Store

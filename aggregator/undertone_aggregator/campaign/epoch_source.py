@@ -1,4 +1,4 @@
-"""The protocol of what decides on a campaign's epochs, and what such a decision needs."""
+"""Protocol of the objects that decide on a campaign's epochs, and the input of such a decision."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True)
 class EpochMeans:
-    """What deciding on epochs needs besides the plan."""
+    """The objects that a decision on epochs needs besides the plan."""
 
-    # Draws the schedule.
+    # Seed from which the schedule is drawn.
     seed: bytes
-    # Reads the store: the Partial of first <= slot <= last, of one kind of report.
+    # Function that reads from the store the Partial of first <= slot <= last, of one kind of report.
     read: Callable[[int, int, int], Partial]
     # Unix seconds, to see how long a choice has taken; None: no time passes.
     clock: Callable[[], float] | None = None
-    # Gets what is being computed, and why nothing was decided.
+    # Function that receives sentences about the computation's progress, and about why nothing was decided.
     progress: Callable[[str], None] = _ignore
     warn: Callable[[str], None] = _ignore
 

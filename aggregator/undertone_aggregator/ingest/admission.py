@@ -163,7 +163,7 @@ class Admission(Tally):
 
 
 class Examined(NamedTuple):
-    """What the rules without memory find in a delivery.
+    """Result of the rules without memory for a delivery.
 
     ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty where the topic names
     none. ``report``, ``rule``: the report and its epoch's rule, as far as they were read.

@@ -36,7 +36,7 @@ Failpoint = Callable[[str], None]
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """What one worker takes in, and how it counts it. The plan can be sent to another process."""
+    """A worker's share of the reports and its settings for counting. The plan can be sent to another process."""
 
     # Topics start with this.
     prefix: str

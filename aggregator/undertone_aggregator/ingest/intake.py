@@ -21,7 +21,7 @@ class Intake(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the source queues reports for this server, also while the server is away."""
+        """True if the source queues reports for this server, also while the server is away."""
 
     def take(self, seconds: float) -> Sequence[Delivery]:
         """Return the next batch, waiting up to ``seconds`` for its first delivery; empty when none arrived.

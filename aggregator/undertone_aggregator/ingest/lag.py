@@ -1,4 +1,4 @@
-"""How far Spark is behind, for a server whose files Spark counts: it settles slots and raises alarms by this."""
+"""Delay of Spark's counting, for a server whose files Spark counts: it settles slots and raises alarms by this."""
 
 import math
 import time
@@ -23,7 +23,7 @@ class Lag:
 
     @property
     def counts_elsewhere(self) -> bool:
-        """Whether Spark counts the reports, and not the server."""
+        """True if Spark counts the reports, and not the server."""
         return self.plan is not None and self.plan.counts == SPARK
 
     def backlog(self, store: Store) -> Backlog:

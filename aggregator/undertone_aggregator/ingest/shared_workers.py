@@ -38,7 +38,7 @@ OpenIntake = Callable[[IngestPlan, Say], Intake]
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What ingest needs besides its plan: the store's address, and functions.
+    """The store's address and the functions that ingest needs besides its plan.
 
     ``most``: the number of partitions that a worker takes at the most.
     """

@@ -23,7 +23,7 @@ class Worker(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the broker queues reports for the worker, and the store takes them."""
+        """True if the broker queues reports for the worker, and the store takes them."""
 
     def check(self) -> None:
         """Raise the exception that ended a thread; start a process again that has died, unless it was stopped."""
@@ -53,7 +53,7 @@ class ProcessWorker:
 
     @property
     def ready(self) -> bool:
-        """Whether the broker queues reports for the worker, and the store takes them."""
+        """True if the broker queues reports for the worker, and the store takes them."""
         return self._ready and self._process.is_alive()
 
     @property

@@ -1,4 +1,4 @@
-"""A mosquitto that runs: found by what it and its starter left in its folder, and told to read its files again."""
+"""A running mosquitto: found by the files in its folder, and told to read its configuration again."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ PID_FILE = "mosquitto.pid"
 
 
 def kept_port(directory: Path) -> int:
-    """The port of an earlier run of a managed broker, 0 if there was none."""
+    """Return the port of an earlier run of a managed broker, 0 if there was none."""
     try:
         return int((directory / "port").read_text())
     except (OSError, ValueError):
@@ -19,7 +19,7 @@ def kept_port(directory: Path) -> int:
 
 
 def running_pid(directory: Path) -> int | None:
-    """The process that `PID_FILE` in ``directory`` names, if it lives and runs the configuration beside it."""
+    """Return the process id in `PID_FILE` if that process lives and runs the configuration in ``directory``."""
     try:
         pid = int((directory / PID_FILE).read_text())
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def running_pid(directory: Path) -> int | None:
 
 
 def reload_running(directory: Path) -> bool:
-    """Have the mosquitto of ``directory`` read its files again; whether one runs that we may tell."""
+    """Make the mosquitto of ``directory`` read its files again; return False if none runs that we may signal."""
     pid = running_pid(directory)
     if pid is None:
         return False
@@ -40,7 +40,7 @@ def reload_running(directory: Path) -> bool:
 
 
 def _command_line(pid: int) -> str:
-    """What a process was started as; empty when it is gone."""
+    """Return the command line of a process; empty if the process has ended."""
     if Path("/proc/self/cmdline").exists():
         with contextlib.suppress(OSError):
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -119,7 +119,7 @@ _MODES = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine."""
+    """Return True if a host name or address means this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -228,7 +228,7 @@ class Config:
 
     @property
     def shares(self) -> bool:
-        """Whether workers on several machines share the campaign: it needs a shared store and a broker."""
+        """True if workers on several machines share the campaign: it needs a shared store and a broker."""
         return self.store_address.shared and self.broker.source.broker
 
     @property

@@ -7,7 +7,7 @@ SERVER, SPARK = "server", "spark"
 
 
 class LandingPlan(NamedTuple):
-    """How a worker writes deliveries to files.
+    """Settings with which a worker writes deliveries to files.
 
     ``folder``: the same path on every machine. ``seconds``: the time whose batches are merged into one file. ``days``:
     age at which files are removed. ``counts``: `SERVER` or `SPARK`.

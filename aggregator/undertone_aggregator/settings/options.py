@@ -106,7 +106,7 @@ def text(name: str, value: object) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is a DNS name or an IP address, so that a resolver accepts it."""
+    """Return True if a text is a DNS name or an IP address, so that a resolver accepts it."""
     if ":" not in text:
         return _NAME.fullmatch(text) is not None
     try:

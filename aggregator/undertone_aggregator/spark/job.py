@@ -199,8 +199,6 @@ class _State:
 
     ``refused``: epochs that the store will never know; ``without_missing``: True if files were removed after their
     batch was planned. ``apply``: handles each batch.
-
-    away since their batch was planned. ``apply``: what is done with a batch.
     """
 
     apply: Apply

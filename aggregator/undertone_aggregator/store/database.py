@@ -70,7 +70,7 @@ class Database:
         raise NotImplementedError
 
     def _is_full(self, cause: BaseException) -> bool:
-        """Whether the driver's error means a full disk."""
+        """Return True if the driver's error means a full disk."""
         raise NotImplementedError
 
     @contextlib.contextmanager

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the error means a full disk, and so ends once there is space."""
+    """Return True if the error means a full disk, and so ends once there is space."""
     return isinstance(error, DiskFull) or error.errno in _FULL
 
 

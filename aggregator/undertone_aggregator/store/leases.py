@@ -44,7 +44,7 @@ class Leases(Protocol):
         """Note that the broker queues reports for this partition. Raises Fenced."""
 
     def begun(self) -> bool:
-        """Whether the broker queues reports for every partition."""
+        """Return True if the broker queues reports for every partition."""
 
     def free(self) -> list[str]:
         """Roles without a holder."""

@@ -110,7 +110,9 @@ class SqliteStore(SqlStore):
 
 
 def _make_private(path: Path) -> None:
-    """Who reported when is nobody's else: mode 0600, before SQLite makes the file and gives its mode to the log's.
+    """Make the store's file readable by its owner only, because it tells when each device reported.
+
+    SQLite gives the mode of this file to its logs as well.
 
     A file that is there is never opened here: to close it would end the locks that SQLite holds on it in this process
     (POSIX), and another process would then take itself for the last one and delete the log under us.

@@ -44,7 +44,7 @@ class DiskFull(StoreError):
 
 @dataclass
 class Batch:
-    """What one transaction adds to a store."""
+    """The changes that one transaction makes to a store."""
 
     partial: Partial = field(default_factory=Partial)
     # Deliveries by outcome.

@@ -44,7 +44,7 @@ class StoreAddress:
 
     @property
     def shared(self) -> bool:
-        """Whether any machine can open the store, see `StoreKind`."""
+        """True if any machine can open the store, see `StoreKind`."""
         return self.kind.shared
 
     @property

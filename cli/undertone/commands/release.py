@@ -143,7 +143,7 @@ def _release(
 ) -> None:
     from undertone_central.release import MQTT, Broker, release
 
-    # A file ends by itself, and Ctrl-C interrupts it.
+    # Only an MQTT source needs a stop event: reading a file ends by itself, and Ctrl-C interrupts it.
     stop = stop_event(seconds) if source.startswith(MQTT) else threading.Event()
     try:
         released = release(

@@ -80,7 +80,7 @@ def web(
 
 def _end_with_input() -> None:
     """End when standard input closes: `undertone serve` holds the other end, so a killed server leaves no page."""
-    # Not sys.stdin: at exit the interpreter could not take the lock of its buffer from this thread.
+    # This thread must not read sys.stdin, whose buffer it would keep locked when the interpreter exits.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -36,7 +36,7 @@ class InProcess:
     """Workers that are this process itself."""
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
-        """See `Workers`."""
+        """Return ``work`` with ``context``, as `Workers.bind` says."""
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
             for task in tasks:
@@ -53,7 +53,7 @@ class LocalProcesses:
         self._stack = stack
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
-        """See `Workers`."""
+        """Return ``work`` with ``context``, as `Workers.bind` says."""
         pool = self._stack.enter_context(_pool(self._count, work, context))
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
@@ -78,7 +78,7 @@ class Cluster:
             raise Invalid(f"dask is {address!r}, expected a scheduler such as tcp://host:8786: {wrong}") from None
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
-        """See `Workers`."""
+        """Return ``work`` with ``context``, as `Workers.bind` says."""
         shared = self._client.scatter(context, broadcast=True)
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:

@@ -28,8 +28,6 @@ class ReportContext:
 
     ``start``: the first slot of all; ``reporting``: the first slot of the report phase, from which faults are counted,
     None before it.
-
-    the report phase, from which faults are counted, None before it.
     """
 
     campaign: Campaign
@@ -64,7 +62,7 @@ class ScalarReporting:
         self._tally = tally
 
     def report(self, slot: int, readings: Integers) -> None:
-        """See `Reporting`."""
+        """Draw and count the part's reports of a slot, as `Reporting.report` says."""
         context, part = self._context, self._part
         there = part.reporting(slot, context.start)
         silent, lying = part.struck(slot, context.reporting)
@@ -129,7 +127,7 @@ class StreamReporting:
         self._streams = Streams(rule, len(part), context.campaign.first_slot)
 
     def report(self, slot: int, readings: Integers) -> None:
-        """See `Reporting`."""
+        """Draw and count the part's reports of a slot, as `Reporting.report` says."""
         context, part, streams = self._context, self._part, self._streams
         awake = part.joined(slot, context.start)
         silent, lying = part.struck(slot, context.reporting)
