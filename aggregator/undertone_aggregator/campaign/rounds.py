@@ -154,7 +154,8 @@ class Rounds:
         edges = next_range(cohort, bound=self.plan.bound, cells=self.plan.cells)
         if rule is None and len(timeline) < len(self.plan.rounds):
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
-        query = Query.fleet(max(round((most if rule is None else devices) * self.plan.report_share), 1))
+        reporting = max(round((most if rule is None else devices) * self.plan.report_share), 1)
+        query = Query.shown(reporting, turns=self.plan.stride > 1)
         design = self._design(evidence, cohort, query, rule)
         starts = self._soonest(now)
         if rule is None:

@@ -30,6 +30,16 @@ class Query:
         return Query(float(n), float(n) * float(n))
 
     @staticmethod
+    def shown(n: int, *, turns: bool) -> "Query":
+        """Return the query of one slot of n reporting devices as it is shown: filtered, with the excess added.
+
+        The filter leaves about 1/3 of the noise's variance, 1/9 where devices take turns, for then there is more noise;
+        the model of the excess leaves about 1/3 of the square of the bias. θ depends on the ratio of the two alone:
+        without turns it is that of `fleet`.
+        """
+        return Query(float(n) / 3.0, float(n) * float(n)) if turns else Query.fleet(n)
+
+    @staticmethod
     def paper(r: int) -> "Query":
         """Make the query of a random range of one stream, up to `r` long: (r + 2)/3 and (r + 1)(r + 2)/6."""
         return Query((r + 2) / 3.0, (r + 1) * (r + 2) / 6.0)

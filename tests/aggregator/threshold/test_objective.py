@@ -110,3 +110,19 @@ def test_the_hybrids_variance_needs_a_positive_epsilon():
     with pytest.raises(ValueError, match="epsilon"):
         worst_hybrid_variance(0.0)
     assert math.isfinite(worst_hybrid_variance(8.0))
+
+
+def test_what_is_shown_has_less_noise_in_turns_and_a_larger_theta():
+    """Eq. 8 depends on the ratio of noise and bias: 1/9 of the noise variance, 1/3 of the square of the bias."""
+    assert Query.shown(300, turns=False) == Query.fleet(300)
+    assert Query.shown(300, turns=True) == Query(100.0, 90_000.0)
+    edges = list(range(0, 101))
+    density = 0.9 ** np.arange(100)
+    density /= density.sum()
+    variance = constant_variance(1.0)
+    plain, shown = (
+        best_threshold(density, edges, even_thetas(100, 100), Query.shown(1000, turns=turns), variance)[0]
+        for turns in (False, True)
+    )
+    tripled, _ = best_threshold(density, edges, even_thetas(100, 100), Query.fleet(3000), variance)
+    assert plain < shown == tripled
