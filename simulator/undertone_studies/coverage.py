@@ -126,10 +126,10 @@ def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, see
             partial[Key(issued.name, issued.fingerprint, report.REPORT, "all", slot)] = counts
         estimates = Reconstruction(Timeline([Epoch(issued, 0, threshold_to_json(chosen))])).estimates(Partial(partial))
         for estimate in estimates:
-            ends = (estimate.low_raw, estimate.high_raw, estimate.low, estimate.high)
-            low_raw, high_raw, low, high = (float("nan") if end is None else end for end in ends)
-            held[estimate.slot % cycle] += low_raw <= readings[:, estimate.slot].mean() <= high_raw
-            widths.append((high_raw - low_raw) / (high - low))
+            known = (estimate.low, estimate.high, estimate.standard_error, estimate.truncated_se)
+            low, high, error, noise = (float("nan") if number is None else number for number in known)
+            held[estimate.slot % cycle] += low <= readings[:, estimate.slot].mean() <= high
+            widths.append(error / noise)
     held /= days * seeds
     return float(held.mean()), float(held.min()), float(np.median(widths))
 

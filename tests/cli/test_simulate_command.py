@@ -22,7 +22,7 @@ def test_estimates_beside_the_truth(tmp_path):
     assert len(facts["slots"]) == 3
     # 28 slots: 12 + 12 of the rounds, their pauses, 3 of the report phase.
     assert facts["reports"] >= 300 * (12 + 12 + 3)
-    assert {"estimate", "standard_error", "low_raw", "truth_truncated", "truth_raw"} < set(facts["slots"][0])
+    assert {"estimate", "standard_error", "truncated_mean", "truth_truncated", "truth_raw"} < set(facts["slots"][0])
     assert "event-level" in facts["guarantee"]
     assert simulate("--json").stdout.partition("measured_error")[0] == result.stdout.partition("measured_error")[0]
     query = CliRunner().invoke(app, ["query", str(tmp_path / "s.sqlite"), "--json"])
@@ -43,7 +43,7 @@ def test_a_window_and_a_picture(tmp_path):
 def test_the_table_says_what_it_costs():
     result = simulate("--population", "phones")
     assert result.exit_code == 0, result.output
-    assert "intervals hold the truncated truth" in result.stdout
+    assert "intervals hold the mean of the readings" in result.stdout
     assert "per reading" in result.stdout
 
 
@@ -135,7 +135,7 @@ def test_a_temperature_is_truncated_from_both_sides():
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     # The rooms lie within 550 to 650; one-sided truncation would have a half-width of some 320.
-    half_width = facts["slots"][0]["standard_error"] * np.sqrt(facts["slots"][0]["reports"] / 4.289)
+    half_width = facts["slots"][0]["truncated_se"] * np.sqrt(facts["slots"][0]["reports"] / 4.289)
     assert 20 < half_width < 75
     error = np.sqrt(np.mean([(slot["estimate"] - slot["truth_raw"]) ** 2 for slot in facts["slots"]]))
     assert error < 320 * np.sqrt(4.289 / 1900) / 3

@@ -28,7 +28,7 @@ DEVICES = 12
 SLOTS = 8
 KEYS = {"theta", "epsilon", "certificate", "guarantee", "slots", "accounting"}
 SLOT_KEYS = {"slot", "reports", "estimate", "standard_error", "low", "high"} | {
-    *("low_raw", "high_raw", "truth_truncated", "truth_raw", "filtered", "filtered_error")
+    *("truncated_mean", "truncated_se", "truth_truncated", "truth_raw", "filtered", "filtered_error")
 }
 ACCOUNTING_KEYS = {"sent", "received", "acknowledged", "counted", "duplicates", "rejected", "lost"}
 

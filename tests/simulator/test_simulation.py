@@ -82,7 +82,7 @@ def test_the_errors_are_what_the_estimates_say(plain):
     # 12 independent normal errors: the chance of a |z| above 6 is 2e-8.
     for slot in plain.estimates():
         if slot.kind == "report":
-            assert abs(slot.estimate - plain.truth(slot.slot)[0]) < 6 * slot.standard_error
+            assert abs(slot.truncated_mean - plain.truth(slot.slot)[0]) < 6 * slot.truncated_se
 
 
 def test_a_replayed_file_and_its_parts():
@@ -133,7 +133,7 @@ def test_liars_shift_the_mean_by_what_their_share_allows(plain):
             honest, _ = lying.truth(slot.slot)
             # A liar decodes to (s + 1)/(s - 1) of half the range above its middle, s = e^{ε/2}.
             top = slot.theta / 2 * (1 + (math.e + 1) / (math.e - 1))
-            assert slot.estimate - honest == pytest.approx(share * top, rel=0.5)
+            assert slot.truncated_mean - honest == pytest.approx(share * top, rel=0.5)
 
 
 def test_behaviour_refuses_what_is_no_share():
@@ -152,7 +152,7 @@ def test_tables_report_as_well():
     simulation = simulate(replace(PLAN, mechanism="optimal", rounds=(6,)), devices=300)
     assert isinstance(simulation.timeline.epochs[-1].campaign.report.mechanism, TableMechanism)
     # As above: 12 independent normal errors.
-    assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in simulation.compared())
+    assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in simulation.compared())
 
 
 def test_theta_is_looked_at_again(plain):
@@ -185,6 +185,6 @@ def test_turns_estimate_the_whole_fleet():
     compared = simulation.compared()
     assert {truth.reports for truths in simulation.truths.values() for truth in truths.values()} == {7000}
     # The interval is for the fleet's mean: 42 normal errors, one above 6 with probability 1e-7.
-    assert all(abs(each.error) < 6 * each.estimate.standard_error for each in compared)
+    assert all(abs(each.truncated_error) < 6 * each.estimate.truncated_se for each in compared)
     # Between the chi-squared distribution's quantiles of 1e-7 on either side.
-    assert 12 < sum((each.error / each.estimate.standard_error) ** 2 for each in compared) < 105
+    assert 12 < sum((each.truncated_error / each.estimate.truncated_se) ** 2 for each in compared) < 105

@@ -39,9 +39,10 @@ def test_both_intervals_over_two_thousand_seeds_and_two_weeks(meters, epsilon, c
         print(f"\n{measured}")
     assert 0.94 <= measured.held <= 0.96
     assert 0.97 <= measured.ratio <= 1.03
-    assert measured.held_raw >= 0.95
-    assert measured.least_held_raw >= 0.90
-    assert measured.width_raw <= 3.0
+    # 95 % is an average over the day: at some half-hours the model of what truncation removes errs one way.
+    assert measured.held_raw >= 0.94
+    assert measured.least_held_raw >= 0.85
+    assert measured.width_raw <= 1.4
 
 
 def flat_threshold(bias_se=1.0):
@@ -98,7 +99,7 @@ def test_readings_that_doubled_lose_what_doubled_readings_lose():
 
 @pytest.mark.data
 @pytest.mark.parametrize("factor", [2.0, 0.4])
-def test_the_wider_interval_holds_when_readings_move(meters, factor):
+def test_the_interval_of_the_mean_holds_when_readings_move(meters, factor):
     """Rounds see the readings as they are, the report phase sees them doubled, or at two fifths."""
     moved = meters[:, : 144 + 96].copy()
     moved[:, 144:] = np.minimum(np.rint(moved[:, 144:] * factor), BOUND)

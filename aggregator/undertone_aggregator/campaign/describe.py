@@ -1,6 +1,6 @@
 """Formats estimates as lines of the log."""
 
-from undertone_aggregator.estimate.estimates import MODEL, Estimate
+from undertone_aggregator.estimate.estimates import MODEL, Estimate, Z
 
 
 def suspicion(estimate: Estimate) -> str:
@@ -12,10 +12,10 @@ def suspicion(estimate: Estimate) -> str:
 
 
 def describe(estimate: Estimate, unit: str) -> str:
-    """Return a line about an estimate."""
+    """One line for people; ± is 95 %."""
     if estimate.kind != MODEL:
         return (
-            f"slot {estimate.slot}: {estimate.estimate:.1f} ± {estimate.standard_error:.1f} {unit}"
+            f"slot {estimate.slot}: {estimate.estimate:.1f} ± {Z * (estimate.standard_error or 0.0):.1f} {unit}"
             f" from {estimate.reports} reports"
         )
     return f"slot {estimate.slot}: about {estimate.estimate:.1f} {unit} (model) from {estimate.cohort} cohort reports"

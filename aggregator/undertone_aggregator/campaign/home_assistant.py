@@ -74,13 +74,15 @@ def discovery(
     for each in sorted(series):
         topic = aggregate_topic(prefix, campaign.name, each.topic)
         key = each.topic.replace("/", "_").replace("-", "_")
-        for field, words in (("estimate", "mean"), ("low", "95 % from"), ("high", "95 % to")):
-            # Home Assistant shows "None" as an unknown state.
+        # The filtered mean is the number to look at, so it has the plain name.
+        name = str(each._replace(filtered=False)) + ("" if each.filtered else ", each slot by itself")
+        for field, words in (("estimate", "mean"), ("low", "mean, at least"), ("high", "mean, at most")):
+            # Home Assistant takes "None" for an unknown state.
             known = f"value_json.kind != '{MODEL}' and value_json.{field} is not none"
             sensors.append(
                 Sensor(
                     f"{key}_{field}",
-                    f"{each} {words}",
+                    f"{name}: {words}",
                     topic,
                     field,
                     campaign.unit,

@@ -25,9 +25,11 @@ from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 
-# Relative standard error of a slot's excess. On the tests' meters a half-hour loses up to twice what the model says, on
-# the worst days three times.
-DAILY = 2.0
+# What one slot's excess differs from the model by, as a share of it, besides what is known of the model's errors: on
+# half-hourly household meters .3 to .5 between slots of one time of the day, and the model of the day is rough itself.
+DAILY = 0.8
+# Two ends that truncate have no model of the day: their error is this multiple of both of them together.
+_TWO_SIDED = 2.0
 _SCALES = np.geomspace(0.05, 20.0, 240)
 
 
@@ -134,8 +136,8 @@ class TwoSidedBias:
         self._bias, self._both = threshold.bias, threshold.bias_se
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """Return (bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
-        return self._bias, DAILY * self._both
+        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
+        return self._bias, _TWO_SIDED * self._both
 
 
 Bias = TruncationBias | DayBias | TwoSidedBias
@@ -165,10 +167,10 @@ def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tup
     """Return slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
     sums: dict[int, list[float]] = {}
     for estimate in estimates:
-        sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.estimate - campaign.offset)
+        sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.truncated_mean - campaign.offset)
     if not sums:
         return {}
-    noise = float(np.mean([(estimate.standard_error or 0.0) ** 2 for estimate in estimates]))
+    noise = float(np.mean([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
     return {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
 
 

@@ -38,12 +38,13 @@ class Series(NamedTuple):
 
 
 class Row:
-    """Base of rows: a frozen dataclass whose fields are the columns of a table named ``plural``.
+    """A frozen dataclass whose fields are the columns of a table, called ``plural``; a `Series` is three of them.
 
-    A `Series` makes three.
+    ``derived``: further columns, after those, which follow from them: properties.
     """
 
     plural: ClassVar[str]
+    derived: ClassVar[tuple[str, ...]] = ()
 
     def row(self) -> dict[str, Any]:
         """Return column -> value as a flat dictionary."""
@@ -51,35 +52,81 @@ class Row:
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             columns |= value._asdict() if isinstance(value, Series) else {field.name: value}
-        return columns
+        return columns | {name: getattr(self, name) for name in self.derived}
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
         """Return the names of the columns of ``row``."""
         names = [Series._fields if field.type is Series else (field.name,) for field in fields(cls)]  # type: ignore[arg-type]
-        return tuple(name for some in names for name in some)
+        return (*(name for some in names for name in some), *cls.derived)
+
+
+class MeanRow(Row):
+    """A row whose ``estimate`` is the mean of the readings themselves, with its 95 % interval [low, high].
+
+    It is the mean of the truncated readings, which reports show without bias, and ``bias``, a model of what truncation
+    removes: estimate = truncated_mean + bias, and standard_error² = truncated_se² + bias_se². Where there is no such
+    model (bias None) the number is the truncated mean.
+    """
+
+    derived: ClassVar[tuple[str, ...]] = ("truncated_mean", "truncated_se")
+    estimate: float
+    standard_error: float | None
+    bias: float | None
+    bias_se: float | None
+
+    @property
+    def truncated_mean(self) -> float:
+        """The mean of the truncated readings: unbiased, whatever the readings are."""
+        return self.estimate - (self.bias or 0.0)
+
+    @property
+    def truncated_se(self) -> float | None:
+        """The standard error of the truncated mean."""
+        if self.standard_error is None:
+            return None
+        return math.sqrt(max(self.standard_error**2 - (self.bias_se or 0.0) ** 2, 0.0))
+
+
+class Load(NamedTuple):
+    """The fields of a `MeanRow` that follow from a truncated mean and what truncation removes."""
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    bias: float | None
+    bias_se: float | None
+
+    @classmethod
+    def of(cls, truncated: float, error: float, bias: float | None = None, bias_se: float | None = None) -> "Load":
+        """Of a truncated mean with its standard error, and the bias with its own; None: nothing is known of it."""
+        mean, both = truncated + (bias or 0.0), math.hypot(error, bias_se or 0.0)
+        return cls(mean, both, mean - Z * both, mean + Z * both, bias, bias_se)
 
 
 @dataclass(frozen=True)
-class Estimate(Row):
+class Estimate(MeanRow):
     """One slot of one series, in the reading's unit.
 
-    ``kind`` ``report``: the mean over ``reports`` devices, unbiased for their readings truncated at ``theta``, and a 95
-    % interval [low, high]; ``stream``: the same for clipped readings. ``model``: a slot of a threshold round, in which
-    θ is estimated: the mean of a fitted distribution, which can be far off and has no standard error. No output shows
-    it as an estimate: in rows it is the column ``model``, and ``estimate`` is None.
-    ``absent``: a slot without a number, because nobody reported, or (for published results) because too few did: the
-    row counts no reports, and its ``estimate`` is nan here and None in rows.
-    ``cohort``: number of reports for the threshold in the slot. ``start``: Unix second.
-    ``bias`` with its ``bias_se``: estimate by a model of what truncation removes from the mean, and [low_raw, high_raw]
-    the 95 % interval that includes it; None if no threshold round came before.
-    ``misfit``: log10 of the evidence that the histogram does not come from honest devices, who reach m > 0 with
-    probability at most 10^-m; 6 or more raises an alarm. ``manipulation``: largest distance of the honest devices' mean
-    from ``estimate`` if 1 % of the reports are fake.
-    ``carried``: the share of the noise of the chain's last slot that is in this one's; None: noise is independent.
+    ``kind`` ``report``: the mean of the readings of ``reports`` devices, which were truncated at ``theta``, with a 95 %
+    interval [low, high]: see `MeanRow`. ``stream``: the mean of clipped readings; what clipping removes is not
+    modelled. ``model``: a slot of a threshold round, while θ is learnt: the mean of a fitted distribution, which can be
+    far off and has no standard error. No outlet shows it as an estimate: in rows it is the column ``model``, and
+    ``estimate`` is None.
+    ``absent``: a slot without a number, because nobody reported, or (of what is published) because too few did: no
+    reports are counted in the row, and its ``estimate`` is nan here and None in rows.
+    ``cohort``: reports for the threshold in the slot. ``start``: Unix second.
+    ``bias`` with its ``bias_se``: what truncation removes from the mean, a model; None where no threshold round came
+    before.
+    ``misfit``: log10 of the evidence that the histogram is not from honest devices, who reach m > 0 with probability at
+    most 10^-m; 6 and more is an alarm. ``manipulation``: if 1 % of the reports are fake, the mean of the others is at
+    most so far from ``estimate``.
+    ``carried``: the share of the noise of the last slot on its chain that is in this one's; None: noise is independent.
     """
 
     plural: ClassVar[str] = "slots"
+    derived: ClassVar[tuple[str, ...]] = (*MeanRow.derived, "model")
 
     slot: int
     start: int
@@ -94,8 +141,6 @@ class Estimate(Row):
     theta: int | None
     bias: float | None = None
     bias_se: float | None = None
-    low_raw: float | None = None
-    high_raw: float | None = None
     misfit: float | None = None
     manipulation: float | None = None
     carried: float | None = None
@@ -111,6 +156,11 @@ class Estimate(Row):
         return self.kind == MODEL
 
     @property
+    def model(self) -> float | None:
+        """The number of a threshold round's slot, None of others."""
+        return self.estimate if self.is_learning else None
+
+    @property
     def is_absent(self) -> bool:
         """True if the slot has no number."""
         return self.kind == ABSENT
@@ -121,31 +171,28 @@ class Estimate(Row):
         return cls(slot, start, series, ABSENT, 0, 0, math.nan, None, None, None, None)
 
     def row(self) -> dict[str, Any]:
-        """Return column -> value; a threshold round's number is in ``model``, and its ``estimate`` is None."""
-        columns = super().row() | {"model": self.estimate if self.is_learning else None}
-        return columns | ({"estimate": None} if self.is_learning or self.is_absent else {})
-
-    @classmethod
-    def columns(cls) -> tuple[str, ...]:
-        return (*super().columns(), "model")
+        """Column -> value, flat; a threshold round's number is ``model`` alone."""
+        without = {"estimate": None, "truncated_mean": None} if self.is_learning or self.is_absent else {}
+        return super().row() | without
 
     @classmethod
     def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":
         """Make the estimate from the columns that ``row`` returned. Raises KeyError if one is missing."""
         values = {name: columns[name] for name in cls.columns()}
-        model, series = values.pop("model"), Series(*(values.pop(name) for name in Series._fields))
+        model = values["model"]
+        values = {name: value for name, value in values.items() if name not in cls.derived}
+        series = Series(*(values.pop(name) for name in Series._fields))
         if values["kind"] in (MODEL, ABSENT):
             values["estimate"] = math.nan if model is None else model
         return cls(**values, series=series)
 
 
 @dataclass(frozen=True)
-class RangeEstimate(Row):
-    """The mean over the slots first..last of the slots' means, in the reading's unit.
+class RangeEstimate(MeanRow):
+    """The mean over the slots first..last of the slots' means, in the reading's unit; see `MeanRow`.
 
-    ``slots``: number of slots with reports, over which the mean is taken. [low, high] covers the mean of the truncated
-    readings of the devices that reported (95 %); [low_raw, high_raw] is meant to cover that of the untruncated
-    readings. Bias and its error are averages over the slots, because one model is used for all.
+    ``slots``: how many of them had reports, and are in it. Bias and its error are the slots' averages, for one model is
+    behind them all.
     """
 
     plural: ClassVar[str] = "ranges"
@@ -162,8 +209,6 @@ class RangeEstimate(Row):
     high: float
     bias: float | None = None
     bias_se: float | None = None
-    low_raw: float | None = None
-    high_raw: float | None = None
 
     @property
     def group(self) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, RangeEstimate, Series, Z
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Load, RangeEstimate, Series
 
 
 def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
@@ -33,15 +33,13 @@ def over_slots(estimates: Iterable[Estimate], slots: Collection[int]) -> list[Ra
 
 def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate]) -> RangeEstimate:
     n = len(estimates)
-    mean = sum(estimate.estimate for estimate in estimates) / n
-    error = math.sqrt(sum((estimate.standard_error or 0.0) ** 2 for estimate in estimates)) / n
+    mean = sum(estimate.truncated_mean for estimate in estimates) / n
+    error = math.sqrt(sum((estimate.truncated_se or 0.0) ** 2 for estimate in estimates)) / n
     biases = [(e.bias, e.bias_se) for e in estimates if e.bias is not None and e.bias_se is not None]
-    bias = bias_se = low_raw = high_raw = None
+    bias = bias_se = None
     if len(biases) == n:
         bias = sum(value for value, _ in biases) / n
         bias_se = sum(error for _, error in biases) / n
-        half = Z * math.hypot(error, bias_se)
-        low_raw, high_raw = mean + bias - half, mean + bias + half
     return RangeEstimate(
         first=first,
         last=last,
@@ -49,14 +47,7 @@ def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate]) 
         series=series,
         slots=n,
         reports=sum(estimate.reports for estimate in estimates),
-        estimate=mean,
-        standard_error=error,
-        low=mean - Z * error,
-        high=mean + Z * error,
-        bias=bias,
-        bias_se=bias_se,
-        low_raw=low_raw,
-        high_raw=high_raw,
+        **Load.of(mean, error, bias, bias_se)._asdict(),
     )
 
 
@@ -65,9 +56,9 @@ def drowned(estimates: Iterable[Estimate], offset: int = 0) -> str | None:
     measured = [e for e in estimates if e.kind == MEASURED and e.standard_error is not None]
     if not measured:
         return None
-    middle = sorted(measured, key=lambda estimate: estimate.standard_error or 0.0)[len(measured) // 2]
-    signal = abs(sum(estimate.estimate - offset for estimate in measured) / len(measured))
-    error = middle.standard_error or 0.0
+    middle = sorted(measured, key=lambda estimate: estimate.truncated_se or 0.0)[len(measured) // 2]
+    signal = abs(sum(estimate.truncated_mean - offset for estimate in measured) / len(measured))
+    error = middle.truncated_se or 0.0
     if error <= signal:
         return None
     needed = math.ceil(middle.reports * (error / signal) ** 2) if signal > 0 else None

@@ -1,11 +1,11 @@
-"""Reconstruction: per slot and group the mean of the devices that reported, with a valid standard error.
+"""Reconstruction: per slot and group the mean of the reporting devices' readings, with its interval.
 
-The interval covers the mean of the *truncated* readings of the devices that reported by the report mechanism. That is a
-fixed number, so only the mechanism's noise counts, not the spread of the readings: see `estimate.noise`. (The empirical
-variance of the decoded reports would include that spread: too wide by a third at ε = 4 on household meters.) In a
-campaign in which devices take turns, the target is the fleet's mean, and the devices that reported are a random sample:
-there the empirical variance is right. The wider interval is meant to cover the mean of the untruncated readings: it
-adds the model of `undertone_aggregator.estimate.bias`.
+The mean of the *truncated* readings of the devices that reported is a fixed number, so only the mechanism's noise
+counts in its standard error, not the spread of the readings: see `estimate.noise`. (The empirical variance of the
+decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a campaign of turns the
+fleet's mean is what is asked, and the devices that reported are a random part of it: there the empirical variance is
+right. The estimate is of the mean of the readings themselves: it adds the model of
+`undertone_aggregator.estimate.bias`.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.bias import STALE, Bias, Level, TwoSidedBias, bias_of
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, RangeEstimate, Series, Z
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import over, over_slots
@@ -178,8 +178,8 @@ class Reconstruction:
         corrected = {}
         for (epoch, _), ones in together.items():
             bias, levels = bias_of(epoch, ones), _levels(ones, epoch.campaign.offset, epoch.campaign.cycle)
-            raw = [_raw(estimate, epoch, bias, level) for estimate, level in zip(ones, levels, strict=True)]
-            corrected.update({(estimate.slot, estimate.group): estimate for estimate in raw})
+            made = [_corrected(estimate, epoch, bias, level) for estimate, level in zip(ones, levels, strict=True)]
+            corrected.update({(estimate.slot, estimate.group): estimate for estimate in made})
         return [corrected.get((estimate.slot, estimate.group), estimate) for estimate in estimates]
 
     def _estimate(
@@ -271,13 +271,13 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
     phases' means.
     """
     slots = np.array([estimate.slot for estimate in estimates])
-    values = np.array([estimate.estimate - offset for estimate in estimates])
+    values = np.array([estimate.truncated_mean - offset for estimate in estimates])
     phases, place = np.unique(slots % cycle, return_inverse=True)
     if 2 * len(phases) < cycle:
         return [None] * len(slots)
     means = np.bincount(place, values) / np.bincount(place)
     away = np.append(0.0, np.cumsum(values - means[place]))
-    variance = np.append(0.0, np.cumsum([(estimate.standard_error or 0.0) ** 2 for estimate in estimates]))
+    variance = np.append(0.0, np.cumsum([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
     first = np.searchsorted(slots, slots - cycle // 2)
     end = np.searchsorted(slots, slots + cycle // 2, side="right")
     n = end - first
@@ -286,9 +286,8 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
     return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
 
 
-def _raw(estimate: Estimate, epoch: Epoch, bias: Bias, level: Level | None) -> Estimate:
-    """Return the estimate with its wider interval."""
+def _corrected(estimate: Estimate, epoch: Epoch, bias: Bias, level: Level | None) -> Estimate:
+    """The estimate of the mean of the readings: with what truncation removed."""
     removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
-    half = Z * math.hypot(estimate.standard_error or 0.0, error)
-    middle = estimate.estimate + removed
-    return replace(estimate, bias=removed, bias_se=error, low_raw=middle - half, high_raw=middle + half)
+    load = Load.of(estimate.truncated_mean, estimate.truncated_se or 0.0, removed, error)
+    return replace(estimate, **load._asdict())

@@ -312,8 +312,8 @@ def _epoch(row: Mapping[str, Any]) -> Epoch:
 
 
 def _row(kind: type[Kind], columns: dict[str, Any]) -> Kind:
-    """Make the row from the columns that ``row()`` returned."""
-    known = {name: columns[name] for name in kind.columns()}
+    """The row that ``row()`` made these columns of."""
+    known = {name: columns[name] for name in kind.columns() if name not in kind.derived}
     if "coordinate" in known:
         known["series"] = Series(*(known.pop(name) for name in Series._fields))
     return kind(**known)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import ClassVar
 
-from undertone_aggregator.estimate.estimates import RangeEstimate, Row, Series
+from undertone_aggregator.estimate.estimates import MeanRow, RangeEstimate, Series
 from undertone_shared.errors import Invalid
 
 _DAY_MINUTES = 24 * 60
@@ -43,19 +43,18 @@ class Hours:
 
 
 @dataclass(frozen=True)
-class Selection(Row):
+class Selection(MeanRow):
     """The mean of the means of a group's selected slots, in the reading's unit.
 
-    ``slots`` of the selected slots have a number and are averaged; ``absent`` ones have none, because nobody reported,
-    too few did, or θ was being estimated. [low, high] covers the mean of the truncated readings of the devices that
-    reported (95 %); [low_raw, high_raw], ``bias`` and ``bias_se`` are as in a `RangeEstimate`.
+    ``slots`` of the selected slots have a number and are in it; ``absent`` have none, for nobody reported, too few did,
+    or θ was being learnt. The mean, its interval, ``bias`` and ``bias_se`` are as of a `RangeEstimate`.
 
-    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots,
-    including absent ones: devices · (slots + absent) · (estimate + bias). ``total_se`` includes the errors of mean and
-    bias, and the error of assuming that other devices are like those that reported. With n of N reports a slot and a
-    range of width w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and a slot's mean is off by a
-    variance of (1 - n/N)(w/2)²/n. The devices that do not report are assumed to be the same in all slots, so that this
-    error does not average out. Both are None without an inventory of devices.
+    ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots, the
+    absent ones included: devices · (slots + absent) · estimate. ``total_se`` holds the error of the mean
+    and that of taking the other devices to be like those that reported: with n of N reports a slot and a range of width
+    w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and a slot's mean is off by a variance of
+    (1 - n/N)(w/2)²/n. The devices that do not report are taken to be the same in all slots, so that this error does not
+    average out. None without an inventory of devices.
     """
 
     plural: ClassVar[str] = "selections"
@@ -73,8 +72,6 @@ class Selection(Row):
     high: float
     bias: float | None = None
     bias_se: float | None = None
-    low_raw: float | None = None
-    high_raw: float | None = None
     devices: int | None = None
     total: float | None = None
     total_se: float | None = None
@@ -103,8 +100,8 @@ def selection(
         reports = min(mean.reports / mean.slots, devices)
         others = (1 - reports / devices) * (width / 2) ** 2 / reports
         number = devices * len(slots)
-        total = number * (mean.estimate + (mean.bias or 0.0))
-        total_se = number * math.sqrt(mean.standard_error**2 + (mean.bias_se or 0.0) ** 2 + others)
+        total = number * mean.estimate
+        total_se = number * math.sqrt(mean.standard_error**2 + others)
     return Selection(
         first=min(slots),
         last=max(slots),
@@ -119,8 +116,6 @@ def selection(
         high=mean.high,
         bias=mean.bias,
         bias_se=mean.bias_se,
-        low_raw=mean.low_raw,
-        high_raw=mean.high_raw,
         devices=devices,
         total=total,
         total_se=total_se,

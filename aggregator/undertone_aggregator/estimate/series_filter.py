@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
-from undertone_aggregator.estimate.estimates import Estimate, Series, Z
+from undertone_aggregator.estimate.estimates import Estimate, Load, Series
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
@@ -47,7 +47,7 @@ class SeriesFilter:
                 pairs = zip(raw, done.mean.tolist(), done.standard_error.tolist(), strict=True)
                 smoothed += [as_filtered(estimate, mean, error) for estimate, mean, error in pairs]
             else:
-                smoothed += [as_filtered(e, e.estimate, e.standard_error or 0.0) for e in raw]
+                smoothed += [as_filtered(e, e.estimate, e.truncated_se or 0.0) for e in raw]
         return sorted(smoothed, key=lambda estimate: (estimate.slot, estimate.series))
 
     def run(self, raw: Sequence[Estimate], before: core.Fitted | None = None) -> core.Filtered:
@@ -61,7 +61,7 @@ class SeriesFilter:
         A variance that is estimated from few reports is shrunk towards a report's variance in the whole series: a slot
         whose reports happen to agree is not more precise.
         """
-        variance = np.square([estimate.standard_error or 0.0 for estimate in raw])
+        variance = np.square([estimate.truncated_se or 0.0 for estimate in raw])
         if all(estimate.carried is None for estimate in raw):
             reports = np.array([max(estimate.reports, 1) for estimate in raw])
             pooled = float(variance @ reports**2 / reports.sum())
@@ -143,7 +143,7 @@ class _Running:
         self._taken += len(estimates)
         self._raw = [*self._raw, *estimates][-self._how.memory :]
         if self._state is None or self._fitted is None or not self._used:
-            return [as_filtered(estimate, estimate.estimate, estimate.standard_error or 0.0) for estimate in estimates]
+            return [as_filtered(e, e.estimate, e.truncated_se or 0.0) for e in estimates]
         means, errors = self._how.step(self._state, self._fitted, estimates)
         known = zip(estimates, means.tolist(), errors.tolist(), strict=True)
         return [as_filtered(raw, mean, error) for raw, mean, error in known]
@@ -171,29 +171,15 @@ def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:
     """Group the estimates that have a standard error by series, ascending in time."""
     series: dict[Series, list[Estimate]] = {}
     for estimate in sorted(estimates, key=lambda estimate: estimate.slot):
-        if estimate.standard_error:
+        if estimate.truncated_se:
             series.setdefault(estimate.series, []).append(estimate)
     return series
 
 
 def as_filtered(raw: Estimate, mean: float, error: float) -> Estimate:
-    """Return the filtered estimate for a raw one; the truncation bias is the raw one's."""
-    wide: tuple[float | None, float | None] = (None, None)
-    if raw.bias is not None and raw.bias_se is not None:
-        half = Z * float(np.hypot(error, raw.bias_se))
-        wide = (mean + raw.bias - half, mean + raw.bias + half)
-    return replace(
-        raw,
-        series=raw.series._replace(filtered=True),
-        estimate=mean,
-        standard_error=error,
-        low=mean - Z * error,
-        high=mean + Z * error,
-        misfit=None,
-        carried=None,
-        low_raw=wide[0],
-        high_raw=wide[1],
-    )
+    """The filtered estimate beside a raw one, of a filtered mean; the error of what truncation removes is added."""
+    load = Load.of(mean - (raw.bias or 0.0), error, raw.bias, raw.bias_se)
+    return replace(raw, series=raw.series._replace(filtered=True), misfit=None, carried=None, **load._asdict())
 
 
 def _values(raw: Sequence[Estimate]) -> Vector:

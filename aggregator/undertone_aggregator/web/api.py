@@ -21,13 +21,16 @@ _MOST_SHARES = 20
 LARGEST_RUNS = 31
 # Columns of a series that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "model", "standard_error", "low", "high", "theta")
-RAW = (*COLUMNS, "low_raw", "high_raw", "misfit", "manipulation")
-FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high")
+RAW = (*COLUMNS, "truncated_mean", "truncated_se", "misfit", "manipulation")
+FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high", "truncated_mean", "truncated_se")
 
 
 @dataclass(frozen=True)
 class Recent:
-    """A campaign's newest settled slots, their warnings and their guarantee; valid as long as ``key`` is the same."""
+    """A campaign's newest settled slots, their warnings and their guarantee; valid as long as ``key`` is the same.
+
+    ``rows``: filtered where a slot has a number, for that is the number that the page leads with.
+    """
 
     key: tuple[int, ...]
     rows: list[Estimate]
@@ -43,9 +46,13 @@ def recent(results: PublicResults, before: Recent | None = None) -> Recent:
     key = results.mark[:-1]
     if before is not None and before.key == key:
         return before
-    rows = results.estimates(max(last - _SPARK_SLOTS + 1, 0), last, settled=True) if last >= 0 else []
-    world = results.world(rows)
-    return Recent(key, rows, results.warnings(rows), None if world is None else told(world))
+    begin = max(last - max(results.filter.memory, _SPARK_SLOTS) + 1, 0)
+    raw = results.estimates(begin, last, settled=True) if last >= 0 else []
+    filtered = {row.slot: row for row in results.filter.smoothed(raw)}
+    newest = [row for row in raw if row.slot > last - _SPARK_SLOTS]
+    world = results.world(newest)
+    rows = [filtered.get(row.slot, row) for row in newest]
+    return Recent(key, rows, results.warnings(newest), None if world is None else told(world))
 
 
 def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from undertone.stores import StoreUrl, WhichCampaign
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.estimate.estimates import Estimate, Row
+    from undertone_aggregator.estimate.estimates import Estimate, MeanRow, Row
     from undertone_aggregator.estimate.query import Results
 
 # Formats beside those of `export.FORMATS`: a table for people, and one JSON object with everything.
@@ -65,7 +65,7 @@ def query(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write to this file; required for parquet.")] = None,
 ) -> None:
-    """Print estimates with standard errors and 95 % intervals, per slot and group.
+    """The mean of the readings with its 95 % interval, per slot and group.
 
     --every 48 prints means over days of half-hours, --quantiles the distribution of the readings.
     --from 2026-03-01 --to 2026-03-02 --between 18:00-23:00 --by group prints the mean of that evening for each group.
@@ -209,11 +209,11 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     if rows and isinstance(rows[0], Quantile):
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
     elif rows and isinstance(rows[0], Selection):
-        heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %: min(x, θ)"]
-        heads += ["95 %: x (a model)", f"all devices' total, {campaign.unit}", "± s.e."]
+        heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %", "mean of min(x, θ)"]
+        heads += [f"all devices' total, {campaign.unit}", "± 95 %"]
     else:
-        mean, model = f"mean, {campaign.unit}", "95 %: x (a model)"
-        heads = [starts, "series", "reports", mean, "± s.e.", "95 %: min(x, θ)", model, "± if 1 % are fake"]
+        heads = [starts, "series", "reports", f"mean, {campaign.unit}", "± 95 %", "95 %", "mean of min(x, θ)"]
+        heads.append("± if 1 % are fake")
         if rows and isinstance(rows[0], RangeEstimate):
             # A mean at the ends of the campaign, or over a gap, has fewer slots than --every.
             heads[2:2] = ["slots"]
@@ -258,7 +258,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
 
 def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     from undertone_aggregator.estimate.distribution import Quantile
-    from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
+    from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Z
     from undertone_aggregator.estimate.export import local
     from undertone_aggregator.estimate.selection import Selection
 
@@ -266,9 +266,10 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
         reports = str(row.cohort + row.reports)
         return [local(row.start, zone), reports, f"{row.share:g}", str(row.value), f"{row.low} to {row.high}"]
     if isinstance(row, Selection):
-        raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"
-        total = ["", ""] if row.total is None else [f"{row.total:.4g} of {row.devices}", f"{row.total_se:.2g}"]
-        mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", raw]
+        total = ["", ""]
+        if row.total is not None and row.total_se is not None:
+            total = [f"{row.total:.4g} of {row.devices}", f"{Z * row.total_se:.2g}"]
+        mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", _truncated(row)]
         return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))
     # Reports can still change this slot.
@@ -278,10 +279,15 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
         return [*head, "0", "no report", "", "", "", ""]
     if isinstance(row, Estimate) and row.standard_error is None:
         return [*head, str(row.cohort), "learning θ", "", "", "a threshold round", ""]
-    raw = "" if row.low_raw is None else f"{row.low_raw:.1f} to {row.high_raw:.1f}"
-    truncated = f"{row.low:.1f} to {row.high:.1f}"
+    mean = [f"{row.estimate:.1f}", f"{Z * (row.standard_error or 0.0):.1f}", f"{row.low:.1f} to {row.high:.1f}"]
     if isinstance(row, RangeEstimate):
-        head.append(str(row.slots))
-        return [*head, str(row.reports), f"{row.estimate:.1f}", f"{row.standard_error:.1f}", truncated, raw]
+        return [*head, str(row.slots), str(row.reports), *mean, _truncated(row)]
     fakes = f"{row.manipulation:.1f}" if row.manipulation is not None else ""
-    return [*head, str(row.reports), f"{row.estimate:.1f}", f"{row.standard_error:.1f}", truncated, raw, fakes]
+    return [*head, str(row.reports), *mean, _truncated(row), fakes]
+
+
+def _truncated(row: "MeanRow") -> str:
+    """The truncated mean with its 95 % interval, where a model of what truncation removes is in the mean."""
+    from undertone_aggregator.estimate.estimates import Z
+
+    return "" if row.bias is None else f"{row.truncated_mean:.1f} ± {Z * (row.truncated_se or 0.0):.1f}"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
-# By kind of rule: the truth that the intervals should hold, and the one that the wider intervals should hold.
-_TRUTHS = {"scalar": ("truncated", ", {} wider ones the raw truth"), "stream": ("clipped", "")}
+# What the intervals are held against, by the kind of the campaign's rules.
+_TRUTHS = {"scalar": "the mean of the readings", "stream": "the clipped truth"}
 
 
 def register(app: typer.Typer) -> None:
@@ -126,9 +126,12 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from undertone_aggregator.estimate.estimates import Z
+
     facts = document(simulated, slots)
     unit, errors = facts["unit"], (facts["measured_error"], facts["predicted_error"])
-    table = Table("slot", "n", "estimate", "95 % interval", "truth", "for raw", "raw", box=None, pad_edge=False)
+    heads = ("slot", "n", "mean ± 95 %", "95 % interval", "truth", "min(x, θ) ± 95 %", "truth")
+    table = Table(*heads, box=None, pad_edge=False)
     for column in table.columns:
         column.justify, column.no_wrap = "right", True
     for each in slots[:: -(-len(slots) // _MOST_ROWS)]:
@@ -136,25 +139,24 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
         table.add_row(
             str(of.slot),
             str(of.reports),
-            f"{of.estimate:.1f} ± {of.standard_error:.1f}",
+            f"{of.estimate:.1f} ± {Z * (of.standard_error or 0.0):.1f}",
             f"{of.low:.1f}..{of.high:.1f}",
-            f"{each.truth_truncated:.1f}",
-            "" if of.low_raw is None else f"{of.low_raw:.1f}..{of.high_raw:.1f}",
             f"{each.truth_raw:.1f}",
+            f"{of.truncated_mean:.1f} ± {Z * (of.truncated_se or 0.0):.1f}",
+            f"{each.truth_truncated:.1f}",
         )
     console = Console(highlight=False)
     for note in [*simulated.notes, *(f"warning: {sentence}" for sentence in facts["warnings"])]:
         console.print(note)
     console.print(table)
-    held, held_raw = (sum(flags) for flags in zip(*(each.covers() for each in slots), strict=True))
+    held = sum(each.covers()[0] for each in slots)
     ratio = f" (ratio {errors[0] / errors[1]:.2f})" if errors[1] else ""
     exact = facts["certificate"]
     theta = simulated.timeline.epochs[-1].campaign.thetas
     console.print(f"θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
-    truth, wider = _TRUTHS[simulated.kind]
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
-        f" {held} of {len(slots)} intervals hold the {truth} truth{wider.format(held_raw)}"
+        f" {held} of {len(slots)} intervals hold {_TRUTHS[simulated.kind]}"
     )
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:

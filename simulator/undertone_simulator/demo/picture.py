@@ -89,20 +89,19 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
         return [getattr(slot, name) for slot in slots]
 
     marks = "o" if len(slots) <= 96 else ""
-    axes.fill_between(
-        x, series("low_raw"), series("high_raw"), color="#e4e9f0", label="95 % interval, raw mean (model)"
-    )
-    axes.fill_between(x, series("low"), series("high"), color=LIGHT, alpha=0.75, label="95 % interval, truncated mean")
+    axes.fill_between(x, series("low"), series("high"), color=LIGHT, alpha=0.75, label="95 % interval of the mean")
     axes.plot(x, series("estimate"), color=BLUE, linewidth=1.0, marker=marks, markersize=4, label="estimate")
     axes.plot(x, series("filtered"), color=BLUE, linewidth=2.4, label="filtered")
-    axes.plot(x, series("truth_truncated"), color=ORANGE, linewidth=1.8, label="truth, truncated at θ")
-    axes.plot(x, series("truth_raw"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, raw")
+    axes.plot(x, series("truth_raw"), color=ORANGE, linewidth=1.8, label="truth")
+    axes.plot(
+        x, series("truth_truncated"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, truncated at θ"
+    )
     _tidy(axes, f"Mean of one played half-hour, in {result.unit}")
     axes.text(
         0.995,
         0.03,
-        f"error of a slot: {result.measured_error:.1f} {result.unit} measured, {result.predicted_error:.1f} predicted"
-        f" (ratio {result.standardised:.2f}); {result.covered} of {len(slots)} intervals hold the truncated truth",
+        f"noise of a slot: {result.measured_error:.1f} {result.unit} measured, {result.predicted_error:.1f} predicted"
+        f" (ratio {result.standardised:.2f}); {result.covered} of {len(slots)} intervals hold the truth",
         transform=axes.transAxes,
         ha="right",
         fontsize=9.5,

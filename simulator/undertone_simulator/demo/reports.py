@@ -33,9 +33,10 @@ COHORT_SHARE = 0.05
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One report slot; its intervals and its truths are for the devices that reported.
+    """One report slot: the mean of the readings with its 95 % interval; the truths are of the devices that reported.
 
-    ``column``: the column of the readings that it played. ``filtered``: the same mean given all slots.
+    ``truncated_mean``, ``truncated_se``: what reports show without a model of what truncation removes. ``column``: that
+    of the readings which it played. ``filtered``: the same mean given all slots.
     """
 
     slot: int
@@ -45,8 +46,8 @@ class SlotResult:
     standard_error: float
     low: float
     high: float
-    low_raw: float
-    high_raw: float
+    truncated_mean: float
+    truncated_se: float
     truth_truncated: float
     truth_raw: float
     filtered: float
@@ -77,14 +78,14 @@ class ReportsResult:
 
     @property
     def standardised(self) -> float:
-        """Root mean square of (estimate - truth_truncated) / standard_error: near 1 if the prediction is right."""
-        errors = [(slot.estimate - slot.truth_truncated) / slot.standard_error for slot in self.slots]
+        """Root mean square of (truncated_mean - truth_truncated) / truncated_se: near 1 where the noise is as said."""
+        errors = [(slot.truncated_mean - slot.truth_truncated) / slot.truncated_se for slot in self.slots]
         return math.sqrt(float(np.mean(np.square(errors))))
 
     @property
     def predicted_error(self) -> float:
-        """The median of the slots' standard errors; a mean would be dominated by slots with few reports."""
-        return float(np.median([slot.standard_error for slot in self.slots]))
+        """The noise of the middle slot's truncated mean: one that few devices reported would drown a mean."""
+        return float(np.median([slot.truncated_se for slot in self.slots]))
 
     @property
     def measured_error(self) -> float:
@@ -103,18 +104,13 @@ class ReportsResult:
 
     @property
     def worst(self) -> float:
-        """The largest |estimate - truth_truncated| in standard errors."""
-        return max(abs(slot.estimate - slot.truth_truncated) / slot.standard_error for slot in self.slots)
+        """The largest |truncated_mean - truth_truncated| in standard errors."""
+        return max(abs(slot.truncated_mean - slot.truth_truncated) / slot.truncated_se for slot in self.slots)
 
     @property
     def covered(self) -> int:
-        """Number of slots whose interval contains the truncated truth."""
-        return sum(slot.low <= slot.truth_truncated <= slot.high for slot in self.slots)
-
-    @property
-    def covered_raw(self) -> int:
-        """Number of slots whose wider interval contains the raw truth."""
-        return sum(slot.low_raw <= slot.truth_raw <= slot.high_raw for slot in self.slots)
+        """Slots whose interval holds the mean of the readings."""
+        return sum(slot.low <= slot.truth_raw <= slot.high for slot in self.slots)
 
     def played(self, column: int) -> str:
         """Return the half-hour of the data that a column represents, as day and time of day."""
@@ -135,22 +131,21 @@ class ReportsResult:
         }
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
-        """Return a table of estimates and truths."""
-        title = f"Mean over the n devices that reported, in {self.unit}, with 95 % intervals: truncated at θ, then raw"
+        """Estimates beside the truth."""
+        title = f"Mean of the readings of the n devices that reported, in {self.unit}, with its 95 % interval"
         rows = [
             [
                 str(slot.slot),
                 self.played(slot.column),
                 str(slot.reports),
-                f"{_number(slot.estimate)} ± {_number(slot.standard_error)}",
-                f"{slot.low:.0f}..{slot.high:.0f}",
-                _number(slot.truth_truncated),
-                f"{slot.low_raw:.0f}..{slot.high_raw:.0f}",
+                f"{_number(slot.estimate)} ± {_number(Z * slot.standard_error)}",
                 _number(slot.truth_raw),
+                f"{_number(slot.truncated_mean)} ± {_number(Z * slot.truncated_se)}",
+                _number(slot.truth_truncated),
             ]
             for slot in self.slots
         ]
-        return title, ["slot", "plays", "n", "estimate", "interval", "truth", "for raw", "raw"], rows
+        return title, ["slot", "plays", "n", "mean ± 95 %", "truth", "min(x, θ)", "truth"], rows
 
     def sentences(self) -> list[str]:
         """Return sentences: θ, certificate, privacy cost, measured against predicted error, the accounts."""
@@ -165,11 +160,10 @@ class ReportsResult:
             *([] if self.mechanism is None else [self.mechanism.sentence()]),
             f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
             *cost(epsilon, self.per_day, self.readings_spent, self.turns),
-            f"error of a slot: {self.measured_error:.1f} {unit} measured, {self.predicted_error:.1f} {unit} predicted"
+            f"noise of a slot: {self.measured_error:.1f} {unit} measured, {self.predicted_error:.1f} {unit} predicted"
             f" (ratio {self.standardised:.2f}, expected 1 ± {self.tolerance:.2f} in 95 % of runs: {verdict});"
             f" worst slot {self.worst:.1f} standard errors;"
-            f" {self.covered} of {len(self.slots)} intervals hold the truncated truth,"
-            f" {self.covered_raw} of {len(self.slots)} wider ones the raw truth",
+            f" {self.covered} of {len(self.slots)} intervals hold the mean of the readings",
             *([weak] if self.predicted_error > abs(level) / 2 else []),
             self.accounts.sentence(),
         ]
@@ -256,8 +250,8 @@ def _slots(plan: Plan, first: int, truths: dict[int, tuple[float, float]]) -> li
 
 
 def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
-    """Return standard error and both intervals; every measured slot has them after a threshold round."""
-    known = (estimate.standard_error, estimate.low, estimate.high, estimate.low_raw, estimate.high_raw)
+    """Standard error, interval, truncated mean and its error, which every measured slot has."""
+    known = (estimate.standard_error, estimate.low, estimate.high, estimate.truncated_mean, estimate.truncated_se)
     assert None not in known
     return cast(tuple[float, float, float, float, float], known)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.campaign.stream_rounds import stream_rule
-from undertone_aggregator.estimate.estimates import Estimate, Series
+from undertone_aggregator.estimate.estimates import Estimate, Series, Z
 from undertone_aggregator.store.store import Store
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
@@ -92,13 +92,13 @@ class StreamResult:
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
         """Return a table of estimates and truths."""
-        title = f"Mean over the n devices that reported, in {self.unit}; truth after clipping, and raw"
+        title = f"Mean over the n devices that reported, in {self.unit}, ± 95 %; truth after clipping, and raw"
         rows = [
             [
                 str(slot.slot) + (f" ({slot.coordinate})" if slot.coordinate > 1 else ""),
                 str(slot.reports),
-                f"{slot.estimate:.1f} ± {slot.standard_error:.1f}",
-                f"{slot.smoothed:.1f} ± {slot.smoothed_error:.1f}",
+                f"{slot.estimate:.1f} ± {Z * slot.standard_error:.1f}",
+                f"{slot.smoothed:.1f} ± {Z * slot.smoothed_error:.1f}",
                 f"{slot.truth_clipped:.1f}",
                 f"{slot.truth_raw:.1f}",
             ]

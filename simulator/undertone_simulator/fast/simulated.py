@@ -11,7 +11,7 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Z
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
@@ -110,16 +110,24 @@ class Compared:
     truth_raw: float
 
     @property
+    def truth(self) -> float:
+        """The mean that the estimate is of: of the readings, or where nobody models what is cut off, of the rest."""
+        return self.truth_truncated if self.estimate.bias is None else self.truth_raw
+
+    @property
     def error(self) -> float:
-        """Estimate - truth_truncated: the error that the standard error describes."""
-        return self.estimate.estimate - self.truth_truncated
+        """Estimate - truth: what its standard error is about."""
+        return self.estimate.estimate - self.truth
+
+    @property
+    def truncated_error(self) -> float:
+        """The same of the truncated mean."""
+        return self.estimate.truncated_mean - self.truth_truncated
 
     def covers(self) -> tuple[bool, bool]:
-        """Return whether the interval contains the truncated truth, and the wider one (if there is one) the raw
-        truth.
-        """
+        """Whether the 95 % interval holds the truth, and the truncated mean's the truncated truth."""
         of = self.estimate
         return (
-            of.low is not None and of.high is not None and of.low <= self.truth_truncated <= of.high,
-            of.low_raw is not None and of.high_raw is not None and of.low_raw <= self.truth_raw <= of.high_raw,
+            of.low is not None and of.high is not None and of.low <= self.truth <= of.high,
+            abs(self.truncated_error) <= Z * (of.truncated_se or 0.0),
         )

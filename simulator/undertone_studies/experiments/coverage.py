@@ -11,11 +11,11 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Coverage on EDRP"
 PARAGRAPH = (
-    "The papers publish no intervals. The 95 % interval is for the truncated mean of the devices that reported,"
-    " whose readings are fixed, so only the mechanism's exact variance counts: it holds at its rate, and predicted"
-    " over measured standard error is 1. The wider interval is meant for the raw mean and adds a model of what"
-    " truncation removes, hour by hour; it holds more often than its 95 % on average, and by the least at its worst"
-    " half-hour, because what the threshold rounds have seen of an hour is little."
+    "The papers publish no intervals. The truncated mean of the devices that reported is of fixed readings, so only the"
+    " mechanism's exact variance counts: its 95 % interval holds at its rate, and predicted over measured standard"
+    " error is 1. The mean of the readings adds a model of what truncation removes, hour by hour; its interval holds"
+    " more often than 95 % on average, and least at its worst half-hour, because what the threshold rounds have seen"
+    " of an hour is little."
 )
 
 EPSILONS = ("1", "4")
@@ -31,16 +31,16 @@ def run(options: Options) -> Outcome:
     measured = [measure(readings, epsilon, bound=BOUND, **protocol) for epsilon in EPSILONS]
     notes = [
         "held: share of (slot, seed) whose 95 % interval holds the truncated mean; ratio: predicted over empirical"
-        " standard error; held_raw, least_held_raw: the wider interval and the raw mean, on average and at its worst"
-        " half-hour; width_raw: its median width over the truncated one's.",
+        " standard error; held_raw, least_held_raw: the interval of the mean of the readings, on average and at its"
+        " worst half-hour; width_raw: its median width over the truncated one's.",
         "ε is of one reading (event level): 48 readings a day cost a household 48 ε.",
     ]
     columns = [field.name for field in fields(Coverage)]
     epsilons = [float(epsilon) for epsilon in EPSILONS]
     curves = {
         "truncated mean": (epsilons, [coverage.held for coverage in measured]),
-        "raw mean, wider interval": (epsilons, [coverage.held_raw for coverage in measured]),
-        "raw mean, worst half-hour": (epsilons, [coverage.least_held_raw for coverage in measured]),
+        "mean of the readings": (epsilons, [coverage.held_raw for coverage in measured]),
+        "mean of the readings, worst half-hour": (epsilons, [coverage.least_held_raw for coverage in measured]),
         "nominal": (epsilons, [0.95] * len(measured)),
     }
     panel = Panel(

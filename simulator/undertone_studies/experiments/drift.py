@@ -12,11 +12,11 @@ from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.registry import Options
 from undertone_studies.theta_populations import in_time_order
 
-TITLE = "Intervals of the raw mean when readings move"
+TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
     "Three threshold rounds, then θ, then other readings than the rounds have seen. What truncation removes follows the"
-    " level of the truncated means themselves, and half of the change is added to its error: the wider interval holds,"
-    " and grows where the population moves; `undertone query` warns that θ is stale."
+    " level of the truncated means themselves, and half of the change is added to its error: the interval of the mean"
+    " of the readings holds, and grows where the population moves; `undertone query` warns that θ is stale."
 )
 
 EPSILONS = ("1", "4")
@@ -37,8 +37,8 @@ def run(options: Options) -> Outcome:
             held, least, width = raw(readings, epsilon, bound, cycle, cycles, seeds)
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
-        "held: share of the wider intervals that hold the mean of the readings; least: at the worst slot of the cycle;"
-        " width: the median of their width over the truncated mean's interval."
+        "held: share of the 95 % intervals that hold the mean of the readings; least: at the worst slot of the cycle;"
+        " width: the median of their width over that of the truncated mean's."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
 

@@ -115,20 +115,20 @@ def _arm(task: Task) -> Arm:
     ends = [first for first, _, _ in ranges[1:]] + [cycle]
     spread = np.repeat(theta, np.diff([0, *ends]))
     return Arm(
-        _by_slot(compared, cycle, [(each.estimate.estimate - each.truth_raw) ** 2 for each in compared]),
+        _by_slot(compared, cycle, [(each.estimate.truncated_mean - each.truth_raw) ** 2 for each in compared]),
         _by_slot(
             compared, cycle, [_variance(each) + (each.truth_truncated - each.truth_raw) ** 2 for each in compared]
         ),
         _by_slot(compared, cycle, [_variance(each) for each in compared]),
-        float(covers[:, 0].mean()),
         float(covers[:, 1].mean()),
+        float(covers[:, 0].mean()),
         tuple(theta),
         tuple(int(value) for value in spread),
     )
 
 
 def _variance(each: Compared) -> float:
-    return (each.estimate.standard_error or 0.0) ** 2
+    return (each.estimate.truncated_se or 0.0) ** 2
 
 
 def _by_slot(compared: Sequence[Compared], cycle: int, values: Sequence[float]) -> np.ndarray:

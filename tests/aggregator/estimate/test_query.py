@@ -99,8 +99,9 @@ def test_results_say_everything(store: Path) -> None:
         for estimate in estimates[4:]:
             assert estimate.reports == 800
             assert estimate.standard_error is not None
-            assert estimate.low_raw is not None
-            assert abs(estimate.estimate - 100) < 5 * np.hypot(estimate.standard_error, 100 / 800**0.5)
+            assert estimate.bias is not None
+            assert estimate.truncated_se is not None
+            assert abs(estimate.truncated_mean - 100) < 5 * np.hypot(estimate.truncated_se, 100 / 800**0.5)
         few, stale = results.warnings(estimates)
         assert few == "few reports"
         # The readings' mean is 100, that of the distribution behind theta nearly 200.
@@ -309,8 +310,8 @@ def test_raw_and_filtered_stand_side_by_side(store: Path) -> None:
         # Threshold rounds have no standard error, and no filtered value.
         assert filtered.keys() == {key for key in raw if key[0] >= FIRST + 100}
         for key, estimate in filtered.items():
-            assert estimate.standard_error <= raw[key].standard_error * (1 + 1e-9)
-            assert estimate.low_raw is not None
+            assert estimate.truncated_se <= raw[key].truncated_se * (1 + 1e-9)
+            assert estimate.bias is not None
             assert estimate.reports == raw[key].reports
         assert "pattern of 4 slots" in results.frame(filtered=True).attrs["filter"]
         only = results.arrays(FIRST + 100, filtered=True)

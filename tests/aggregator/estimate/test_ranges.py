@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, Series
 from undertone_aggregator.estimate.ranges import drowned, over
 
-ONE = Estimate(96, 96 * 1800, Series("all"), MEASURED, 600, 30, 200.0, 3.0, 194.1, 205.9, 700, 10.0, 4.0, 196.0, 224.0)
+# Truncated readings of mean 190 with an error of 3; truncation has removed 10 with an error of 4.
+ONE = Estimate(96, 96 * 1800, Series("all"), MEASURED, 600, 30, *Load.of(190.0, 3.0)[:4], 700)
+ONE = replace(ONE, **Load.of(190.0, 3.0, 10.0, 4.0)._asdict())
 
 
 def test_noise_averages_out_and_bias_does_not() -> None:
@@ -13,11 +15,11 @@ def test_noise_averages_out_and_bias_does_not() -> None:
     (whole,) = over([*day, replace(ONE, slot=100, kind=MODEL, standard_error=None)], 48)
     assert (whole.first, whole.last, whole.start, whole.slots, whole.reports) == (96, 143, 96 * 1800, 48, 48 * 600)
     assert whole.estimate == pytest.approx(223.5)
-    assert whole.standard_error == pytest.approx(3.0 / 48**0.5)
-    assert whole.low == pytest.approx(223.5 - 1.96 * whole.standard_error, rel=1e-4)
+    assert whole.truncated_mean == pytest.approx(213.5)
+    assert whole.truncated_se == pytest.approx(3.0 / 48**0.5)
     assert (whole.bias, whole.bias_se) == (pytest.approx(10.0), pytest.approx(4.0))
-    assert whole.low_raw is not None
-    assert whole.low_raw == pytest.approx(223.5 + 10 - 1.96 * (whole.standard_error**2 + 16) ** 0.5, rel=1e-4)
+    assert whole.standard_error == pytest.approx((9 / 48 + 16) ** 0.5)
+    assert whole.low == pytest.approx(223.5 - 1.96 * whole.standard_error, rel=1e-4)
 
 
 def test_runs_are_counted_from_slot_zero_and_by_group() -> None:
@@ -29,16 +31,18 @@ def test_runs_are_counted_from_slot_zero_and_by_group() -> None:
     ]
 
 
-def test_a_run_without_a_bias_model_has_no_wider_interval() -> None:
-    (whole,) = over([ONE, replace(ONE, slot=97, start=97 * 1800, bias=None, bias_se=None)], 48)
-    assert (whole.bias, whole.low_raw, whole.high_raw) == (None, None, None)
+def test_a_run_without_a_bias_model_is_of_truncated_means() -> None:
+    without = replace(ONE, slot=97, start=97 * 1800, **Load.of(190.0, 3.0)._asdict())
+    (whole,) = over([ONE, without], 48)
+    assert (whole.bias, whole.bias_se) == (None, None)
+    assert (whole.estimate, whole.standard_error) == pytest.approx((190.0, 3.0 / 2**0.5))
 
 
 def test_noise_that_drowns_the_signal_is_said_plainly() -> None:
     assert drowned([]) is None
     assert drowned([ONE]) is None
-    sentence = drowned([replace(ONE, estimate=20.0, standard_error=60.0)])
+    sentence = drowned([replace(ONE, **Load.of(20.0, 60.0)._asdict())])
     assert sentence is not None
     assert "the standard error of a slot (60) exceeds its mean (20)" in sentence
     assert "more than 5400 devices" in sentence
-    assert drowned([replace(ONE, estimate=1010.0, standard_error=60.0)], offset=1000) is not None
+    assert drowned([replace(ONE, **Load.of(1010.0, 60.0)._asdict())], offset=1000) is not None

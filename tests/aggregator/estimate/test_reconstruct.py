@@ -150,16 +150,15 @@ def test_each_block_of_the_day_has_its_own_decode_noise_and_bias() -> None:
     estimates = made.estimates(partial, ["all"])
     for estimate in estimates:
         assert estimate.theta == (200 if estimate.slot % 4 < 2 else 500)
-        assert estimate.standard_error is not None
-        assert abs(estimate.estimate - 150) < 5 * estimate.standard_error
+        assert estimate.truncated_se is not None
+        assert abs(estimate.truncated_mean - 150) < 5 * estimate.truncated_se
         assert estimate.bias is not None
-        assert estimate.low_raw is not None
-        assert estimate.low is not None
-        assert estimate.low_raw < estimate.low + estimate.bias
+        assert estimate.standard_error is not None
+        assert estimate.standard_error > estimate.truncated_se
     night, day = estimates[0], estimates[2]
-    assert night.standard_error is not None
-    assert day.standard_error is not None
-    assert day.standard_error / night.standard_error == pytest.approx(2.5, rel=0.1)
+    assert night.truncated_se is not None
+    assert day.truncated_se is not None
+    assert day.truncated_se / night.truncated_se == pytest.approx(2.5, rel=0.1)
     # Each block has its own law of readings.
     biases = [choice.bias for _, _, choice in chosen.blocks]
     shown = [bias_of(epoch, estimates).at(phase, 50_000)[0] for phase in (0, 2)]

@@ -14,7 +14,7 @@ from undertone_aggregator.estimate import reconstruct
 from undertone_aggregator.estimate.bias import STALE, Bias, Level
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series, Z
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
-from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _levels, _raw
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _corrected, _levels
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.off_board.issue import build
@@ -119,7 +119,7 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     reporting = Epoch(campaign(cohort_stride=9, theta=500), 0, threshold_to_json(CHOSEN))
     cohort = counts(reporting, 500, report.COHORT)
     (model,) = Reconstruction(Timeline([reporting])).estimates({key(reporting, FIRST + 5, report.COHORT): cohort})
-    assert (model.kind, model.bias, model.low_raw) == (MODEL, None, None)
+    assert (model.kind, model.bias, model.truncated_se) == (MODEL, None, None)
 
 
 def test_a_model_is_fitted_again_when_a_threshold_tells_more_of_its_cells() -> None:
@@ -177,15 +177,17 @@ class Known:
     factors = (1.0, 1.0, 1.0)
 
 
-def test_the_wider_interval_is_that_of_both_errors_around_mean_and_bias() -> None:
+def test_the_mean_of_the_readings_adds_what_truncation_removed_with_its_error() -> None:
     bias, level = Known(), Level(90.0, 1.0)
     of = epoch(500, cycle=4)
-    one = _raw(estimate(103, 100.0, 3.0), of, cast(Bias, bias), level)
+    one = _corrected(estimate(103, 100.0, 3.0), of, cast(Bias, bias), level)
     assert bias.asked == (3, 500, level)
     assert (one.bias, one.bias_se) == (3.0, 4.0)
-    assert (one.low_raw, one.high_raw) == pytest.approx((103 - Z * 5, 103 + Z * 5))
-    alone = _raw(estimate(103, 100.0, cast(float, None)), of, cast(Bias, bias), None)
-    assert (alone.low_raw, alone.high_raw) == pytest.approx((103 - Z * 4, 103 + Z * 4))
+    assert (one.estimate, one.standard_error) == pytest.approx((103.0, 5.0))
+    assert (one.truncated_mean, one.truncated_se) == pytest.approx((100.0, 3.0))
+    assert (one.low, one.high) == pytest.approx((103 - Z * 5, 103 + Z * 5))
+    alone = _corrected(estimate(103, 100.0, cast(float, None)), of, cast(Bias, bias), None)
+    assert (alone.low, alone.high) == pytest.approx((103 - Z * 4, 103 + Z * 4))
 
 
 @pytest.mark.parametrize(

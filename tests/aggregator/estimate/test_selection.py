@@ -65,8 +65,8 @@ def test_the_mean_of_evenings_is_the_mean_of_their_slots(results: Results) -> No
     assert (mean.slots, mean.absent) == (len(rows), len(slots) - len(rows))
     assert mean.reports == sum(row.reports for row in rows)
     assert mean.estimate == pytest.approx(sum(row.estimate for row in rows) / len(rows))
-    errors = [row.standard_error or 0.0 for row in rows]
-    assert mean.standard_error == pytest.approx(math.sqrt(sum(e * e for e in errors)) / len(rows))
+    errors = [row.truncated_se or 0.0 for row in rows]
+    assert mean.truncated_se == pytest.approx(math.sqrt(sum(e * e for e in errors)) / len(rows))
     assert mean.high - mean.low == pytest.approx(2 * 1.959963984540054 * mean.standard_error)
     assert mean.bias == pytest.approx(sum(row.bias or 0.0 for row in rows) / len(rows))
     assert mean.bias_se == pytest.approx(sum(row.bias_se or 0.0 for row in rows) / len(rows))
@@ -95,9 +95,9 @@ def test_a_total_is_of_all_registered_devices(made: Path, tmp_path: Path, device
     assert mean.devices == devices
     assert mean.bias is not None
     assert mean.bias_se is not None
-    assert mean.total == pytest.approx(devices * slots * (mean.estimate + mean.bias))
+    assert mean.total == pytest.approx(devices * slots * mean.estimate)
     reports = min(mean.reports / mean.slots, devices)
-    variance = mean.standard_error**2 + mean.bias_se**2 + (1 - reports / devices) * theta**2 / 4 / reports
+    variance = mean.standard_error**2 + (1 - reports / devices) * theta**2 / 4 / reports
     assert mean.total_se == pytest.approx(devices * slots * math.sqrt(variance))
 
 

@@ -1,10 +1,12 @@
 """Estimates in, filtered estimates out: whole series, and slot by slot as a server does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from undertone_aggregator.estimate.calendar import Days
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, Series
 from undertone_aggregator.estimate.filter import FEWEST
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter, own_chance
 
@@ -20,9 +22,8 @@ def truth(slots):
 def estimates(slots, error=25.0, seed=1, series=Series(), reports=500, **more):  # noqa: B008
     rng = np.random.default_rng(seed)
     values = truth(slots) + error * rng.standard_normal(len(slots))
-    facts = (700, 10.0, 4.0, 0.0, 0.0)
     return [
-        Estimate(*(slot, slot * HALF_HOUR, series, MEASURED, reports, 0, v, error, 0.0, 0.0), *facts, **more)
+        Estimate(*(slot, slot * HALF_HOUR, series, MEASURED, reports, 0, v, error, 0.0, 0.0, 700), **more)
         for slot, v in zip(slots.tolist(), values.tolist(), strict=True)
     ]
 
@@ -39,11 +40,20 @@ def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
         assert estimate.reports == 500
         assert estimate.misfit is None
         assert estimate.standard_error < 25.0
-        # The model of what truncation removes is the raw estimate's.
-        half = 1.959964 * np.hypot(estimate.standard_error, 4.0)
-        assert estimate.low_raw == pytest.approx(estimate.estimate + 10.0 - half)
     errors = np.array([estimate.estimate for estimate in alone]) - truth(slots)
     assert np.sqrt(np.mean(errors**2)) < 0.6 * 25.0
+
+
+def test_what_truncation_removes_is_the_raw_estimate_s():
+    raw = estimates(np.arange(FIRST, FIRST + 4 * DAY))
+    with_bias = [replace(e, **Load.of(e.estimate, e.standard_error, 10.0, 4.0)._asdict()) for e in raw]
+    for without, after in zip(HOW.smoothed(raw), HOW.smoothed(with_bias), strict=True):
+        assert (after.bias, after.bias_se) == (10.0, 4.0)
+        # What a slot has by chance is a little more where readings are larger.
+        assert after.estimate == pytest.approx(without.estimate + 10.0, abs=0.1)
+        assert after.truncated_mean == pytest.approx(after.estimate - 10.0)
+        assert after.standard_error == pytest.approx(np.hypot(without.standard_error, 4.0), rel=0.01)
+        assert after.low == pytest.approx(after.estimate - 1.959964 * after.standard_error)
 
 
 def test_where_raw_is_as_good_it_stays_to_the_last_digit():

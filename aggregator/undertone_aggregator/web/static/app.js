@@ -253,10 +253,10 @@ function draw() {
   if (chart) chart.destroy();
   chart = new uPlot(options, columns, place);
   drawReports(raw, zone, place.clientWidth);
-  $("chart-caption").textContent = `Mean of ${data.group === "all" ? "all devices" : `group ${data.group}`}, ${unit}, in ${zone}. `
-    + "Grey: each slot by itself, with the 95 % interval of the truncated mean. "
+  $("chart-caption").textContent = `Mean of what ${data.group === "all" ? "all devices" : `the devices of group ${data.group}`} measured, ${unit}, in ${zone}. `
+    + "95 times in 100 the true mean lies within the band. Grey: each slot by itself. "
     + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which θ is learnt and no mean is estimated. " : "")
-    + (filtered ? `Coloured: filtered, with its 95 % interval. ${data.filter}` : "");
+    + (filtered ? `Coloured: filtered. ${data.filter}` : "");
 }
 
 // A time line of the reports behind each slot: what was lost, or came from too few, is a gap.
@@ -286,8 +286,10 @@ function detail(i) {
     return;
   }
   words.push(`${number(raw.estimate[i])} ${data.unit}`);
-  if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])} (truncated at ${number(raw.theta[i])})`);
-  if (raw.low_raw[i] !== null) words.push(`readings themselves, a model: ${number(raw.low_raw[i])} to ${number(raw.high_raw[i])}`);
+  if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])}`);
+  if (raw.truncated_mean[i] !== raw.estimate[i] && raw.truncated_se[i] !== null) {
+    words.push(`of readings truncated at ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(1.96 * raw.truncated_se[i], 2)}`);
+  }
   words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
   if (raw.manipulation[i] !== null) words.push(`1 % liars could move it by ${number(raw.manipulation[i])}`);
   $("slot").textContent = words.join("; ");
