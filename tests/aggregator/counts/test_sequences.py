@@ -49,6 +49,8 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
         # A report of the old ledger that comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
+        # A late one with the newest one's own number is of another ledger.
+        ([(150, 51), (153, 54), (151, 54)], [50, 2, 0]),
         # One that comes late and closes nothing.
         ([(100, 1), (102, 2), (101, 1)], [0, 0, 0]),
         # The same slot again, under another number.
@@ -135,6 +137,8 @@ def test_what_closes_no_gap_changes_nothing() -> None:
     # In the very next slot, and in the last of several.
     assert MissingReports({("all", 9): 1}).note(CLOSES, "all", 8) == [(("all", 9), -1)]
     assert MissingReports({("all", 9): 1, ("all", 3): 1}).note(CLOSES, "all", 7) == [(("all", 9), -1)]
+    # Of few that were noticed much later, too.
+    assert MissingReports({("all", 300): 1, ("all", 200): 1}).note(CLOSES, "all", 3) == [(("all", 200), -1)]
     # What is noticed in an older slot leaves the newest one where it is.
     older = MissingReports({("all", 9): 1})
     older.note(1, "all", 5)

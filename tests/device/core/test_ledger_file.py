@@ -90,6 +90,16 @@ def test_reserved_reports_count_as_drawn():
     assert drawn_since(again.sums, again.spent_until) == 2
 
 
+def test_reserved_reports_count_on_the_utc_day_that_they_end_on():
+    storage, ledger = load(b"")
+    ledger.sums.limit(48, 0, 0)
+    ledger.write(20800 * 86400, 5, 1000)
+    again = load(storage.files[FILE])[1].sums
+    again.limit(48, 20800 * 86400, 0)
+    # The 31 days up to the 30th day after it hold it, those up to the 31st do not.
+    assert (month(again, 20830, 0), month(again, 20831, 0)) == (5000, 0)
+
+
 def test_another_cap_counts_the_old_one_as_spent():
     for most in (1, 3, 47, 49, 1000, 1 << 24):
         ledger = load(FROZEN)[1]

@@ -524,6 +524,20 @@ def test_a_slots_reading_is_truncated_before_it_is_drawn():
         assert intake.unpack(device.slot(reading)).values == (symbol,)
 
 
+def test_a_buffer_of_samples_counts_as_its_samples_do():
+    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
+    device = Device(now=START - SLOT, cap=[1 << 28, 1])
+    # Without a campaign there is no slot that they could count in.
+    device.reporter.observe_many([1, 2], device.now)
+    device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    for samples, symbol in (([150, 100, 50], 1), ([60, 40], 0), ([300], 1)):
+        device.reporter.observe_many(samples, device.now)
+        device.pass_time(SLOT)
+        assert intake.unpack(device.reporter.close_slot(device.now)).values == (symbol,)
+
+
 def test_nothing_is_drawn_after_the_last_slot():
     device = Device(now=START - SLOT)
     device.accept(make_campaign(last_slot=START // SLOT + 2))
