@@ -23,7 +23,7 @@ STOPPED, NEW = "stopped", "new"
 _OPEN = (RUNNING, CHOOSING, PAUSED)
 # A state older than this many seconds is that of a server that is dead or hangs.
 STALE_SECONDS = 30.0
-# Less free space than this cannot take the next reports.
+# Free space in bytes below which the next reports cannot be stored.
 LEAST_FREE_BYTES = 16 << 20
 
 

@@ -55,7 +55,7 @@ class Status:
             return
         context, store, journal = self._context, self._context.store, self._context.journal
         outcomes, late = store.outcomes(), store.late_reports()
-        # The groups whose numbers may be published.
+        # Groups of devices whose numbers may be published.
         told = tell_groups(store, context.plan.min_reports)
         lost = self._lost(told)
         cost = guarantee_of(self._issuing.timeline, context.config.budget)

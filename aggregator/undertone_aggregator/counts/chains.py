@@ -15,7 +15,7 @@ from undertone_shared.topics import SHARDS
 
 _RECORD = struct.Struct("<QIq")
 RECORD_BYTES = _RECORD.size
-# A chain is kept for so many slots after its newest one, so that a late report still finds its neighbours.
+# Number of slots for which a chain is kept after its newest one, so that a late report still finds its neighbours.
 _KEPT = LAGS + 96
 _WINDOW = (1 << (LAGS + 1)) - 1
 

@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def cells(self) -> int:
-        """The length of the vector."""
+        """Length of the vector of moments."""
         return _HEAD + self.ages * self._row
 
     @property

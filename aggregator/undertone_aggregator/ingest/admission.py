@@ -48,12 +48,12 @@ DUPLICATES = {
     DUPLICATE: "the same bytes again",
     UNVERIFIED: "for an interval older than the memory, or too old to compare",
 }
-# All outcomes of a delivery.
+# All outcomes that a delivery can have.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)
 
 LATE_SLOTS = 96
 LATE_SECONDS = 2 * 86400
-# How far a device's clock may be ahead of the server's.
+# Largest time in seconds by which a device's clock may be ahead of the server's.
 TOLERANCE_SECONDS = 60
 
 

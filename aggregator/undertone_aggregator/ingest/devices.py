@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_shared.schedule import Schedule
 
-# The cache is emptied when it holds more devices; each takes about 200 bytes.
+# The cache is emptied when it holds more than this number of devices; each takes about 200 bytes.
 MOST = 1 << 20
 UNGROUPED = "other"
 
-# Gives (device, key) of a report's topic; no key for a topic under which no report is admitted.
+# Returns (device, key) of a topic; no key for a topic under which no report is admitted.
 Parse = Callable[[str], tuple[str, int | None]]
 
 
@@ -90,7 +90,7 @@ class Devices:
     def _grow(self) -> None:
         used = len(self._known) - len(self._new_keys)
         if len(self.keys) < len(self._known) + 1:
-            # Double the arrays, with one more row at the end for index -1.
+            # The arrays are doubled, with one more row at the end for index -1.
             more = len(self._known) + 1
             self.keys = np.concatenate([self.keys, np.zeros(more, dtype=np.uint64)])
             self.groups = np.concatenate([self.groups, np.zeros(more, dtype=np.int64)])

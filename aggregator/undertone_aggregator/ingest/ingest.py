@@ -27,7 +27,7 @@ IDLE_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 # Least number of records between two snapshots of the deduplication state.
 COMPACT_RECORDS = 100_000
-# Devices that one alarm names.
+# Largest number of devices that one alarm names.
 _MOST_NAMES = 5
 
 Say = Callable[[str], None]
@@ -38,19 +38,19 @@ Failpoint = Callable[[str], None]
 class IngestPlan:
     """A worker's share of the reports and its settings for counting. The plan can be sent to another process."""
 
-    # Topics start with this.
+    # Prefix of all topics.
     prefix: str
     campaign: str
     slot_seconds: int
-    # Gives what a counted report of a rule's kind adds; a function that another process can import.
+    # Function that returns what a counted report of a rule's kind adds; another process can import it.
     cells: Callable[[str], Cells]
     # This worker's number among all workers, or a partition's among all partitions: it says which shards are meant.
     worker: int = 0
     workers: int = 1
-    # A batch ends with so many deliveries, or so many seconds after its first one.
+    # A batch ends at this number of deliveries, or this many seconds after its first delivery.
     batch: int = 8000
     batch_seconds: float = 0.05
-    # Whether the store gets a row for each distinct report.
+    # True if the store gets an audit row for each distinct report.
     audit: bool = False
     # Device -> group; None: every device is in the group of everybody.
     groups: Mapping[str, str] | None = None
@@ -58,7 +58,7 @@ class IngestPlan:
     draining: bool = False
     # The number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own number.
     slots: tuple[int, ...] = ()
-    # Random digits in the sessions' names.
+    # Random digits in the names of the workers' sessions at the broker.
     secret: str = ""
     # 0: the workers belong to one server. Otherwise workers on several machines share the partitions
     # (`undertone_aggregator.ingest.shared_workers`), and one that is silent for so long loses its own.
@@ -124,7 +124,7 @@ class Ingest:
         # The edition of the groups that the admission knows.
         self._groups_edition: str | None = None
         self._admission = self._resume()
-        # Whether the admission has counted reports that the store does not hold, because a commit failed.
+        # True if the admission has counted reports that the store does not hold, because a commit failed.
         self._stale = False
         self._records = 0
         self._stop = threading.Event()

@@ -9,7 +9,7 @@ from undertone_aggregator.ingest.ledger import Backlog, backlog
 from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
 from undertone_aggregator.store.store import Store
 
-# Between two looks at the folder.
+# Seconds between two reads of the folder's list of files.
 _LOOK_SECONDS = 5.0
 
 

@@ -41,14 +41,14 @@ _MOST_ROWS = 100_000
 # Names of merged files: their worker, the first and the last place of their rows. Other files are not ours.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
 _WAITING = re.compile(r"(\d{20})\.parquet")
-# The same as a file pattern for Spark.
+# The names of merged files as a file pattern for Spark.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
 # Column -> type; int32s: a list of int32. A refused delivery has only outcome, device, place, second and code.
 COLUMNS = {
     # The order in which a worker's rows are judged.
     "place": "int64",
-    # The Unix second of arrival.
+    # Unix second at which the report arrived.
     "second": "int64",
     # `RAW`, or the reason for refusal.
     "outcome": "string",
@@ -93,7 +93,7 @@ def rows_of(admission: Admission, deliveries: Sequence[Delivery], now: int) -> d
         for i in np.flatnonzero(plain).tolist():
             device[i], outcome[i] = admission.devices.name(int(rows[i])), RAW
     except Exception:
-        # As in the fast path: judge the deliveries one by one.
+        # If a batch fails, its deliveries are judged one by one, as in the fast path.
         plain[:] = False
     for i in np.flatnonzero(~plain).tolist():
         topic, payload, retained, _ = deliveries[i]

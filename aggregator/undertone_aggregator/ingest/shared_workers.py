@@ -26,9 +26,9 @@ from undertone_aggregator.store.store_address import shared_examples
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import SHARDS
 
-# Between two looks at the members and the free partitions.
+# Seconds between two reads of the list of workers and of the free partitions.
 LOOK_SECONDS = 1.0
-# A lease is renewed after this part of its time.
+# Share of a lease's duration after which it is renewed.
 RENEW_AFTER = 1 / 4
 _WAITING = "no server has begun the campaign yet: waiting for one"
 

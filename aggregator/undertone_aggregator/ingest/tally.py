@@ -33,9 +33,9 @@ Words = NDArray[np.uint64]
 class Admitted:
     """Reports [n] with one value each."""
 
-    # [n]: which of them every rule without memory admits.
+    # [n]: True for the deliveries that every rule without memory admits.
     good: Mask
-    # Their fields, with the devices' keys.
+    # Fields of the admitted reports, with the devices' keys.
     columns: Columns
     # [n]: see `undertone_aggregator.counts.seen.digest`.
     codes: Words

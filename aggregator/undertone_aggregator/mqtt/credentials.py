@@ -15,7 +15,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board import discovery
 from undertone_shared.topics import check_prefix, report_topic
 
-# How long a command waits for another one that changes the broker's files.
+# Seconds that a command waits for another one that changes the broker's files.
 _LOCK_SECONDS = 60.0
 
 AGGREGATOR = "aggregator"

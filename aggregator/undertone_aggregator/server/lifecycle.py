@@ -61,7 +61,7 @@ def delete(home: Home, name: str) -> str:
     home.remove(name)
     _wait(home, name, lambda state: state is None)
     if file is not None:
-        # With the locks and logs beside it.
+        # The store's locks and logs are deleted, too.
         for suffix in ("", "-wal", "-shm", ".lock", ".server"):
             Path(f"{file}{suffix}").unlink(missing_ok=True)
     return f"campaign {name} is deleted: {path} and its store are gone"

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-# What counts the reports.
+# The engine that counts the reports.
 SERVER, SPARK = "server", "spark"
 
 

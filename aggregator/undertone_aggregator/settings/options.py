@@ -41,7 +41,7 @@ class Checked:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 checked = field.metadata["check"](f"{self.TABLE}.{field.name}", value)
-                # The dataclasses are frozen.
+                # The dataclasses are frozen, so plain assignment is not possible.
                 object.__setattr__(self, field.name, checked)
         self.check_together()
 

@@ -14,10 +14,10 @@ class SourceKind:
     module: str
     opener: str
     help: str
-    # Whether a broker is between the devices and this server, and keeps reports while the server is away. Without one
+    # True if a broker is between the devices and this server, and keeps reports while the server is away. Without one
     # the server authenticates the devices itself, and each campaign has one worker.
     broker: bool
-    # Whether this server runs what the devices connect to, and so knows its port and its files.
+    # True if this server runs the process that devices connect to, and so knows its port and files.
     own: bool
 
 

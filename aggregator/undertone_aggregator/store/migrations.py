@@ -36,7 +36,7 @@ _FIRST_FORMAT = {
 }
 _FIRST_MARK = "migrations"
 _ONLY_CAMPAIGN = 1
-# What an epoch was planned to cost in privacy, which the first revision of 0.2.0 lacked.
+# Columns of an epoch's planned privacy cost, which the first revision of 0.2.0 lacked.
 _EPOCH_COLUMNS = {"epsilon": "TEXT", "delta": "FLOAT"}
 # From this revision on a sequence record has three words of 64 bits, two before.
 _THREE_WORDS = "0008"

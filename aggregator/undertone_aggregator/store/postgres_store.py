@@ -23,7 +23,7 @@ _LOCKS = tables.APPLICATION
 _MIGRATION = 0
 _SERVERS = _LOCKS + 1
 _IDLE_MILLISECONDS = 10_000
-# A connection whose other end has vanished is over within this.
+# Seconds after which a connection to a host that has vanished is closed.
 _PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
@@ -115,6 +115,6 @@ class PostgresStore(SqlStore):
             try:
                 yield
             finally:
-                # It would end with the connection, but a little later.
+                # The lock would also end with the connection, but a little later.
                 with contextlib.suppress(SQLAlchemyError):
                     held.execute(select(unlock(kind, self._campaign)))

@@ -9,7 +9,7 @@ from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease
 
-# A worker that has not renewed its entry for so long is removed from the list of members.
+# Seconds without a renewal after which a worker is removed from the list of workers.
 _FORGET_SECONDS = 86400.0
 
 
@@ -23,7 +23,7 @@ class SqlLeases:
     def reset(self, roles: Iterable[str]) -> None:
         table, wanted = tables.leases, list(roles)
         with self._database.transaction():
-            # Waits for the transactions of today's holders, which are their last.
+            # This update waits for the current owners' transactions, which are their last.
             self._run(update(table).where(self._own_rows).values(token=table.c.token + 1, until=0.0, owner=""))
             self._run(delete(table).where(and_(self._own_rows, table.c.role.not_in(wanted))))
             present = {row.role for row in self._run(select(table).where(self._own_rows))}
@@ -44,7 +44,7 @@ class SqlLeases:
         return None if token is None else Lease(role, token, seconds)
 
     def renew(self, lease: Lease) -> None:
-        # Runs in every commit.
+        # This statement runs in every commit, so it must be fast.
         def build() -> Any:
             ours = and_(
                 self._own_rows, tables.leases.c.role == bindparam("whose"), tables.leases.c.token == bindparam("its")

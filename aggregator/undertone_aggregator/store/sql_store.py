@@ -32,7 +32,7 @@ from undertone_shared.campaign import Campaign
 class SqlStore(Database):
     """One campaign's `Store` in a database; how it is opened and held is its kind's."""
 
-    # --- what the campaign is
+    # --- Methods for facts of the campaign.
 
     def meta(self, *names: str) -> dict[str, str]:
         table = tables.meta
@@ -83,7 +83,7 @@ class SqlStore(Database):
         with self.transaction():
             self.execute(row)
 
-    # --- what was counted
+    # --- Methods for the counts of reports.
 
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
@@ -225,7 +225,7 @@ class SqlStore(Database):
         for row in self.rows(select(table).where(self.own_rows(table))):
             yield row.device, bytes(row.digest), row.outcome
 
-    # --- the operator's inventory
+    # --- Methods for the operator's inventory of devices.
 
     def groups(self) -> dict[str, str]:
         table = tables.groups
@@ -258,7 +258,7 @@ class SqlStore(Database):
 
         return int(self.execute(self.prepared("revoked", build)).scalar_one())
 
-    # --- deduplication
+    # --- Methods for the deduplication of reports.
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
         for row in self._segments(tables.seen):

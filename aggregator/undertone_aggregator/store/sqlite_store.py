@@ -47,7 +47,7 @@ class SqliteStore(SqlStore):
 
         @event.listens_for(engine, "connect")
         def prepare(raw: Any, _: Any) -> None:
-            # Transactions begin where we say.
+            # Transactions begin explicitly, not by the driver.
             raw.isolation_level = None
             application = raw.execute("PRAGMA application_id").fetchone()[0]
             empty = not raw.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

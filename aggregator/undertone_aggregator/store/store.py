@@ -26,7 +26,7 @@ RECEIVED = "received"
 SETTLED = "settled"
 # The name of the fact that changes whenever the groups of devices change; absent in a store without groups.
 GROUPED = "groups_edition"
-# How long the workers of a server that was killed may go on using its store.
+# Seconds for which the workers of a killed server may still use its store.
 LOCK_SECONDS = 5.0
 
 
@@ -114,7 +114,7 @@ class Store(Protocol):
     def fence(self, check: Callable[[], None] | None) -> None:
         """Begin every later transaction of this connection with ``check``; one in which it raises is rolled back."""
 
-    # --- what the campaign is
+    # --- Methods for facts of the campaign.
 
     def meta(self, *names: str) -> dict[str, str]:
         """Return the facts of these names, or all facts."""
@@ -131,7 +131,7 @@ class Store(Protocol):
     def add_epoch(self, epoch: Epoch) -> None:
         """Add an epoch. Call it before the epoch is broadcast."""
 
-    # --- what was counted
+    # --- Methods for the counts of reports.
 
     def commit(self, worker: str, batch: Batch) -> None:
         """Add a batch under the worker's own key, in one transaction.
@@ -167,7 +167,7 @@ class Store(Protocol):
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
 
-    # --- the operator's inventory
+    # --- Methods for the operator's inventory of devices.
 
     def groups(self) -> dict[str, str]:
         """Device -> group, as the campaign's server read them from its file."""
@@ -184,7 +184,7 @@ class Store(Protocol):
     def revoked_count(self) -> int:
         """Number of devices that are not active. It only grows: a larger number tells workers to read them again."""
 
-    # --- deduplication
+    # --- Methods for the deduplication of reports.
 
     def seen(self) -> Iterator[tuple[bool, bytes]]:
         """Yield the segments that `Seen.load` takes, oldest first."""

@@ -121,7 +121,7 @@ sequences = Table(
     Column("data", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
-# slot: in which it was noticed that n reports are missing.
+# slot: the slot in which the server noticed that n reports are missing.
 losses = Table(
     "losses",
     metadata,
@@ -172,7 +172,7 @@ leases = Table(
     Column("until", Float, nullable=False),
     Column("begun", Boolean, nullable=False),
 )
-# most: how many partitions the worker takes at most.
+# most: the largest number of partitions that the worker takes.
 members = Table(
     "members",
     metadata,
