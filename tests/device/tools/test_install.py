@@ -19,6 +19,11 @@ NOT_ON_BOARDS = {
     "shared": set[str](),
     "device": {
         "__main__.py",
+        # MicroPython takes a folder without one for a package: a board saves the memory of four modules.
+        "board/__init__.py",
+        "core/__init__.py",
+        "mqtt/__init__.py",
+        "setup/__init__.py",
         "core/pauses.py",
         "core/protocols.py",
         "mqtt/protocols.py",
