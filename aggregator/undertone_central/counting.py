@@ -136,7 +136,7 @@ class Simple2(Counter):
         return {("value", i): self._noise.law.variance for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """Return the variance of one draw for each value in between."""
+        """Return the variance of the sum of the values first to end - 1, each of which has a draw of its own."""
         return (end - first) * self._noise.law.variance
 
 

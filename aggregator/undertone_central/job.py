@@ -84,7 +84,7 @@ class Job:
             self._checkpoint.unlink()
 
     def _part(self, values: Integers, lines: list[str]) -> int:
-        """Feed values of one phase."""
+        """Give the mechanism the values of one phase of the feed."""
         mechanism, progress = self._mechanism, self.progress
         if not mechanism.withholding and progress.phase != mechanism.phase:
             progress.phase, progress.first = mechanism.phase, progress.consumed

@@ -188,7 +188,7 @@ def _is_canonical(value: object, digest: bytes) -> bool:
     canonical = hashlib.sha256(b"")
     try:
         write_canonical(value, canonical.update)
-    # Nesting too deep; a lone surrogate; on a board an object with keys of two types.
+    # The value is nested too deeply, holds half of a surrogate pair or, on a board, an object with keys of two types.
     except (RuntimeError, ValueError, TypeError):
         return False
     return canonical.digest() == digest

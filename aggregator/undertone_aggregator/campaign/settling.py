@@ -18,7 +18,7 @@ from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.ingest.lag import Lag
 from undertone_shared.off_board.issue import aggregate_topic
 
-# Shorter slots share a line of the log, that of the newest slot of so many seconds.
+# Seconds from one log line about estimates to the next. Where slots are shorter, a line is about the newest slot alone.
 SLOT_LOG_SECONDS = 60
 # After a start the newest published numbers are published again, but no more than so many slots.
 _RECENT_SLOTS = 4

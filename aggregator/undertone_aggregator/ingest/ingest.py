@@ -54,7 +54,7 @@ class IngestPlan:
     audit: bool = False
     # Device -> group; None: every device is in the group of everybody.
     groups: Mapping[str, str] | None = None
-    # Take what is queued for this worker's session, of any shard, and end the session's subscriptions.
+    # True: the worker counts every report that waits in its session at the broker, and then ends its subscriptions.
     draining: bool = False
     # The number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own number.
     slots: tuple[int, ...] = ()

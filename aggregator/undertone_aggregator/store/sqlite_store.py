@@ -19,7 +19,7 @@ from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-# FULL is ENOSPC alone: a quota or a file's limit is a write that fails, or shared memory that cannot grow.
+# SQLite reports a full disk as FULL. A full quota or a limit on a file's size appears as one of the other two errors.
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
@@ -77,7 +77,7 @@ class SqliteStore(SqlStore):
     def backup(self, path: Path) -> None:
         if path.exists():
             raise Invalid(f"{path} exists already: a backup replaces nothing")
-        # SQLite takes an empty file: made here, it is its owner's alone.
+        # SQLite accepts an empty file. We create it ourselves, with permissions for its owner alone.
         _make_private(path)
         try:
             self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))

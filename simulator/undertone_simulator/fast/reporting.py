@@ -143,7 +143,7 @@ class StreamReporting:
         rule, campaign = self._rule, self._context.campaign
         layout, row = layout_of(rule), slot % rule.lag
         index, point = self._streams.index[row], self._streams.point[row]
-        # A liar keeps its chain and sends the top of the range.
+        # A simulated liar sends the top of the range, but computes its next reports as an honest device does.
         sent = np.where(lying, rule.levels // 2, self._streams.released[row])
         for group, chosen in self._part.members(admitted):
             for k in range(rule.dimension):

@@ -145,7 +145,7 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
 
     def run(rows: list[tuple[list[float], float]]) -> float:
         best = rows[0][1] * past[:, -1] ** 2
-        # While the chain is shorter than the history, the older entries are the beginning of the chain.
+        # The first reports of a chain are predicted from fewer reports than the history holds.
         for i in range(1, taps):
             coefficients, weight = rows[min(i, len(rows) - 1)]
             best = best + weight * (past[:, -1 - i] - past[:, taps - i :] @ np.array(coefficients)) ** 2
