@@ -47,4 +47,4 @@ def test_real_households_with_everything_killed_on_the_way(
     assert accounts["sent"] == accounts["acknowledged"] == accounts["counted"]
     # 24 slots within 6 standard errors: false alarms below 1e-7.
     for slot in told["slots"]:
-        assert abs(slot["estimate"] - slot["truth_truncated"]) < 6 * slot["standard_error"]
+        assert abs(slot["truncated_mean"] - slot["truth_truncated"]) < 6 * slot["truncated_se"]

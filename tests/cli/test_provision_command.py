@@ -54,7 +54,7 @@ def test_an_absence_sizes_the_outbox(run, tmp_path):
     code, _, error = run("--absence", "3d", out="other")
     assert (code, "absence is 259200 s, expected at most 172800 s" in error) == (2, True)
     code, _, error = run("--absence", "long", out="other")
-    assert (code, "absence is 'long', expected a number of days" in error) == (2, True)
+    assert (code, "absence is 'long', expected" in error) == (2, True)
 
 
 def test_json(run):
