@@ -71,7 +71,7 @@ class Layout:
         return counts
 
     def pair(self, lag: int) -> list[tuple[int, int]]:
-        """Return what a device with reports in this slot and ``lag`` slots earlier, 1 to 64, adds."""
+        """Return the (cell, count) that a device adds if it reported in this slot and ``lag`` (1 to 64) slots earlier."""
         return [(lag, 1)]
 
     def ages_of(self, counts: Counts) -> Counts:

@@ -183,7 +183,7 @@ class MissingReports:
             slots[slot] += missing
             self._newest[group] = max(slot, self._newest.get(group, slot))
             return [((group, slot), missing)]
-        # A missing report is noticed at a later slot than its own; which one of them this was is not known.
+        # The gap of a missing report was noticed at one of the later slots. The store does not say at which of them.
         newest = self._newest.get(group, slot)
         # With many missing reports the next one is near; with few, all are searched.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()

@@ -27,7 +27,7 @@ FAKE_SHARE = 0.01
 LARGEST = 1000.0
 # Concentrations of the Dirichlet mixtures, in numbers of reports.
 _WEIGHTS = (10.0, 100.0, 1000.0, 10_000.0)
-# Largest error, in nats, of the hull's maximal likelihood, and largest number of steps; the error is subtracted.
+# Largest error of the maximal likelihood, in nats (it is subtracted from the evidence), and largest number of steps.
 _GAP = 0.5
 _STEPS = 300
 # The computation of a misfit stops early once its evidence, in nats, cannot exceed this.

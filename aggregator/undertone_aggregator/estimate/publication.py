@@ -26,9 +26,9 @@ from undertone_aggregator.store.inventory import ACTIVE
 from undertone_aggregator.store.store import SETTLED, Store
 from undertone_shared import report
 
-# The fact that holds [first slot, min_reports] for every change of min_reports, as slots settled under it.
+# Name of the stored value that lists [first slot, min_reports] for each min_reports under which a slot settled.
 _SINCE = "min_reports_since"
-# The fact that holds the groups of which counts were ever told.
+# Name of the stored value that lists the groups whose counts were ever published.
 _TOLD = "told_groups"
 
 Sizes = Mapping[str, int]

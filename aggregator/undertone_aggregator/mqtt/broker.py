@@ -215,7 +215,7 @@ class ManagedBroker:
         self, autosave_seconds: int, queued_messages: int, inflight_messages: int, own_client_ids: bool
     ) -> str:
         if queued_messages < 1:
-            # With 0 some releases of mosquitto 2.0 drop every message.
+            # With max_queued_messages 0, some releases of mosquitto 2.0 drop every message.
             raise Invalid(f"queued_messages is {queued_messages}, expected at least 1")
         limits = "\n".join(
             mosquitto_limits(queued_messages, inflight_messages, username_as_client_id=not own_client_ids)

@@ -64,7 +64,7 @@ class CampaignFiles:
                 self._storage.write(NAMES, json.dumps(names).encode())
             self._storage.delete(_file(fingerprint))
         except OSError:
-            pass  # A bad disk loses only a name, or keeps an unused file.
+            pass  # If the disk fails, only a name is lost, or a file stays that nobody reads.
         self._remember(following)
 
     def name_of(self, report: bytes) -> "str | None":

@@ -44,7 +44,7 @@ class StreamState:
         self._entropy = entropy
         self._chains: dict[int, Chain] = {}
 
-    # Methods for the budget.
+    # Methods that count what the streams spent of the privacy budget.
 
     def lost(self, now: int) -> None:
         """Count this period as spent."""

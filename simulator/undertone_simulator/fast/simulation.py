@@ -33,7 +33,7 @@ from undertone_simulator.wire.faults import Fault
 from undertone_simulator.wire.ledger import Play
 from undertone_simulator.wire.playback import Continuous, Playback, column_of
 
-# Number of devices in a chunk, as many as a block of the mechanisms; a day of their readings is in memory.
+# Number of devices that are simulated together, as many as one vectorised draw takes: their readings fit in memory.
 CHUNK = BLOCK
 # Default start of a simulated campaign (Unix seconds): a Monday in UTC, and a multiple of every usual slot length.
 START = 1_798_416_000

@@ -123,7 +123,7 @@ class Sent:
         return Counter(name for _, name, _ in self.faults)
 
     def column(self, slot: int) -> int | None:
-        """Return the column of the readings that `slot` played, None before the first."""
+        """Return which column of the readings the devices measured in `slot`; None before the first reading."""
         for play in reversed(self.plays):
             if slot >= play.first:
                 return play.column + (slot - play.first) * play.stride

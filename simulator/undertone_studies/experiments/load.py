@@ -26,7 +26,7 @@ PARAGRAPH = (
 
 CYCLE, DAYS, REPEATS = 48, 14, 3
 WAYS: dict[str, dict[str, Any]] = {"event": {"epsilon": "1"}, "turns": {"epsilon": "1", "window": "24h"}}
-# (way, devices) of each population.
+# Ways of collecting and numbers of devices that are simulated for each population.
 CELLS = (("event", 500), ("event", 5_000), ("turns", 20_000))
 POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail")
 HEADLINE, RAW, TRUNCATED = "headline", "each slot by itself", "truncated, filtered"

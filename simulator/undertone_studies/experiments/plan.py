@@ -56,7 +56,7 @@ _BATCH = 8
 
 
 def run(options: Options) -> Outcome:
-    """Compute each cell: n × ε × population × {mean, range of 48, stream}, with the error of the ratio itself."""
+    """Compute planned over simulated error for each n, ε and population: a slot's mean, 48 slots' mean, a stream."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for name in POPULATIONS:

@@ -126,7 +126,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
         first = Fraction(rule.noise[0] - ROUNDING_VARIANCE)
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
-    # Weights are relative to a later report's; the ξ of a later report has a unit that is 2^shift times as fine.
+    # The weight of a report is 1 / variance of its noise, relative to that of the reports after the first. Those count
+    # in a unit that is 2^shift times as fine.
     start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
     later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))
