@@ -71,7 +71,7 @@ class Layout:
         return counts
 
     def pair(self, lag: int) -> list[tuple[int, int]]:
-        """Return the (cell, count) that a device adds if it reported in this slot and ``lag`` (1 to 64) slots earlier."""
+        """Return the (cell, count) that a device adds with reports in this slot and ``lag`` (1 to 64) slots earlier."""
         return [(lag, 1)]
 
     def ages_of(self, counts: Counts) -> Counts:
