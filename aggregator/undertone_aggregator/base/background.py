@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 # Called with True when the work is ready, and with False when it no longer is.
 Ready = Callable[[bool], None]
-# The work: it goes on until the event is set, and calls the function at each change of its readiness.
+# The work of a thread: it runs until the event is set, and calls the function whenever its readiness changes.
 Body = Callable[[threading.Event, Ready], None]
 
 

@@ -70,7 +70,7 @@ def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Raise Invalid for a file that others than its owner may read; OSError."""
+    """Raise Invalid for a file that users other than its owner may read, and OSError for a missing file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise Invalid(f"{path} has mode {mode:04o}, expected 0600: others could read it")

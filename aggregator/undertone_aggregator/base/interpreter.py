@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 # Batches that are judged and stored at the same time; with more, threads compete for the interpreter.
 CONCURRENT_BATCHES = 2
-# A thread whose store hangs keeps its place; the others wait for it no longer than this, each time.
+# Seconds that a thread waits for a place before it runs without one: a thread whose store hangs keeps its place.
 LONGEST_WAIT_SECONDS = 1.0
-# Allocations before the collector looks at young objects, and such collections before it looks at older ones. Python's
-# default of 700 goes through the thousands of deliveries of a batch again and again; none of them is in a cycle.
+# Thresholds of Python's garbage collector: allocations before it looks at young objects, and such collections before it
+# looks at older ones. Python's default of 700 allocations would search the thousands of deliveries of a batch again and
+# again, although none of them is part of a cycle.
 _THRESHOLDS = (50_000, 20, 50)
 
 
@@ -23,7 +24,7 @@ class ThreadLimit:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Wait until one of ``most`` places is free, and free it afterwards."""
+        """Wait until fewer than ``most`` threads run, and count this thread as running until the block ends."""
         acquired = self._free.acquire(timeout=self._seconds)
         try:
             yield

@@ -63,7 +63,7 @@ class Journal:
         else:
             campaign = f"[{self._campaign}] " if self._campaign else ""
             line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {campaign}{sentence}"
-        # Ingest goes on while the log's disk is full, or when the reader of a pipe has gone.
+        # A line that cannot be written is dropped, because a full disk or a pipe without a reader must not stop ingest.
         with self._lock, contextlib.suppress(OSError):
             print(line, file=self._stream, flush=True)
 
@@ -73,7 +73,7 @@ class Journal:
 
     def recent_alarms(self, since: float) -> list[Alarm]:
         """Return the alarms since a Unix second, newest first, of this campaign and of the whole server."""
-        # One copy, because other threads add alarms meanwhile.
+        # Copy the alarms first, because other threads add alarms while this function searches.
         newest = reversed(tuple(self.alarms))
         return [alarm for alarm in newest if alarm.time > since and alarm.campaign in ("", self._campaign)]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 def give_to_owner(path: Path, like: Path) -> None:
     """Give a file that root has made to the owner of ``like``: its folder, or the file that it replaces.
 
-    Does nothing for other users than root. SQLite treats its logs alike. Raises OSError.
+    Does nothing unless this process runs as root. SQLite gives its log files to the owner of the store in the same way.
+    Raises OSError.
     """
     if os.geteuid() == 0:
         owner = like.stat()

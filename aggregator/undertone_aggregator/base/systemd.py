@@ -12,7 +12,7 @@ def notify(state: str) -> None:
     if not address:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        # A leading @ stands for the abstract name space.
+        # A socket address that begins with @ is a name in Linux's abstract namespace, which begins with a zero byte.
         out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
@@ -25,12 +25,12 @@ class Watchdog:
     def __init__(self) -> None:
         microseconds = os.environ.get("WATCHDOG_USEC", "")
         wanted = microseconds.isdecimal() and int(microseconds) > 0
-        # A quarter of what systemd waits for.
+        # Seconds between two notifications: a quarter of the time after which systemd restarts the server.
         self._every = int(microseconds) / 4e6 if wanted else math.inf
         self._beaten_at = -math.inf
 
     def beat(self) -> None:
-        """Tell systemd that the loop works, unless it was told a moment ago."""
+        """Tell systemd that the loop works, unless the last notification was sent only a moment ago."""
         now = time.monotonic()
         if self._every < math.inf and now >= self._beaten_at + self._every:
             self._beaten_at = now

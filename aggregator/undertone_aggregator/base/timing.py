@@ -38,5 +38,6 @@ class Stopwatch:
             spent.seconds += spent.last
 
 
-# COMMITS: transactions of this process's ingest threads. CHOICES: choices of theta, with the design of a mechanism.
+# COMMITS measures the transactions of this process's ingest threads. CHOICES measures the choices of theta, each with
+# the design of its mechanism.
 COMMITS, CHOICES = Stopwatch(), Stopwatch()

@@ -2,7 +2,8 @@
 
 A report at slot t with chain index i, in a campaign of lag j, began its chain at the origin t - ij. Two reports are on
 one chain, with no missed slot between them, iff their origins are equal: a chain that began later has a larger origin.
-(A chain that continued over missed slots counts as two chains, so that a covariance of at most r^2 is taken as none.)
+(A chain that a device continued over missed slots counts as two chains. The covariance of two reports across the gap,
+at most r^2, is then taken as 0.)
 """
 
 import struct
@@ -15,7 +16,8 @@ from undertone_shared.topics import SHARDS
 
 _RECORD = struct.Struct("<QIq")
 RECORD_BYTES = _RECORD.size
-# Number of slots for which a chain is kept after its newest one, so that a late report still finds its neighbours.
+# Number of slots, counted from a chain's newest report, for which the chain is remembered, so that a late report can
+# still be paired with its neighbours.
 _KEPT = LAGS + 96
 _WINDOW = (1 << (LAGS + 1)) - 1
 
@@ -32,7 +34,7 @@ class Chains:
         self._devices: dict[int, dict[int, tuple[int, int]]] = {}
 
     def observe(self, key: int, slot: int, origin: int) -> list[tuple[int, int]]:
-        """Remember a counted report; return (later slot, lag) of each pair that it forms with others of its chain."""
+        """Remember a report; return (later slot, lag) of each pair that it forms with earlier reports of its chain."""
         chains = self._devices.setdefault(key, {})
         newest, window = chains.get(origin, (slot, 0))
         if slot >= newest:
@@ -60,7 +62,7 @@ class Chains:
         )
 
     def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Replay records in the order in which they were written, of these shards only."""
+        """Replay records in the order in which they were written; only records of devices in these shards count."""
         mine = np.zeros(SHARDS, dtype=bool)
         mine[list(shards)] = True
         for data in segments:

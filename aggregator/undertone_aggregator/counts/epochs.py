@@ -14,7 +14,7 @@ from undertone_shared.campaign import GRACE_SLOTS, Campaign
 from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
-    # Ingest workers never choose a threshold: they start without the numerics.
+    # These modules load the numerical libraries. Ingest workers start without them, as they never choose a threshold.
     from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.threshold import Threshold
 
@@ -49,7 +49,7 @@ class Epoch:
 
     @property
     def report(self) -> ReportRule | None:
-        """The report rule, with a mechanism that can decode; None in a threshold epoch."""
+        """The report rule, with a mechanism that can decode symbols; None in a threshold epoch."""
         rule = self.campaign.report
         if rule is None or self.decoded is None:
             return rule
@@ -59,7 +59,7 @@ class Epoch:
         return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded), rule.ranges[1:])
 
     def block_at(self, slot: int) -> int:
-        """Return the index of the rule's range that applies in a slot."""
+        """Return the index of the rule's range, a lower end and θ for a time of day, that applies in a slot."""
         at = slot % self.campaign.cycle
         return sum(first <= at for first, _, _ in self.campaign.rule.ranges) - 1
 
@@ -89,7 +89,7 @@ class Timeline:
         return len(self.epochs)
 
     def span(self, fingerprint: bytes) -> tuple[Epoch, int, int] | None:
-        """Return (epoch, first slot, end), by which reports are admitted for first <= slot < end; None if unknown."""
+        """Return (epoch, first slot, end): its reports are admitted for first <= slot < end. None if unknown."""
         return self._spans.get(fingerprint)
 
     def at(self, slot: int) -> Epoch | None:

@@ -41,7 +41,7 @@ class MechanismFacts:
 
 
 def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
-    """Return the facts of a report epoch; None without a report rule, or without a density to predict from."""
+    """Return the facts of an epoch; None without a report rule, or without an estimated density to predict from."""
     rule, chosen = epoch.report, epoch.threshold
     if rule is None or chosen is None:
         return None

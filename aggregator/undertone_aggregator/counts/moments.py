@@ -1,11 +1,10 @@
 """Moments of released stream values: for each slot one vector of counts, which adds up like a histogram.
 
-- Cell 0: number of reports. - Cells 1 to 64: for each lag in slots, the number of devices with reports in this slot and
-in the one that much earlier,
-  on the same chain.
-- Then for each chain age from 1 to min(l, 256), where the last one includes all older: the number of reports, and for
-each
-  coordinate Σu and the two halves of Σu², where u = X + 2^31 > 0 and u² = 2^32 high + low.
+- Cell 0: the number of reports in the slot.
+- Cells 1 to 64, one for each lag in slots: the number of devices with a report in this slot and another one that many
+  slots earlier, both on the same chain.
+- Then, for each chain age from 1 to min(l, 256), where the last age's cells also hold all older reports: the number of
+  reports, and for each coordinate Σu and the two halves of Σu², where u = X + 2^31 > 0 and u² = 2^32 high + low.
 
 Adding two vectors adds the moments exactly, so that `Partial`, store and backup treat them like histograms.
 """
@@ -37,7 +36,7 @@ class Layout:
 
     @property
     def cells(self) -> int:
-        """Length of the vector of moments."""
+        """Number of cells of the vector of moments."""
         return _HEAD + self.ages * self._row
 
     @property

@@ -32,7 +32,8 @@ _U32 = 0xFFFFFFFF
 _RECORD = struct.Struct("<QII")
 RECORD_BYTES = _RECORD.size
 _RECORDS = np.dtype([("key", "<u8"), ("slot", "<u4"), ("code", "<u4")])
-# The largest step that `newer` takes: shifts of 64 bits are undefined.
+# The largest step, in slots, between a device's newest report and the next one that `newer` handles: a shift by 64 bits
+# or more is undefined in numpy.
 NEWER = 63
 # New devices wait in a dictionary until there are enough of them for a merge into the sorted words.
 _YOUNG = 4096
@@ -58,7 +59,7 @@ def digest(payload: bytes) -> int:
 
 
 def record(key: int, slot: int, code: int) -> bytes:
-    """Return the record of a counted report, 16 bytes, which the store holds until the next snapshot."""
+    """Return the record of a counted report, 16 bytes. The store keeps such records until a snapshot replaces them."""
     return _RECORD.pack(key, slot, code)
 
 
@@ -143,10 +144,7 @@ class Seen:
         return self._words.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments, in the order in which they were written, of these shards only.
-
-        (True, snapshot) replaces the devices in it; (False, records) replays reports. Raises Invalid for damage.
-        """
+        """Load a store's segments, in the order in which they were written, for devices of these shards only."""
         mine = np.zeros(256, dtype=bool)
         mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
         for is_snapshot, data in segments:
@@ -176,7 +174,7 @@ class Seen:
 
     def _set(self, words: NDArray[np.uint64]) -> None:
         self._words = np.ascontiguousarray(words)
-        # Memoryviews give and take Python integers several times faster than numpy scalars.
+        # Single words are read and written through memoryviews, several times faster than through numpy scalars.
         self._keys, self._heads, self._lows, self._codes = (memoryview(row) for row in self._words)
 
 

@@ -46,7 +46,7 @@ def step(newest: int, number: int, slot: int, sequence: int) -> int:
 
 
 def start(first_slot: int, slot: int, sequence: int) -> int:
-    """Return how many missing reports a device's first one shows; 0 for a number beyond the campaign's age."""
+    """Return how many missing reports a device's first report shows; 0 if its number exceeds the campaign's slots."""
     return sequence - 1 if 0 < sequence <= slot - first_slot + 1 else 0
 
 
@@ -54,7 +54,7 @@ class Sequences:
     """The state of all devices."""
 
     def __init__(self) -> None:
-        # Key -> the other two words.
+        # Device's key -> its other two words: the newest slot with its number, and the number of missing reports.
         self._young: dict[int, tuple[int, int]] = {}
         self._set(np.empty((3, 0), dtype=np.uint64))
 
@@ -93,7 +93,11 @@ class Sequences:
     def expected(
         self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return which reports [n] are of known devices whose reports here are all newer, each with the next number."""
+        """Return which of these reports [n] are of known devices of which every report here is newer by one number.
+
+        Newer by one number means: each report is for a later slot than the device's report before it, and has the next
+        sequence number. Then none of the device's reports is missing in between.
+        """
         self._merge()
         mask = np.zeros(len(keys), dtype=bool)
         if not len(self._keys) or not len(keys):
@@ -104,7 +108,7 @@ class Sequences:
         first[1:] = key[1:] != key[:-1]
         at = np.minimum(np.searchsorted(self._words[0], key), len(self._keys) - 1)
         word = self._words[1, at]
-        # Each is compared with the device's report before it, among these or in the state.
+        # Compare each report with the same device's report before it: one of these reports, or else the remembered one.
         newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
         before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
         next_one = (self._words[0, at] == key) & (slot > newest) & (number == before + 1)
@@ -133,7 +137,7 @@ class Sequences:
         return self._words.T.astype("<u8").tobytes()
 
     def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Load a store's segments, in the order in which they were written, of these shards only.
+        """Load a store's segments, in the order in which they were written, for devices of these shards only.
 
         A later record of a device replaces an earlier one. Raises Invalid for a damaged segment.
         """
@@ -146,7 +150,7 @@ class Sequences:
             words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 3).T
             rows.append(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
         words = np.concatenate(rows, axis=1)
-        # The last of equal keys: the first in the reverse order.
+        # Of several records of a device the last one counts. `unique` finds the first, so the order is reversed.
         keys, at = np.unique(words[0, ::-1], return_index=True)
         self._set(np.concatenate([keys[np.newaxis], words[1:, ::-1][:, at]]))
 
@@ -159,12 +163,15 @@ class Sequences:
 
     def _set(self, words: NDArray[np.uint64]) -> None:
         self._words = np.ascontiguousarray(words)
-        # Memoryviews give and take Python integers several times faster than numpy scalars.
+        # Single words are read and written through memoryviews, several times faster than through numpy scalars.
         self._keys, self._words_of, self._open_of = (memoryview(row) for row in self._words)
 
 
 class MissingReports:
-    """Missing reports by group, and by the slot in which each was noticed. ``known``: those of the store."""
+    """Missing reports by group, and by the slot in which each was noticed.
+
+    ``known``: the missing reports that the store holds at the start.
+    """
 
     def __init__(self, known: Mapping[tuple[str, int], int] | None = None) -> None:
         self._open: dict[str, Counter[int]] = {}
@@ -177,7 +184,7 @@ class MissingReports:
         return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
 
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
-        """Apply what a report for ``slot`` shows, and return the changes as ((group, slot), amount)."""
+        """Add the missing reports that a report shows, or close one; return changes ((group, slot), amount)."""
         slots = self._open.setdefault(group, Counter())
         if missing > 0:
             slots[slot] += missing
@@ -185,7 +192,8 @@ class MissingReports:
             return [((group, slot), missing)]
         # The gap of a missing report was noticed at one of the later slots. The store does not say at which of them.
         newest = self._newest.get(group, slot)
-        # With many missing reports the next one is near; with few, all are searched.
+        # If there are many missing reports, the next slot that has one is near, and a short search finds it. If there
+        # are few, all of them are searched.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
         later = next((noticed for noticed in near if slots[noticed] > 0), None)
         if missing and later is None and newest > slot + len(slots):

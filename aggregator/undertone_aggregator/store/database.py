@@ -25,7 +25,8 @@ class Database:
         self._engine = engine
         self._name = name
         self._open_connection: Connection | None = None
-        # To build a statement costs more than to run it: statements that every batch needs are built once.
+        # SQLAlchemy takes longer to build a statement than to run it, so statements that every batch needs are built
+        # once.
         self._statements: dict[str, Any] = {}
         self._campaign = 0
         self._inside = False
@@ -54,7 +55,7 @@ class Database:
 
     @property
     def _connection(self) -> Connection:
-        """The one connection; a new one after the database server was away."""
+        """The only connection; it is opened again if the database server was away meanwhile."""
         if self._open_connection is not None and self._open_connection.invalidated:
             self.close()
         if self._open_connection is None:
@@ -84,7 +85,7 @@ class Database:
             raise kind(str(cause).strip().partition("\n")[0]) from wrong
 
     def _lock_migration(self) -> None:
-        """Wait until no other process migrates this database, and keep others from it until the transaction ends."""
+        """Wait until no other process migrates this database, and exclude others until the transaction ends."""
 
     def _migrate(self) -> None:
         if revision_of(self._connection) == tables.HEAD:
@@ -95,7 +96,7 @@ class Database:
             upgrade(self._connection)
 
     def _choose(self, campaign: str | None, *, create: bool) -> int:
-        """Return the number of the campaign, or without a name that of the only one.
+        """Return the number of the campaign of this name, or, without a name, the number of the only campaign.
 
         Raises Invalid for several campaigns without a name, and for another campaign's file; NoStore for none.
         """
@@ -177,7 +178,7 @@ class Database:
         return self._statements[name]
 
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
-        """Insert the rows; where a key is there already, set ``values(excluded)`` if ``where(excluded)`` holds.
+        """Insert rows; where a row's key exists already, set ``values(excluded)`` if ``where(excluded)`` holds.
 
         The statement is prepared once per table: every call for a table must pass the same functions.
         """
@@ -196,7 +197,7 @@ class Database:
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
-    """Raise Invalid for a revision that this Undertone does not know, or, if ``newest``, for one before its own."""
+    """Raise Invalid for a revision newer than this Undertone's, or, if ``newest``, also for an older revision."""
     version = revision_of(connection)
     if version is not None and version > tables.HEAD:
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")

@@ -21,7 +21,7 @@ class Device(NamedTuple):
 
 
 def tombstone(device: Device, now: int) -> Device:
-    """Return what is kept of a forgotten device: its key, which does not show the name but prevents its reuse."""
+    """Return the row of a forgotten device: its key, which does not reveal the name but prevents the name's reuse."""
     return Device(key_text(device.name), "", FORGOTTEN, now)
 
 

@@ -15,7 +15,7 @@ _AUDIT = (
 
 
 def kept_by_name(audit: bool, days: int | None) -> list[str]:
-    """Return sentences about an audit, and about files that hold reports for ``days`` days (None: no files)."""
+    """Return sentences about an audit, and about landed files that hold reports for ``days`` days (None: no files)."""
     sentences = [_AUDIT] if audit else []
     if days is not None:
         sentences.append(
@@ -26,7 +26,7 @@ def kept_by_name(audit: bool, days: int | None) -> list[str]:
 
 
 def note_kept(store: Store, audit: bool, days: int | None) -> None:
-    """Store the sentences for readers of the store; an audit that was turned off is named too, as its rows stay."""
+    """Store the sentences for readers of the store; include an audit that was turned off, because its rows remain."""
     sentences = kept_by_name(audit, days)
     if _AUDIT not in sentences and next(store.audit(), None) is not None:
         sentences.insert(0, _AUDIT)

@@ -41,29 +41,29 @@ class Leases(Protocol):
         """Give the lease back, if it is still ours."""
 
     def begin(self, lease: Lease) -> None:
-        """Note that the broker queues reports for this partition. Raises Fenced."""
+        """Note that the broker queues reports for the lease's partition. Raises Fenced."""
 
     def begun(self) -> bool:
         """Return True if the broker queues reports for every partition."""
 
     def free(self) -> list[str]:
-        """Roles without a holder."""
+        """Return the roles that nobody holds now."""
 
     def owners(self) -> dict[str, str]:
-        """Role -> its holder now, "" for none."""
+        """Return role -> its holder now, empty if nobody holds it."""
 
     def join(self, name: str, most: int, seconds: float) -> None:
-        """Enter this worker in the list of members for ``seconds``; it takes ``most`` partitions at the most."""
+        """Enter this worker in the list of members for ``seconds``. It takes at most ``most`` partitions."""
 
     def leave(self, name: str) -> None:
         """Remove this worker from the list of members."""
 
     def members(self) -> dict[str, int]:
-        """Member -> the number of partitions that it takes at the most."""
+        """Return member -> the largest number of partitions that it takes."""
 
 
 def fair_shares(partitions: int, members: Mapping[str, int]) -> dict[str, int]:
-    """Share out the partitions: numbers that differ by at most one, except where a worker takes fewer."""
+    """Return each worker's number of partitions; numbers differ by at most one, unless a worker takes fewer."""
     shares = dict.fromkeys(sorted(members), 0)
     left = min(partitions, sum(members.values()))
     while left:

@@ -38,7 +38,7 @@ _FIRST_MARK = "migrations"
 _ONLY_CAMPAIGN = 1
 # Columns of an epoch's planned privacy cost, which the first revision of 0.2.0 lacked.
 _EPOCH_COLUMNS = {"epsilon": "TEXT", "delta": "FLOAT"}
-# From this revision on a sequence record has three words of 64 bits, two before.
+# The first revision in which a sequence record has three words of 64 bits; before it, a record had two.
 _THREE_WORDS = "0008"
 _TWO_WORDS_BYTES = 16
 _WHOLE = 1 << 24
@@ -126,7 +126,7 @@ def _convert_campaigns(connection: Connection) -> None:
 
 
 def _convert_facts(connection: Connection) -> None:
-    """Call the way of collecting as plans do today, and keep a plan where 0.1.0 kept only its epsilon."""
+    """Rename each campaign's way of collecting as plans name it today; add a plan where only epsilon was stored."""
     table = tables.meta
     for campaign, value in connection.execute(
         select(table.c.campaign, table.c.value).where(table.c.name == "facts")
@@ -143,7 +143,7 @@ def _convert_facts(connection: Connection) -> None:
 
 
 def converted(old: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a campaign of wire 2 that says what these fields of wire 1 said.
+    """Return the fields, in wire format 2, of the campaign that these fields describe in wire format 1.
 
     Who was in the old cohorts no longer matters: only the strides of the schedule are written.
     """
@@ -171,5 +171,5 @@ def converted(old: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stride(share: int, cycle: int) -> int:
-    """The least stride from 1/share on with no divisor in common with the cycle; 0 for a share of 0."""
+    """Return the least stride from 1/share on that is coprime to the cycle; 0 for a share of 0."""
     return next(n for n in count(max(round(_WHOLE / share), 2)) if gcd(n, cycle) == 1) if share else 0

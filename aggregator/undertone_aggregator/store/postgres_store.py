@@ -61,7 +61,8 @@ class PostgresStore(SqlStore):
         @event.listens_for(engine, "connect")
         def prepare(raw: Any, _: Any) -> None:
             raw.autocommit = True
-            # A process that is stopped in a transaction keeps no row from its successor.
+            # If a process is suspended within a transaction, the database ends the transaction, so that the process
+            # that replaces it need not wait for locked rows.
             raw.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
             if read_only:
                 raw.execute("SET default_transaction_read_only = on")
@@ -115,6 +116,7 @@ class PostgresStore(SqlStore):
             try:
                 yield
             finally:
-                # The lock would also end with the connection, but a little later.
+                # Release the lock at once. The database would also release it when the connection ends, but a little
+                # later.
                 with contextlib.suppress(SQLAlchemyError):
                     held.execute(select(unlock(kind, self._campaign)))

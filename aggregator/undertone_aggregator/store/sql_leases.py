@@ -23,7 +23,7 @@ class SqlLeases:
     def reset(self, roles: Iterable[str]) -> None:
         table, wanted = tables.leases, list(roles)
         with self._database.transaction():
-            # This update waits for the current owners' transactions, which are their last.
+            # This update waits until the current owners' open transactions end. Their later transactions are refused.
             self._run(update(table).where(self._own_rows).values(token=table.c.token + 1, until=0.0, owner=""))
             self._run(delete(table).where(and_(self._own_rows, table.c.role.not_in(wanted))))
             present = {row.role for row in self._run(select(table).where(self._own_rows))}
@@ -36,7 +36,8 @@ class SqlLeases:
 
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
         table = tables.leases
-        # An owner that is stopped within a transaction locks the row: then the lease is not free, and we do not wait.
+        # An owner that is suspended within a transaction has locked the row. We then treat the lease as taken and do
+        # not wait.
         free = select(table.c.role).where(and_(self._own_rows, table.c.role == role, table.c.until < self._now()))
         values = {"owner": owner, "token": table.c.token + 1, "until": self._now() + seconds}
         taken = update(table).where(and_(self._own_rows, table.c.role.in_(free.with_for_update(skip_locked=True))))
@@ -79,7 +80,7 @@ class SqlLeases:
 
     def join(self, name: str, most: int, seconds: float) -> None:
         table = tables.members
-        # The time is the database's own, so an update computes it.
+        # The time of expiry must come from the database's clock, so the row is inserted without it and then updated.
         row = {"name": name, "most": most, "until": 0.0}
         self._database.upsert(table, [row], lambda new: {"most": new.most})
         ours = and_(self._database.own_rows(table), table.c.name == name)
@@ -99,7 +100,7 @@ class SqlLeases:
         return and_(self._own_rows, tables.leases.c.role == lease.role, tables.leases.c.token == lease.token)
 
     def _now(self) -> Any:
-        """Unix seconds of the database's clock, the only clock that leases use."""
+        """The database's clock in Unix seconds, the only clock that leases use."""
         if self._database.dialect == "postgresql":
             return extract("epoch", func.now())
         return (func.julianday("now") - 2440587.5) * 86400.0

@@ -30,7 +30,7 @@ from undertone_shared.campaign import Campaign
 
 
 class SqlStore(Database):
-    """One campaign's `Store` in a database; how it is opened and held is its kind's."""
+    """A campaign's `Store` in a SQL database. Each kind of database has a subclass that opens and locks it."""
 
     # --- Methods for facts of the campaign.
 
@@ -113,7 +113,7 @@ class SqlStore(Database):
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
                 lambda new: {"n": tables.counters.c.n + new.n},
             )
-            # The first outcome of a report stands, unless a later delivery of it was counted.
+            # The row keeps the first outcome of a report, unless a later delivery of that report was counted.
             self.upsert(
                 tables.audit,
                 [{"device": device, "digest": digest, "outcome": outcome} for device, digest, outcome in batch.audit],
@@ -129,18 +129,19 @@ class SqlStore(Database):
                 self._add_counts(table, worker, mine)
 
     def _hold_settled(self) -> int:
-        """The newest settled slot, which stays the newest until this transaction ends; -1 before the first."""
+        """Return the newest settled slot, locked against change until the transaction ends; -1 before the first."""
         table = tables.meta
 
         def build() -> Any:
             wanted = and_(self.own_rows(table), table.c.name == SETTLED)
-            # SQLite has one writer at a time, and knows no such lock.
+            # PostgreSQL locks the row for reading. SQLite has no such lock and needs none, as it has one writer at a
+            # time.
             return select(table.c.value).where(wanted).with_for_update(read=True)
 
         query = self.prepared("settled", build)
         value: str | None = self.execute(query).scalar_one_or_none()
         if value is None:
-            # There is no row to lock before the first slot settles: lock the campaign's, and look again.
+            # Before the first slot settles there is no row to lock, so lock the campaign's row and look again.
             self.execute(self._locking(read=True))
             value = self.execute(query).scalar_one_or_none()
         return -1 if value is None else int(value)
@@ -151,7 +152,7 @@ class SqlStore(Database):
         return select(table.c.id).where(table.c.id == self._campaign).with_for_update(read=read, key_share=not read)
 
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
-        """One select for all histograms of a batch, one upsert."""
+        """Add histograms to the stored ones by one select and one upsert for the whole batch."""
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
 
         def build() -> Any:

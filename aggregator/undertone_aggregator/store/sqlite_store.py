@@ -19,7 +19,7 @@ from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-# SQLite reports a full disk as FULL. A full quota or a limit on a file's size appears as one of the other two errors.
+# The error codes of SQLite that mean a full disk (FULL), a full quota, or a limit on a file's size (the other two).
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
@@ -72,16 +72,17 @@ class SqliteStore(SqlStore):
 
     @property
     def leases(self) -> None:
-        """None: a file is one machine's."""
+        """None: only processes of one machine share a file, and they use locks instead of leases."""
 
     def backup(self, path: Path) -> None:
         if path.exists():
             raise Invalid(f"{path} exists already: a backup replaces nothing")
-        # SQLite accepts an empty file. We create it ourselves, with permissions for its owner alone.
+        # SQLite can write its copy into an empty file. We create that file ourselves, so that only its owner may read
+        # it.
         _make_private(path)
         try:
             self.execute(text("VACUUM INTO :path").bindparams(path=str(path)))
-            # SQLite leaves it to the system when the copy reaches the disk.
+            # SQLite does not wait until the copy is on the disk, so we do.
             sync(path)
         except BaseException:
             path.unlink(missing_ok=True)
@@ -114,15 +115,15 @@ def _make_private(path: Path) -> None:
 
     SQLite gives the mode of this file to its logs as well.
 
-    A file that is there is never opened here: to close it would end the locks that SQLite holds on it in this process
-    (POSIX), and another process would then take itself for the last one and delete the log under us.
+    An existing file is never opened here: closing it would release the locks that SQLite holds on it in this process
+    (as POSIX demands). Another process would then consider itself the only user, and delete the log that we still use.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         give_to_owner(path, path.parent)
     except FileExistsError:
         status = path.stat()
-        # A store that an earlier version left readable; its owner alone may change that.
+        # An earlier version may have left the store readable for others. Only the file's owner can change its mode.
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
             path.chmod(0o600)
     except OSError as wrong:

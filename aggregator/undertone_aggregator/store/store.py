@@ -55,13 +55,13 @@ class Batch:
     chains: bytearray = field(default_factory=bytearray)
     # Records of the devices of the counted reports, see `undertone_aggregator.counts.sequences`.
     sequences: bytearray = field(default_factory=bytearray)
-    # (group, slot in which it was noticed) -> reports found missing, less missing reports that arrived after all.
+    # (group, slot in which the loss was noticed) -> newly missing reports minus missing reports that have now arrived.
     lost: Counter[tuple[str, int]] = field(default_factory=Counter)
-    # Group -> reports that contradict a counted one.
+    # Group -> number of reports that contradict a counted report of the same device and slot.
     conflicts: Counter[str] = field(default_factory=Counter)
     # (device, digest of the payload, outcome) of every delivery, when auditing is on.
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
-    # Devices with a contradicting report; logged, not stored.
+    # Names of devices that sent a report contradicting a counted one; they are logged, not stored.
     conflicting: set[str] = field(default_factory=set)
 
 
@@ -99,10 +99,10 @@ class Store(Protocol):
         """Lock the store as its only server, whose workers may hold it; waits and raises as ``exclusive``."""
 
     def backup(self, path: Path) -> None:
-        """Write a whole, consistent copy to a new file, while others write. Raises Invalid where others do that."""
+        """Write a consistent copy to a new file, while others write. Raises Invalid for a database."""
 
     def damage(self) -> str:
-        """Check the whole store; return what is wrong, empty for nothing and for a database, which checks itself."""
+        """Check the store; return what is damaged, or empty text. For a database, which checks itself, it is empty."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction, durable on return; waits for other writers. A nested one is part of the outer one."""
@@ -147,22 +147,22 @@ class Store(Protocol):
         """
 
     def late_reports(self) -> int:
-        """Number of counted reports that arrived after their slot had settled."""
+        """Return the number of counted reports that arrived after their slot had settled."""
 
     def counted_groups(self, first: int = 0) -> set[str]:
-        """Return the groups with reports for slots from ``first`` on, or with late ones. Reads no histogram."""
+        """Return the groups with reports for slots from ``first`` on, or with late reports. Reads no histogram."""
 
     def newest_slot(self) -> int | None:
-        """The newest slot with a counted report."""
+        """Return the newest slot that has a counted report."""
 
     def outcomes(self) -> Counter[str]:
         """Deliveries by outcome, over all workers; ``received`` is the sum of the others."""
 
     def losses(self) -> dict[tuple[str, int], int]:
-        """(group, slot in which it was noticed) -> reports that were drawn and never arrived, over all workers."""
+        """Return (group, slot in which the loss was noticed) -> reports drawn that never arrived, over all workers."""
 
     def conflicts(self) -> dict[str, int]:
-        """Group -> reports that contradict a counted one, over all workers."""
+        """Return group -> number of reports that contradict a counted report, over all workers."""
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
@@ -182,7 +182,7 @@ class Store(Protocol):
         """Add or change these devices, and delete the names ``without``, in one transaction."""
 
     def revoked_count(self) -> int:
-        """Number of devices that are not active. It only grows: a larger number tells workers to read them again."""
+        """Return how many devices are not active. It only grows; when it has grown, workers read the devices again."""
 
     # --- Methods for the deduplication of reports.
 
@@ -190,7 +190,7 @@ class Store(Protocol):
         """Yield the segments that `Seen.load` takes, oldest first."""
 
     def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one snapshot; ``everyone``: all segments, when no worker runs."""
+        """Replace the worker's segments by one snapshot; if ``everyone``, all workers' segments: then none may run."""
 
     def chains(self) -> Iterator[bytes]:
         """The segments that `undertone_aggregator.counts.chains.Chains.load` takes, oldest first."""
@@ -199,10 +199,10 @@ class Store(Protocol):
         """The segments that `undertone_aggregator.counts.sequences.Sequences.load` takes, oldest first."""
 
     def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
+        """Replace the worker's segments by one; if ``everyone``, all workers' segments: then none may run."""
 
     def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one; ``everyone``: all segments, when no worker runs."""
+        """Replace the worker's segments by one; if ``everyone``, all workers' segments: then none may run."""
 
 
 def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False, create: bool = True) -> Store:

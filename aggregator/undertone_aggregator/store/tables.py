@@ -20,7 +20,7 @@ APPLICATION = 0x55544E31
 HEAD = "0010"
 
 metadata = MetaData()
-# SQLite numbers rows by itself only where the type is INTEGER.
+# The type of row numbers: SQLite numbers rows by itself only if their type is INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -45,7 +45,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 # epoch: Unix second of its first slot. threshold: JSON, the choice that led to its theta. decoded: JSON, decode values
-# of a table mechanism. epsilon, delta: what it was planned to cost, a fraction and a probability.
+# of a table mechanism. epsilon, delta: the epoch's planned cost in privacy, a fraction as text and a probability.
 epochs = Table(
     "epochs",
     metadata,
@@ -60,7 +60,7 @@ epochs = Table(
     Column("delta", Float),
     UniqueConstraint("campaign", "fingerprint"),
 )
-# No row is written by two workers: they never wait for each other.
+# Histograms of reports. Each row belongs to one worker, so that workers never wait for each other's rows.
 partials = Table(
     "partials",
     metadata,
@@ -72,7 +72,8 @@ partials = Table(
     Column("worker", Text, primary_key=True),
     Column("counts", LargeBinary, nullable=False),
 )
-# Reports that came after their slot had settled, which no published number holds; n: how many. Otherwise as `partials`.
+# Histograms of n reports that arrived after their slot had settled, which no published number includes. The other
+# columns are those of `partials`.
 late = Table(
     "late",
     metadata,
@@ -131,7 +132,8 @@ losses = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
 )
-# Reports that contradict a counted one. Stores from before revision 0007 know their groups from then on.
+# Numbers of reports that contradict a counted report. A store made before revision 0007 has no rows for contradictions
+# from before its migration.
 conflicts = Table(
     "conflicts",
     metadata,
@@ -148,8 +150,8 @@ audit = Table(
     Column("digest", LargeBinary, primary_key=True),
     Column("outcome", Text, nullable=False),
 )
-# The operator's inventory. name: of a forgotten device, only its key in hexadecimal, so that no name is given twice.
-# since: Unix second of the state's beginning.
+# The operator's inventory. name: the device's name; for a forgotten device only the name's key in hexadecimal, so that
+# no name is used twice. since: Unix second of the state's beginning.
 devices = Table(
     "devices",
     metadata,
@@ -159,9 +161,9 @@ devices = Table(
     Column("state", Text, nullable=False),
     Column("since", BigInteger, nullable=False),
 )
-# Who works on a campaign whose workers are on several machines, see `leases`. role: a partition's number of all, as
-# 3of8, or the coordinator. until: when the lease ends, Unix seconds of the database's clock. begun: the broker keeps
-# reports for the partition.
+# Leases of a campaign whose workers are on several machines, see `leases`. role: a partition and the number of all
+# partitions, such as 3of8, or the coordinator. until: when the lease ends, Unix seconds of the database's clock. begun:
+# true if the broker queues reports for the partition.
 leases = Table(
     "leases",
     metadata,
