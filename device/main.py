@@ -9,22 +9,22 @@ sample, an integer in the campaign's unit; with DEEP_SLEEP it returns the value 
 
 import gc
 
-# This comes before any import: frequent collections keep the heap in one piece.
+# The garbage collector's threshold is set before any import, because frequent collections keep the heap in one piece.
 gc.threshold(4096)
 
 import os
 import sys
 
-# Folders of code: as flashed, and as an update installs it.
+# Folders of the device's code: flashing fills the first; an update fills the one that is not in use.
 FOLDERS = ("lib", "lib2")
 
 
 def choose_code():
     """Put the folder of the code to run first in sys.path.
 
-    Return True while it is on trial (`undertone_device.board.update`).
+    Return True if that code is on trial (`undertone_device.board.update`).
 
-    The file names the good folder, the folder to run, and the number of boots that may still try the latter.
+    The file ``code`` names the good folder, the folder to run, and the number of boots that may still try the latter.
     """
     for name in ("code", "code.new"):
         try:
@@ -35,7 +35,7 @@ def choose_code():
         if good not in FOLDERS:
             continue
         if folder != good:
-            # An unreadable entry means no boots left, or no folder to try.
+            # If the number of boots or the folder to try is not valid, the good folder is used.
             left = int(boots) - 1 if boots.isdigit() and folder in FOLDERS else -1
             folder = folder if left >= 0 else good
             with open("code.new", "w") as file:
@@ -126,12 +126,12 @@ def start_network(config):
 
 
 def elapsed(since):
-    """Return the milliseconds since ``since``."""
+    """Return the milliseconds since the tick count ``since``."""
     return (clock.ticks() - since) & TICKS_MASK
 
 
 class Link:
-    """The network connection, which ``check`` keeps up in every round. ``credentials``: None for a cable."""
+    """Connection of a board to Wi-Fi or a cable; ``check`` restores it. ``credentials``: None for a cable."""
 
     def __init__(self, interface, credentials):
         self._interface = interface
@@ -210,7 +210,8 @@ def run_loop(config, alive, read, stopped):
         client.step(STEP_MILLISECONDS)
         judge(client)
         if VERIFIER in sys.modules:
-            # A new campaign's signature has been verified; the code is not needed until the next one.
+            # A new campaign's signature has been verified; the verifier's code is unloaded until the next campaign
+            # arrives.
             unload(VERIFIER)
         word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
         if word != printed:
@@ -256,7 +257,8 @@ def run_once(config, alive, read):
     judge(client)
     now = clock.unix_time()
     if memory is not None:
-        # This must never exceed the real time: the time since this wake's draw counts as zero.
+        # The stored time since the last draw must never exceed the real one; if this wake drew a report, zero is
+        # stored.
         since = 0 if report is not None else (asleep or 0) + elapsed(started)
         times = now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
         memory(times + b"".join(acknowledged[-REMEMBERED:]))
@@ -278,7 +280,7 @@ def run_once(config, alive, read):
 def main(stopped=lambda: False):
     """Start in the mode that the constants above choose."""
     config = read_settings()
-    # Imported only now, because a board that waits for its files does not have it yet.
+    # sensor.py is imported only now, because a board that waits for its files does not have it yet.
     import sensor
 
     watchdog = start_watchdog()

@@ -9,7 +9,7 @@ slot. The campaign is as large as they are in practice: 256 bins of Square Wave 
 
 import gc
 
-# As in main.py this comes before any import, so that a small heap stays in one piece.
+# As in main.py, the garbage collector's threshold is set before any import, so that a small heap stays in one piece.
 gc.threshold(4096)
 
 import os
@@ -67,7 +67,7 @@ class _Time:
 
 
 class _Nowhere:
-    """A broker that acknowledges at once."""
+    """Simulated broker that acknowledges every report at once."""
 
     oversized = 0
 
@@ -96,9 +96,9 @@ class _Nowhere:
 
 
 def modules():
-    """Import everything that a device with a configuration file needs; a row for the core and one for the rest.
+    """Import every module that a configured device needs; print a row for the core and a row for the rest.
 
-    What serves the start alone is dropped again, as in main.py.
+    Modules that are needed only at the start are unloaded again, as in main.py.
     """
     start = allocated()
     from undertone_device.core import reporter  # noqa: F401
@@ -136,7 +136,7 @@ def message():
 
 
 def device(packed):
-    """Make a client with that campaign, and its clock."""
+    """Return a client whose reporter has accepted the campaign message ``packed``, and the client's clock."""
     from undertone_device.core.reporter import Reporter
     from undertone_device.mqtt.client import Client
     from undertone_shared.entropy import Entropy

@@ -49,7 +49,7 @@ class Clock:
         self._ticks = 0
 
     def ticks(self) -> int:
-        """Return the ticks; the reporter calls this."""
+        """Return monotonic milliseconds modulo 2^30; the reporter calls this method."""
         return self._ticks & 0x3FFFFFFF
 
     def advance(self, seconds: int) -> None:
@@ -59,7 +59,7 @@ class Clock:
 
 
 def retained_campaign(now: int) -> bytes:
-    """Return the message that the firmware's MQTT connection receives on undertone/v2/load/config."""
+    """Return the retained campaign message that the firmware would receive on the topic undertone/v2/load/config."""
     cohort = WindowMechanism(2721, 1001, 3, 1, 3, (0, 100, 200, 500, 1000))
     pieces = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
     campaign = issue.build(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_list(text: str) -> "list[Sample]":
-    """Return the integers in a comma-separated list, or the readings in a file of that name."""
+    """Return the integers in a comma-separated list, or the readings in the file whose path is ``text``."""
     if text.replace(",", "").replace("-", "").strip().isdigit():
         return [int(word) for word in text.split(",")]
     with open(text) as file:

@@ -27,7 +27,10 @@ _PART = 512
 
 
 def state(storage: "FileStorage") -> "tuple[str, str, int]":
-    """Return (good folder, folder to run, boots that may still try it), as `main.py` reads them. As flashed: lib."""
+    """Return (good folder, folder to run, boots that may still try it), as `main.py` reads them.
+
+    A newly flashed board uses the folder lib.
+    """
     try:
         good, now, boots = (storage.read(STATE) or b"").decode().split()
         return good, now, int(boots)

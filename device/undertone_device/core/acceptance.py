@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 _DAY = 86400
-# A server takes a report for this long after its slot: docs/wire.md.
+# A server accepts a report for at least this many seconds, and this many slots, after the report's slot: docs/wire.md.
 _LATE_SECONDS = 2 * _DAY
 _LATE_SLOTS = 96
 
 
 class Acceptance:
-    """The campaigns in files and in the ledger, under the owner's policy. ``refusals`` counts reasons."""
+    """The accepted campaigns of a device, under its owner's policy.
+
+    ``refusals``: number of refused campaigns by reason.
+    """
 
     def __init__(self, policy: "Policy", storage: "Storage", ledger: "Ledger", guard: "Guard"):
         self.refusals: dict[str, int] = {}
@@ -37,7 +40,7 @@ class Acceptance:
     def accept(
         self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
     ) -> bool:
-        """See `Reporter.accept`."""
+        """Process a campaign message; see `Reporter.accept`."""
         try:
             return self._accept(message, now, name, alive)
         except (Refused, Invalid) as error:
@@ -55,7 +58,8 @@ class Acceptance:
                 _check_name(accepted, name)
                 self._hear(issued_at, now)
                 return False
-        # The signature is checked once per body: an accepted body is known above.
+        # The signature of a message body is verified only once: the loop above has already recognised bodies that were
+        # accepted before.
         self._policy.check_signature(
             campaigns.digest_of(campaigns.body_of(message)), campaigns.signature_of(message), alive
         )
@@ -79,9 +83,9 @@ class Acceptance:
         return True
 
     def _hear(self, issued_at: int, now: int) -> None:
-        # A time that agrees with the clock is replaced only by a later one that also agrees, so that a forged message
-        # cannot pause the device. One that does not agree is replaced by any, so that neither it nor a wrong clock
-        # outlasts the next message.
+        # A server time that agrees with the device's clock is replaced only by a later server time that also agrees, so
+        # that a forged message cannot pause the device. A server time that does not agree with the clock is replaced by
+        # that of the next message, so that the effect of a wrong server time or a wrong clock ends with that message.
         if not self.agrees(now) or (issued_at > self._issued_at and _agree(now, issued_at)):
             self._issued_at = issued_at
             self._heard_at = self._ledger.uptime
@@ -89,8 +93,8 @@ class Acceptance:
     def agrees(self, now: int) -> bool:
         """Return True if the device's clock agrees with the server's last time plus the ticks since then.
 
-        The server's time is valid for a day, and then for as long as a report is still accepted when the server comes
-        back.
+        The time in the server's last message is used for a day plus the period for which the server accepts a late
+        report.
         """
         campaign = self.campaign
         passed = self._ledger.uptime - self._heard_at
@@ -98,7 +102,7 @@ class Acceptance:
         return passed <= _DAY + late and _agree(now, self._issued_at + passed)
 
     def _restore(self, campaign: "Campaign") -> None:
-        """Write a campaign of the ledger again whose file was lost or damaged: it was accepted and charged before."""
+        """Replace the lost or damaged file of a campaign that the ledger names; its budget is already charged."""
         try:
             self.files.save(campaign)
         except (OSError, MemoryError) as error:

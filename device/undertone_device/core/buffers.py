@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Most boards add in single precision, which is exact below 2^24: so many samples of 16 bits are added at a time.
+# Number of 16-bit samples that are added at a time: most boards add in single precision, which is exact below 2^24.
 _PART = 128
 
 

@@ -45,7 +45,7 @@ class CampaignFiles:
         self._remember(campaign)
 
     def _remember(self, campaign: Campaign) -> Campaign:
-        campaign.body = b""  # The file has it; a board needs the memory.
+        campaign.body = b""  # The body is in the file; a board needs its memory.
         self._names[campaign.fingerprint.hex()] = campaign.name
         return campaign
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 _DAY = 86400
-# This file is written when a ledger begins, with the number of ledgers begun: a ledger missing beside it was lost.
+# Name of the file that counts the ledgers begun. If this file exists and the ledger does not, the ledger was lost.
 BEGUN = "begun"
 
 
 class Guard:
-    """One sensor's caps and the counts in its ledger. ``rule_states``: by kind of rule."""
+    """One sensor's caps and the counts in its ledger. ``rule_states``: `RuleState` by kind of rule."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Guard:
         self._ledger = ledger
         self._ticks = ticks
         self._rule_states = rule_states
-        # The ledger's file counts everything before this second as spent; with reserved blocks of slots, more than was
-        # drawn.
+        # The ledger's file counts everything before this second as spent. If slots are reserved in blocks, this
+        # includes slots that have not been drawn yet.
         self._until = ledger.spent_until
         self._reserved = 0
         self._units = 0
@@ -62,7 +62,8 @@ class Guard:
             # The uptime is counted from the last draw, because a ledger written after it already includes part of the
             # sleep.
             ledger.uptime = max(ledger.uptime, drew + slept)
-        # Uptime is counted in whole seconds: never more than one second too many since the last draw or boot.
+        # Uptime is counted in whole seconds, so the uptime since the last draw or boot may be up to one second too
+        # large; adding 1 here corrects that.
         self._rest_from = ledger.uptime - slept + 1
 
     def start(self, now: int) -> None:
@@ -85,7 +86,8 @@ class Guard:
         ledger.lost = False
         ledger.spent_until = ledger.began = self._until = now
         if lost:
-            # The worst case is assumed: the whole cap was drawn in the last period, and all of a lifetime.
+            # Assume the worst case: the lost ledger had used the whole cap of the last period and the whole lifetime
+            # budget.
             policy = self._policy
             ledger.uptime += policy.period_seconds
             self._rest_from += policy.period_seconds
@@ -107,7 +109,10 @@ class Guard:
         return by_clock or opened - self._rest_from >= in_ticks(rest)
 
     def begins(self, campaign: "Campaign", slot: int) -> int:
-        """Return the Unix second from which readings enter a slot's value; a counter's starts in the slot before."""
+        """Return the Unix second from which readings enter a slot's value.
+
+        A slot's value of a counter starts from a reading in the slot before.
+        """
         return (slot - 1 if campaign.measure == "counter" else slot) * campaign.slot_seconds
 
     def restart(self) -> None:
@@ -151,8 +156,8 @@ class Guard:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
-        # No campaign has shorter slots than the policy allows. If a period contains no more of those than the cap, the
-        # clock need not be checked: only ticks can show more.
+        # No campaign has shorter slots than the policy allows. If a period contains no more of the shortest slots than
+        # the cap, the cap need not be checked by the clock, only by the ticks.
         by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
         if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
@@ -162,8 +167,7 @@ class Guard:
         return state.obstacle(campaign, slot) if state else None
 
     def _return(self, now: int) -> None:
-        """Undo a wrong clock, once the clock agrees with the server's again: intervals spent ahead count as spent by
-        now.
+        """Limit the ledger's times to ``now``, after a clock that was ahead agrees with the server's again.
 
         An honest clock never spends more than a day and a block of reserved slots ahead. Everything that was measured
         was measured by now, and the ticks keep the next draw a slot and a rest away. Devices without such ticks, and
@@ -180,7 +184,7 @@ class Guard:
         unload("undertone_device.core.reset")
         self._until = now
         self._reserved = 0
-        # This applies after a boot, too.
+        # The rest before the next draw starts now, also if no report has been drawn since the boot.
         self._drew_at = self._ticks()
         self._rest_from = ledger.uptime + 1
 
@@ -221,7 +225,7 @@ class Guard:
             self._campaign = campaign
             # Draws that were reserved in advance were charged at the previous campaign's ε, so they cannot be used.
             self._units = self._reserved = 0
-            # This runs once per campaign, so the code is not kept in a board's memory.
+            # The cost is computed once per campaign, so the code for it is not kept in a board's memory.
             from undertone_device.core import units
 
             for _, mechanism in campaign.rule.mechanisms:

@@ -81,7 +81,8 @@ NO_CAMPAIGN = bytes(FINGERPRINT_BYTES)
 _MAGIC = b"UTL2"
 _HEADER = ">4sIIIIIHH8s8sIIIIIHHQQI"
 _HEADER_BYTES = 88
-# Counts, and sizes in bytes, of the sums in the ledger's file.
+# Numbers of the cap's groups and of days in the ledger's sums; then offsets in bytes of the days' sums and of the
+# groups.
 GROUPS = 48
 DAYS = 31
 MONTH = 24

@@ -46,7 +46,7 @@ class PauseSpan:
         begins = uptime + ahead + ahead // 32 + 1 if ahead else min(uptime, uptime + start - end)
         ends = uptime + ahead + in_ticks(until - start)
         if start != self._start or uptime < self._seen:
-            # The pause is new, or the ledger is not the one that counted.
+            # The pause is new, or it was counted with another ledger.
             self._begins, self._ends, self._seen = begins, ends, uptime
         elif until < self._until:
             self._ends = min(self._ends, uptime + max(until - now, 0))

@@ -187,7 +187,7 @@ class Reporter:
         """
         if not self._accepted.agrees(now):
             return "clock"
-        # This is checked in every slot, because a pause counts its ticks from when it is first seen.
+        # The pause is checked in every slot, because its ticks are counted from when the device first sees it.
         paused = self._guard.paused(campaign, slot, now, opened)
         if not campaign.schedule.is_turn(self._place(campaign), slot):
             return "turn"

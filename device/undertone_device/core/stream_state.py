@@ -47,7 +47,7 @@ class StreamState:
     # Methods that count what the streams spent of the privacy budget.
 
     def lost(self, now: int) -> None:
-        """Count this period as spent."""
+        """Count the stream budget of the current period as spent, because the ledger was lost."""
         ledger = self._ledger
         ledger.rho = LARGEST_RHO
         ledger.rho_period = now // self._stream.period_seconds
@@ -144,7 +144,7 @@ class StreamState:
         return released, index
 
     def _chain(self, rule: "StreamRule", window: int, slot: int) -> "Chain | None":
-        """Return the chain that the slot continues, None if it starts one."""
+        """Return the chain that the slot continues, None if the slot starts a new one."""
         chain = self._chains.get(slot % rule.lag)
         if chain is None or window != self._ledger.window:
             return None

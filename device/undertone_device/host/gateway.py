@@ -87,7 +87,7 @@ class HostedDevice:
         elif 0 <= now - self._written_at < _STATUS_SECONDS or state == dict(self._written, time=now):
             return
         self._printed = sentence
-        # A copy as it was written is kept, because the counters in the state itself change.
+        # Keep a copy of the written status for comparison, because the counters in ``state`` itself change later.
         text = json.dumps(state)
         self._written, self._written_at = json.loads(text), now
         self._write(text)

@@ -1,4 +1,4 @@
-"""The transport of phones and gateways: the same five calls, implemented with paho-mqtt."""
+"""The transport of phones and gateways: the calls of `protocols.Transport`, implemented with paho-mqtt."""
 
 import struct
 import threading
@@ -37,7 +37,7 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
-        except Exception as error:  # Such as ValueError for an invalid host name.
+        except Exception as error:  # For example ValueError, for an invalid host name.
             self.error = f"{host}: {error}"
         self.done.set()
 
@@ -101,7 +101,7 @@ class PahoTransport:
         return 0 if self._client is None else self._client.publish(topic, payload, qos=1, retain=retain).mid
 
     def poll(self, milliseconds: int) -> "list[Event]":
-        """Send, wait for at most this long, receive."""
+        """Send, wait for at most ``milliseconds``, receive."""
         if self._opening is not None and (lost := self._opened(milliseconds)):
             return [(LOST, lost)]
         if self._client is None:
@@ -125,7 +125,7 @@ class PahoTransport:
         return events
 
     def _opened(self, milliseconds: int) -> str:
-        """Wait at most this long for the connection that is being opened; return the reason if it is lost."""
+        """Wait at most ``milliseconds`` for the connection that is being opened; return the reason if it is lost."""
         opening = self._opening
         if opening is None:
             return ""

@@ -88,7 +88,8 @@ def _allowed(stream: "StreamPolicy") -> "dict[str, Any]":
     }
 
 
-# Total cost of a rule, by kind.
+# Functions that return the privacy cost of a whole campaign, by the kind of its rule; None if only single reports have
+# a cost.
 _COSTS: "dict[str, Callable[[Any], dict[str, Any] | None]]" = {
     "scalar": lambda rule: None,
     "stream": lambda rule: {"law": rule.law, "rho": list(rule.rho()), "renewal": rule.renewal},

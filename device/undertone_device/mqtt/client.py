@@ -61,7 +61,7 @@ class Client:
     ):
         self.reporter = reporter
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
-        # Set it to False while there is no network to connect over.
+        # The owner of the loop sets ``reachable`` to False while there is no network to connect over.
         self.reachable = True
         # For status displays: the reason why there is no connection, or what was refused since it was made.
         self.trouble = ""
@@ -96,9 +96,10 @@ class Client:
         return self._state == _ONLINE
 
     def step(self, milliseconds: int = 500) -> "bytes | None":
-        """Sample if due, close the slot if it is over, exchange with the broker; takes at most this long if online.
+        """Sample if due, close the slot if it is over, exchange with the broker within ``milliseconds``.
 
-        Returns the report drawn in this round, if any. Opening a connection may take longer than ``milliseconds``.
+        Returns the report drawn in this round, if any. The limit of ``milliseconds`` holds while online: opening a
+        connection may take longer.
         """
         report = None
         if self._clock_is_set():
@@ -129,7 +130,7 @@ class Client:
             self._handle(event)
 
     def finish(self, milliseconds: int) -> None:
-        """Send the outbox, without further spread, for at most this long; then disconnect.
+        """Send the outbox, without further spread, for at most ``milliseconds``; then disconnect.
 
         Unsent reports stay in the outbox.
         """
@@ -204,7 +205,7 @@ class Client:
     def jitter(self, n: int) -> int:
         """Draw uniformly below ``n``, 1 to 2^30, from entropy.
 
-        The middle if that fails, because nothing private depends on it.
+        If entropy fails, return n // 2: nothing private depends on this number.
         """
         try:
             self._entropy.refill()

@@ -18,7 +18,7 @@ class Transport(Protocol):
         """Send a message at QoS 1; its token comes back in ("acked", token)."""
 
     def poll(self, milliseconds: int) -> "list[Any]":
-        """Send, wait for at most this long, receive; return the events since the last call."""
+        """Send, wait for at most ``milliseconds``, receive; return the events since the last call."""
 
     def close(self) -> None:
         """Send DISCONNECT and release the descriptor."""
@@ -40,7 +40,7 @@ class ByteStream(Protocol):
         """
 
     def wait(self, milliseconds: int, writing: bool) -> None:
-        """Wait until there is something to read (or room to write), at most this long."""
+        """Wait until there is something to read (or room to write), at most ``milliseconds``."""
 
     def close(self) -> None:
         """Release the descriptor."""

@@ -59,7 +59,7 @@ class SessionTransport:
         return self._session.publish(topic, payload, self._ticks())
 
     def poll(self, milliseconds: int) -> "list[Event]":
-        """Send, wait for at most this long, receive."""
+        """Send, wait for at most ``milliseconds``, receive."""
         stream = self._line
         if not stream:
             return []

@@ -23,7 +23,7 @@ CONNECT_MILLISECONDS = 10000
 if hasattr(ssl, "SSLWantReadError"):
     _AGAIN: "tuple[type[BaseException], ...]" = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 else:
-    # MicroPython returns None instead of raising.
+    # MicroPython's sockets return None instead of raising an error when they would block.
     _AGAIN = ()
 
 
@@ -103,7 +103,7 @@ class SocketConnection:
         return count
 
     def wait(self, milliseconds: int, writing: bool) -> None:
-        """Wait until there is something to read (or room to write), at most this long."""
+        """Wait until there is something to read (or room to write), at most ``milliseconds``."""
         if writing != self._writing:
             self._writing = writing
             self._poll.modify(self._socket, select.POLLIN | select.POLLOUT if writing else select.POLLIN)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STX = 2
 ETX = 3
-# The baud rate of the sign-on, and that of a meter that offers none.
+# Baud rate of the sign-on, and of the readout of a meter that offers no other rate.
 BAUD = 300
 _SLASH = 0x2F
 _END = "!"
@@ -133,7 +133,7 @@ class Telegram(_Registers):
 
     def _take(self, character: int, readings: "list[int]") -> None:
         if character == _SLASH:
-            # No value and no name contains this character.
+            # ``/`` begins a telegram; no value and no name contains it.
             self._begin()
         elif self._inside and self._lines.add(character) == _END:
             self._finish(readings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SLASH = 0x2F
 _BANG = 0x21
 _LF = 10
-# Length of CRC, CR, LF.
+# Number of bytes of the CRC, CR and LF that end a telegram.
 _TAIL = 6
 _OUTSIDE = 0
 _INSIDE = 1
@@ -49,7 +49,8 @@ class P1:
         for i in range(len(data)):
             byte = data[i]
             if byte == _SLASH:
-                # No value and no name contains this character: a telegram begins, and the last one did not end.
+                # ``/`` begins a telegram, because no value and no name contains it; a telegram that is still open did
+                # not end.
                 if self._state != _OUTSIDE:
                     self.bad += 1
                 self._state = _INSIDE

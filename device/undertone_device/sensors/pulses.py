@@ -46,7 +46,7 @@ class HardwareCounter:
 def open_counter(number: int) -> "HardwareCounter | InterruptCounter":
     """Open a counter of falling edges on pin ``number``, pulled up.
 
-    The chip's own if the port has one (ESP32, mimxrt).
+    The counter is the chip's own if the port has one (ESP32, mimxrt).
     """
     pin = machine.Pin(number, machine.Pin.IN, machine.Pin.PULL_UP)
     return HardwareCounter(pin) if hasattr(machine, "Counter") else InterruptCounter(pin)

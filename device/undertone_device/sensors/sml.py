@@ -133,7 +133,7 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
     if depth > _DEPTH:
         raise ValueError("lists are nested too deeply")
     if data[at] == 0:
-        # The byte marks the end of a message.
+        # A byte of zero marks the end of a message.
         return at + 1, None
     kind = data[at] & 0x70
     length = data[at] & 0x0F
@@ -172,7 +172,7 @@ def _parse(data: bytes, at: int, depth: int) -> "tuple[int, Any]":
 
 
 def _collect(value: "Any", entries: "list[Any]") -> None:
-    """Add the lists of seven within ``value``, which may be entries."""
+    """Add every list of seven fields within ``value`` to ``entries``, because it may be an SML list entry."""
     if isinstance(value, list):
         if len(value) == 8 and isinstance(value[0], bytes):
             entries.append(value)

@@ -110,7 +110,7 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
 
 
 def check(config: DeviceConfig) -> None:
-    """Check for a source that a board does not have: its samples come only from its sensor.py. Raises Invalid."""
+    """Check that a board's configuration names no source but its sensor.py. Raises Invalid."""
     kind = config.source.get("kind", "board")
     if kind != "board":
         raise Invalid("source.kind is %r, expected 'board' on a board, whose samples come from sensor.py" % (kind,))

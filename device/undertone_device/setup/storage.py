@@ -56,7 +56,8 @@ class FileStorage:
         return None
 
     def _lacks(self, name: str, error: OSError) -> bool:
-        # Some ports use other error numbers: then the folder's listing decides, or raises.
+        # Some ports use error numbers other than ENOENT for a missing file, so the folder's listing decides; listing
+        # may raise OSError.
         return error.errno == errno.ENOENT or name not in os.listdir(self._directory)
 
     def write(self, name: str, data: "bytes | memoryview") -> None:

@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 Say = Callable[[str], None]
 _SECONDS = 120
 _ANSWER_SECONDS = 5
-# Number of lines to read: a terminal first echoes its input.
+# Largest number of lines to read before the board's answer, because its terminal first echoes the input.
 _LINES = 20
 _CHUNK = 256
 
@@ -52,7 +52,7 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
         say(f"{len(order)} files, {sum((out / name).stat().st_size for name in order)} bytes, to {port}")
         # A board that is unplugged in between must not start half of the new program.
         _mpremote(port, "fs", "rm", ":main.py", may_fail=True)
-        # It must not run code in an update's folder either.
+        # The board must not run code in an update's folder either.
         for name in ("code", "code.new"):
             _mpremote(port, "fs", "rm", f":{name}", may_fail=True)
         for place in sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."}):

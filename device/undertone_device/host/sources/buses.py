@@ -175,7 +175,7 @@ class ModbusRtu(Asked):
 class ModbusTcp(SensorSource):
     """One Modbus register over TCP, with a connection for each sample.
 
-    TCP has no checksum there: two answers must agree.
+    Modbus over TCP has no checksum, so two answers must agree.
     """
 
     slow = True

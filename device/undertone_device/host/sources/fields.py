@@ -12,7 +12,7 @@ from undertone_shared.checks import check_integer, integers
 from undertone_shared.errors import Invalid
 
 Check = Callable[[str, Any, str], Any]
-# Checks by field name; checked values by field name.
+# Types of two tables: the checks by field name, and the checked values by field name.
 Checks = dict[str, Check]
 Fields = dict[str, Any]
 _LARGEST = (1 << 30) - 1

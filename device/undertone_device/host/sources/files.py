@@ -94,7 +94,7 @@ class Lines(SensorSource):
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
             return []
-        except OSError as error:  # This happens when a terminal was hung up.
+        except OSError as error:  # Reading fails after a terminal was hung up.
             self.trouble = f"no sample: {error}"
             return []
         if not data:

@@ -11,9 +11,9 @@ LARGEST = (1 << 30) - 1
 
 
 class SensorSource:
-    """Samples of one sensor: ``polled``: ``read`` returns one on request.
+    """Samples of one sensor. If ``polled``, ``read`` returns a sample on request.
 
-    Otherwise ``arrived`` returns those that came.
+    Otherwise ``arrived`` returns the samples that have come since the last call.
 
     ``trouble`` is a sentence while no sample is available; the slot then reports the campaign's public default.
     """
@@ -48,7 +48,7 @@ class SensorSource:
 class Plausible(SensorSource):
     """Passes on plausible samples of another source: within ``bounds`` (inclusive).
 
-    If ``twice``, read twice with one result.
+    If ``twice``, two reads in a row must give the same sample.
 
     Without a checksum a damaged digit is just another number: this check finds only part of such errors. Any exception
     of a library counts as a missing sample, so that one sensor's failure does not end other devices. The messages
