@@ -21,12 +21,12 @@ from undertone_shared.notation import parse_mechanism
 from undertone_shared.table import TableMechanism
 
 CERTIFIED = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal", "square-wave")
-# The θ for which a table is designed here; its variance in units of θ/2 squared does not depend on it.
+# The θ for which `undertone certify` designs a table; its variance in units of θ/2 squared does not depend on it.
 _THETA = 1000
 REPORTS_PER_DAY = 48
 # Default δ of a stream.
 DELTA = 1e-5
-# Lists longer than this are shown only by their length.
+# Largest number of entries of a list that is shown in full; of a longer list only the length is shown.
 _SHORT = 5
 _MOST_LEVELS = 9
 
@@ -185,7 +185,7 @@ def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: in
 
 
 def _table(epsilon: str, levels: int) -> TableMechanism:
-    # Imported here because the solver takes a while to load.
+    # This import is inside the function because the solver takes a while to load.
     from undertone_aggregator.design.table import LEVELS, NoTable, optimal_table
 
     try:

@@ -71,7 +71,8 @@ def missing(mechanism: Any) -> list[str]:
         described = mechanism.describe()
         if described.get("kind") not in notation.KINDS:
             lacks.append(f"the kind {described.get('kind')!r} is not in {notation.__name__}.KINDS")
-        # The parser removes fields from the dictionary that it reads, so this is a fresh one.
+        # The parser removes fields from the dictionary that it reads, so ``described`` is a new dictionary that nothing
+        # else uses.
         elif _text(notation.parse_mechanism("the mechanism", described)) != _text(mechanism):
             lacks.append(f"what {name}.describe gives is not read back as the same mechanism")
     return lacks

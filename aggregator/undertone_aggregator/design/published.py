@@ -203,7 +203,8 @@ def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Ve
     """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)
-    # Indexed by A + B - 2 low. Where no other blanket is possible (t = 1/2), R = 0 is the only case left.
+    # The array ``by_sum`` is indexed by A + B - 2 low. Where no other blanket is possible (t = 1/2), R = 0 is the only
+    # case left.
     fewest, most = max(blankets - 2 * high, 0), max(blankets - 2 * low, 0)
     others = _factorials(fewest, most)
     left = np.arange(fewest, most + 1)

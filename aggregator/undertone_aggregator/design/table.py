@@ -30,8 +30,8 @@ BITS = 24
 # The largest decoded value, as a multiple of the least possible one.
 REACH = 1.1
 # Pairs (margin below the cap, least probability of a cell) that keep rounding from breaking the cap. The first pair
-# that passes is used; pairs that cost more variance come later. Cells that the first solution makes less likely are
-# dropped.
+# that passes is used; pairs that cost more variance come later. Cells to which the first solution gives less than the
+# least probability are dropped.
 _MARGINS = (
     *((1e-5, 2e-5), (1e-4, 2e-5), (1e-4, 1e-3), (1e-3, 2e-5), (1e-3, 1e-4)),
     *((3e-3, 2e-4), (1e-2, 2e-5), (1e-2, 4e-4)),
@@ -152,7 +152,7 @@ def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
 def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
     """Return the grid of cells that the first solution uses with probability above ``enough``.
 
-    Shift the likeliest ones.
+    The likeliest of these cells are shifted off the even grid by `_SHIFTS`.
     """
     kept = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in kept if j + 1 in kept]

@@ -4,17 +4,19 @@ from collections.abc import Iterable, Sequence
 
 from undertone_aggregator.estimate.estimates import Estimate, Series
 
-# A longer gap (more than a year of half-hours) gets no rows: the campaign was paused and continued.
+# Largest number of consecutive slots without a number that get rows: more than a year of half-hours. A longer gap gets
+# no rows, because the campaign was paused and continued later.
 LONGEST_GAP = 20_000
 
 
 def with_absent(
     rows: Sequence[Estimate], first: int, last: int, slot_seconds: int, groups: Iterable[str]
 ) -> list[Estimate]:
-    """Return the rows and one for each slot first..last that has no raw one, of every series, by slot, then series.
+    """Return the rows, and for each slot first..last in which a series has no raw row, a row without a number.
 
-    ``groups``: those whose series are completed. Without a row the coordinates are those of the other rows, or 1.
-    A gap of more than `LONGEST_GAP` slots gets no rows.
+    The result is sorted by slot, then series. ``groups``: the groups whose series are completed. A group without any
+    raw row gets the coordinates of the other groups' rows, or coordinate 1 if no group has a row. A gap of more than
+    `LONGEST_GAP` slots gets no rows.
     """
     slots: dict[Series, set[int]] = {}
     for row in rows:

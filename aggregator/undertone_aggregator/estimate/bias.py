@@ -25,10 +25,12 @@ from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 
-# What one slot's excess differs from the model by, as a share of it, besides what is known of the model's errors: on
-# half-hourly household meters .3 to .5 between slots of one time of the day, and the model of the day is rough itself.
+# Assumed standard deviation between one slot's excess and the model's, as a share of the excess, besides the errors of
+# the model that are known. On half-hourly household meters the excess of slots at one time of the day differs by .3 to
+# .5, and the model of the day is rough itself.
 DAILY = 0.8
-# Two ends that truncate have no model of the day: their error is this multiple of both of them together.
+# Factor on the standard error of the bias when readings are truncated at both ends, because there is no model of the
+# day for two ends.
 _TWO_SIDED = 2.0
 _SCALES = np.geomspace(0.05, 20.0, 240)
 
@@ -112,7 +114,7 @@ class DayBias:
             bias.levels = levels
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """See `TruncationBias.at`; the level is the whole cycle's."""
+        """See `TruncationBias.at`; ``level`` is that of the whole cycle, not of one block."""
         bias = next(bias for first, _, bias in reversed(self._blocks) if first <= phase)
         return bias.at(phase, devices, level)
 

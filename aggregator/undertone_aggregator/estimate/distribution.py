@@ -17,7 +17,7 @@ from undertone_aggregator.threshold.posterior import Posterior, posterior
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 
-# Probability mass of a central band.
+# Posterior probability of the band around a quantile, from ``low`` to ``high``.
 BAND = 0.9
 
 
@@ -72,7 +72,7 @@ class Run:
         return posterior(self.cohort, self.stream, self.bound)
 
     def quantiles(self, shares: Sequence[float], after: Posterior) -> list[Quantile]:
-        """Return the quantiles of the run's posterior ``after``. Raises Invalid for a share outside (0, 1)."""
+        """Return the quantiles, given ``after``, the run's posterior. Raises Invalid for a share outside (0, 1)."""
         check_shares(shares)
         behind = (sum(counts.total for counts in self.cohort), sum(counts.total for counts in self.stream))
         rows = []
@@ -114,7 +114,8 @@ def _run(timeline: Timeline, sources: Mapping[tuple[int, bytes], Counts], first:
         if kind == report.COHORT and members is not None:
             cohort.append(CohortCounts(members.mechanism, counts))
         elif rule is not None and not rule.low and len(rule.ranges) == 1:
-            # A block's reports come from its own time of day, so they do not represent all readings.
+            # Rules with several blocks of the day are left out: the reports of a block come from its own time of day
+            # and do not represent all readings.
             stream.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
     start = first * campaign.slot_seconds
     return Run(first, first + every - 1, start, campaign.bound, campaign.offset, tuple(cohort), tuple(stream))

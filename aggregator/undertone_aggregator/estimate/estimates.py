@@ -38,9 +38,10 @@ class Series(NamedTuple):
 
 
 class Row:
-    """A frozen dataclass whose fields are the columns of a table, called ``plural``; a `Series` is three of them.
+    """Base of the rows of a table: a frozen dataclass whose fields are the table's columns.
 
-    ``derived``: further columns, after those, which follow from them: properties.
+    ``plural``: the name of the table. A field of type `Series` gives three columns. ``derived``: the names of
+    properties that are further columns, after those of the fields.
     """
 
     plural: ClassVar[str]
@@ -100,7 +101,7 @@ class Load(NamedTuple):
 
     @classmethod
     def of(cls, truncated: float, error: float, bias: float | None = None, bias_se: float | None = None) -> "Load":
-        """Of a truncated mean with its standard error, and the bias with its own; None: nothing is known of it."""
+        """Return the fields for a truncated mean and a bias with their standard errors; a bias None is unknown."""
         mean, both = truncated + (bias or 0.0), math.hypot(error, bias_se or 0.0)
         return cls(mean, both, mean - Z * both, mean + Z * both, bias, bias_se)
 
@@ -157,7 +158,7 @@ class Estimate(MeanRow):
 
     @property
     def model(self) -> float | None:
-        """The number of a threshold round's slot, None of others."""
+        """The fitted mean of a slot of a threshold round; None for every other slot."""
         return self.estimate if self.is_learning else None
 
     @property
@@ -171,7 +172,7 @@ class Estimate(MeanRow):
         return cls(slot, start, series, ABSENT, 0, 0, math.nan, None, None, None, None)
 
     def row(self) -> dict[str, Any]:
-        """Column -> value, flat; a threshold round's number is ``model`` alone."""
+        """Return column -> value, flat; a slot of a threshold round has its number only in the column ``model``."""
         without = {"estimate": None, "truncated_mean": None} if self.is_learning or self.is_absent else {}
         return super().row() | without
 

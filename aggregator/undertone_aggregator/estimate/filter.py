@@ -129,21 +129,24 @@ def filtered(
 
 
 def running(fitted: Fitted, noise: Noise) -> Filter:
-    """Return the causal filter of a fit in its state before the first value."""
+    """Return the Kalman filter with the hyper-parameters of a fit, in its state before the first value."""
     return Filter(fitted.model.components(fitted.points), 0 if noise.carried is None else noise.lag)
 
 
 def step(
     run: Filter, fitted: Fitted, slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar
 ) -> tuple[Vector, Vector]:
-    """Feed newer values; return their (mean, standard error) given everything so far."""
+    """Filter newer values; return (mean, standard error) of each slot's signal given all values up to it."""
     trace: Trace = run.run(_observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale))
     mean, variance = mixed(trace.mean, trace.variance, fitted)
     return mean, np.sqrt(variance)
 
 
 def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:
-    """Combine the points: (mean, variance) [n] in the values' unit, from the variance within and between the points."""
+    """Average over the points of hyper-parameters: return (mean, variance) [n] in the values' unit.
+
+    The variance is the one at the points plus the one between their means.
+    """
     mean = means.mean(axis=1)
     variance = np.exp(np.log(np.maximum(variances, _TINY)).mean(axis=1)) + means.var(axis=1)
     return fitted.centre + fitted.scale * mean, fitted.scale**2 * variance

@@ -53,14 +53,15 @@ def _every_slot(budget: Budget, cycle: int) -> str:
 
 
 def rest_of(campaign: Campaign) -> int:
-    """Return the seconds between the measuring intervals of two reports; a counter's begins at the slot before."""
+    """Return the seconds between the measuring intervals of two reports; a counter's interval begins a slot earlier."""
     slots = 2 if campaign.measure == "counter" else 1
     return max(campaign.schedule.stride - slots, 0) * campaign.slot_seconds
 
 
 def _turns(budget: Budget, rest: int, period: int) -> str:
     window, odds = lasting(rest), f"{exp(budget.epsilon):.3g}"
-    # Number of readings that this many days can contain, the first and the last perhaps in part.
+    # Largest number of readings in `_HABIT_DAYS` days, of which the first and the last reading may lie only partly
+    # within them.
     readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
         f"{budget.text} for any {window}, where devices rest so long between two readings: to somebody who already "

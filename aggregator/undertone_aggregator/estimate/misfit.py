@@ -100,7 +100,8 @@ class Goodness:
 def manipulation(estimate: float, lowest: float, highest: float, share: float = FAKE_SHARE) -> float:
     """Return the largest distance of the honest reports' mean from ``estimate`` if a share of the reports is fake.
 
-    A fake report decodes to a value from ``lowest`` to ``highest``; the result is share/(1 - share) times the farther.
+    A fake report decodes to a value from ``lowest`` to ``highest``; the result is share/(1 - share) times the distance
+    from ``estimate`` to the farther of the two.
     """
     return share / (1.0 - share) * max(highest - estimate, estimate - lowest)
 

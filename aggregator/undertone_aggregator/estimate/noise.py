@@ -78,7 +78,7 @@ class QuadraticNoise:
         return self.at(float(counts @ self._y) / n, float(counts @ np.square(self._y)) / n, n)
 
     def at(self, first: float, second: float, n: int) -> float:
-        """Return the same from the mean and the mean square of n decoded reports."""
+        """Return the mean variance of one report, from the mean and the mean square of n decoded reports."""
         x = min(max(first, -1.0), 1.0)
         rounding = (1.0 + self._p2) * self._rounding
         if 1.0 + self._p2 > _LEAST_CURVATURE:

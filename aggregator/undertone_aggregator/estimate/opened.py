@@ -137,7 +137,7 @@ class OpenCampaign:
 
     @property
     def thetas(self) -> str:
-        """The same in words: for several blocks of the day the least and the largest."""
+        """The newest report epoch's thresholds in words; of several blocks of the day the least and the largest."""
         every = (epoch.campaign.thetas for epoch in reversed(self.timeline.epochs))
         return next(filter(None, every), "")
 

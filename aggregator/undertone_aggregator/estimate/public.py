@@ -29,13 +29,11 @@ class PublicResults(Results):
         return (self.settled + 1) * self.campaign.slot_seconds
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Return the same as the base class, but only for groups whose counts may be published, and `EVERYBODY` for
-        their sum.
-        """
+        """Return lost reports as `Results.lost` does, for groups whose counts may be published and for `EVERYBODY`."""
         return only_told(super().lost(), told_groups(self._store, self.publication))
 
     def registered(self, group: str) -> int | None:
-        """Return the same as the base class; None for groups whose counts may not be published."""
+        """Return the number of active devices, as `Results.registered`; None if it may not be published."""
         return super().registered(group) if group in told_groups(self._store, self.publication) else None
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:

@@ -54,7 +54,7 @@ def released(sizes: Sizes, least: int) -> frozenset[str]:
 
 
 def smallest(sizes: Sizes, shown: frozenset[str]) -> int:
-    """Return the fewest reports among which one hides, given the ``released`` groups: a group's or the remainder's."""
+    """Return the least number of reports in a published group or in the remainder, given the ``released`` groups."""
     if not shown:
         return 0
     parts = [sizes[group] for group in shown if group != EVERYBODY]
@@ -66,7 +66,8 @@ def smallest(sizes: Sizes, shown: frozenset[str]) -> int:
 class Slot:
     """The cells of one settled slot. ``sizes``: (kind, fingerprint) -> group -> reports.
 
-    ``least``: the min_reports that holds here; ``then``: the one under which it settled, at most ``least``.
+    ``least``: the min_reports that applies to the slot now; ``then``: the min_reports that applied when the slot
+    settled, at most ``least``.
     """
 
     least: int
@@ -75,14 +76,14 @@ class Slot:
     cells: list[tuple[Key, Counts]] = field(default_factory=list)
 
     def add(self, key: Key, counts: Counts) -> None:
-        """Take in one histogram."""
+        """Add one histogram to the slot's cells."""
         groups = self.sizes.setdefault((key.kind, key.fingerprint), {})
         groups[key.group] = groups.get(key.group, 0) + reports_in(key.kind, counts)
         self.cells.append((key, counts))
 
     @cached_property
     def measured(self) -> list[dict[str, int]]:
-        """Reports by group, in each epoch, that a measured mean is made of; empty in a slot of a threshold round."""
+        """For each epoch with a measured mean, its number of reports by group; empty in a slot of a threshold round."""
         return [sizes for (kind, _), sizes in self.sizes.items() if kind != report.COHORT and any(sizes.values())]
 
     def members(self, fingerprint: bytes) -> int:
@@ -97,11 +98,11 @@ class Slot:
 
     @cached_property
     def _shown_of(self) -> dict[tuple[int, bytes], frozenset[str]]:
-        """(kind, fingerprint) -> the groups whose cells of these are released."""
+        """(kind, fingerprint) -> the groups whose cells of this kind and epoch are released."""
         return {of: self.shown & released(sizes, self.least) for of, sizes in self.sizes.items()}
 
     def released(self, group: str) -> list[tuple[Key, Counts]]:
-        """The cells that are released for a group."""
+        """Return the cells that are released for a group."""
         return [
             (key, counts)
             for key, counts in self.cells
@@ -122,7 +123,7 @@ class Released:
 
     @property
     def smallest(self) -> int:
-        """The fewest reports of a slot among which one hides from a reader of everything published; 0 for no slot.
+        """The least number of a slot's reports that hide one from a reader of everything published; 0 without a slot.
 
         Slots of threshold rounds are left out.
         """
@@ -141,7 +142,8 @@ class Released:
         """Return the cells of all devices that may be pooled over runs of ``every`` slots, from ``first`` to ``last``.
 
         In the report phase few reports of a slot are for the threshold, so whole bundles of slots are released, see
-        `_bundles`. A bundle depends on no selection. One that two runs would share, or the selection cuts, is left out.
+        `_bundles`. The bundles are the same for every selection. A bundle that would belong to two runs, or that the
+        selection cuts, is left out.
         """
         rows = [
             cell
@@ -163,9 +165,9 @@ class Released:
         return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in rows)
 
     def _bundles(self, cycle: int, fingerprint: bytes) -> Iterator[list[int]]:
-        """Yield bundles of slots within a cycle, the shortest with at least min_reports for an epoch's threshold.
+        """Yield the shortest bundles of slots within a cycle that contain min_reports reports for an epoch's threshold.
 
-        With the min_reports under which they settled.
+        The min_reports is the one that applied when the slots settled.
         """
         open_slots: list[int] = []
         for number in sorted(self._slots):
@@ -187,7 +189,8 @@ class Publication:
     """The publication state in a store. ``settled``: the newest settled slot, -1 before the first.
 
     ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. A slot obeys the
-    larger of the two: what was withheld when it settled stays so. ``told``: the groups of which counts were ever told.
+    larger of the two, so that a number that was withheld when the slot settled stays withheld. ``told``: the groups
+    whose counts were ever published.
     """
 
     settled: int
@@ -197,16 +200,16 @@ class Publication:
 
     @classmethod
     def of(cls, meta: Mapping[str, str], least: int) -> "Publication":
-        """Read the publication state from a store's facts."""
+        """Read the publication state from the values that a store returns as ``meta``."""
         since = tuple((first, then) for first, then in json.loads(meta.get(_SINCE, "[]")))
         return cls(int(meta.get(SETTLED, -1)), least, since, frozenset(json.loads(meta.get(_TOLD, "[]"))))
 
     def then(self, slot: int) -> int:
-        """The min_reports under which a slot settled."""
+        """Return the min_reports that applied when the slot settled."""
         return next((then for first, then in reversed(self.since) if first <= slot), self.least)
 
     def select(self, partial: Mapping[Key, Counts]) -> Released:
-        """Return what of a Partial without late reports may be published; slots that have not settled are left out."""
+        """Return the cells of ``partial``, which has no late reports, that may be published: only settled slots."""
         slots: dict[int, Slot] = {}
         for key, counts in partial.items():
             if key.slot <= self.settled:
@@ -219,12 +222,12 @@ class Publication:
 
 
 def publication_of(store: Store, least: int) -> Publication:
-    """Return what a store says of publishing now, for min_reports ``least``."""
+    """Return the publication state of a store, with ``least`` as the current min_reports."""
     return Publication.of(store.meta(SETTLED, _SINCE, _TOLD), least)
 
 
 def settle(store: Store, slot: int, least: int) -> Publication:
-    """Settle all slots up to ``slot``, under min_reports ``least``; what has settled stays so. Raises StoreError."""
+    """Settle all slots up to ``slot``, under min_reports ``least``; settled slots do not change. Raises StoreError."""
     with store.transaction():
         before = publication_of(store, least)
         if slot <= before.settled:
@@ -237,10 +240,11 @@ def settle(store: Store, slot: int, least: int) -> Publication:
 
 
 def tell_groups(store: Store, least: int) -> frozenset[str]:
-    """Return the groups of which counts may be told from now on, as `told_groups`, and note them in the store.
+    """Return the groups whose counts may be published from now on, as `told_groups`, and record them in the store.
 
-    Counts add up over time, so a group joins those that were ever told only if all of them together may be told now:
-    otherwise two groups that are told in turn would leave a third one. Raises StoreError.
+    Counts add up over time. A group therefore joins those whose counts were ever published only if the counts of all of
+    them may be published together now: two groups whose counts are published one after the other could otherwise reveal
+    the count of a third group. Raises StoreError.
     """
     publication = publication_of(store, least)
     sizes, ever = _households(store, publication), publication.told
@@ -253,16 +257,18 @@ def tell_groups(store: Store, least: int) -> frozenset[str]:
 
 
 def told_groups(store: Store, publication: Publication) -> frozenset[str]:
-    """Return the groups of which counts (devices, losses) may be told: with their remainder they are large enough.
+    """Return the groups whose counts (devices, losses) may be published: they and the remainder are large enough.
 
-    They are among those that `tell_groups` noted. A count of a group of one would say whether that household is there.
+    Only groups that `tell_groups` recorded are among them. The count of a group of one household would reveal whether
+    that household takes part.
     """
     return _told(_households(store, publication), publication.told, publication.least)
 
 
 def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
-    """Return which of the groups that were ``ever`` told, and of `EVERYBODY`, are large enough; see `_households`."""
-    # A group of which nobody is known is there, and hides nobody: it weighs less than a household.
+    """Return those groups of ``ever``, and `EVERYBODY`, that are large enough for their counts to be published."""
+    # A group without a known household exists, but hides nobody, so that all such groups together weigh less than one
+    # household.
     weight = len(sizes) + 1
     merged: dict[str, int] = {}
     for group, n in sizes.items():
@@ -272,9 +278,10 @@ def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
 
 
 def _households(store: Store, publication: Publication) -> dict[str, int]:
-    """Return the households of each group, 0 for a group that has counts and of which none is known.
+    """Return the number of households in each group; 0 for a group that has counts but no known household.
 
-    By the active devices of the inventory; without one by the reports of the newest settled slot.
+    It is the number of the group's active devices in the inventory or, without an inventory, of its reports in the
+    newest settled slot.
     """
     newest = publication.settled
     partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()
@@ -290,7 +297,7 @@ def _households(store: Store, publication: Publication) -> dict[str, int]:
 
 
 def only_told(counts: Mapping[str, tuple[int, int]], told: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return (number, oldest slot) by group of the ``told`` groups, and for `EVERYBODY` over all of them."""
+    """Return (number, oldest slot) for each of the ``told`` groups, and for `EVERYBODY` that of all groups together."""
     rows = {group: row for group, row in counts.items() if group in told and group != EVERYBODY}
     if counts:
         rows[EVERYBODY] = (sum(n for n, _ in counts.values()), min(slot for _, slot in counts.values()))

@@ -24,7 +24,8 @@ from undertone_shared.errors import Invalid
 _LAST = 0xFFFFFFFF
 # The largest number of slots in one query: more than a year of half-hours.
 LARGEST_SELECTION = 20_000
-# A slot number, or a moment with its time zone, or without one in the campaign's.
+# Type of the ends of a selection: a slot number, or a date or time, which is in the campaign's zone if it has none of
+# its own.
 When = int | datetime | date | None
 
 
@@ -163,7 +164,7 @@ class Results(OpenCampaign):
         return with_absent(rows, low, high, self.campaign.slot_seconds, self.groups if groups is None else groups)
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
-        """Yield wanted groups with the reports for their estimates, until all groups were yielded."""
+        """Yield pairs (groups, reports for their estimates), which together cover all the wanted groups."""
         yield groups, self._store.partial(first, last)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:

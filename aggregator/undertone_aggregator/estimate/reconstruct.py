@@ -2,9 +2,9 @@
 
 The mean of the *truncated* readings of the devices that reported is a fixed number, so only the mechanism's noise
 counts in its standard error, not the spread of the readings: see `estimate.noise`. (The empirical variance of the
-decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a campaign of turns the
-fleet's mean is what is asked, and the devices that reported are a random part of it: there the empirical variance is
-right. The estimate is of the mean of the readings themselves: it adds the model of
+decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a campaign whose devices
+take turns, the mean of the whole fleet is wanted, and the devices that reported are a random part of the fleet: there
+the empirical variance is right. The estimate is of the mean of the readings themselves: it adds the model of
 `undertone_aggregator.estimate.bias`.
 """
 
@@ -38,8 +38,8 @@ class Decoder:
     ``population``: the readings less the offset, as estimated from earlier slots. ``sampled``: the mean is for a fleet
     of which a random sample reported, so its variance is the empirical variance of the decoded reports, s²/n: noise,
     rounding and the spread of the readings (except the 1/stride of it that sampling does not add). The noise alone is
-    its lower limit: two or three reports may be alike by chance without being exact. ``block``: which of the rule's
-    ranges.
+    its lower limit: two or three reports may be alike by chance without being exact. ``block``: the index of the block
+    of the day whose range is used.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Reconstruction:
     """The `Estimator` of independent reports: histograms under a campaign's epochs."""
 
     def __init__(self, timeline: Timeline, models: dict[str, float] | None = None) -> None:
-        """``models``: cache of means that were fitted to threshold rounds, by the hash of their input; it grows."""
+        """``models``: cache of means fitted to threshold rounds, by the hash of their input; this object adds to it."""
         self.timeline = timeline
         self.models = {} if models is None else models
         self._decoders: dict[tuple[bytes, int], Decoder] = {}
@@ -89,7 +89,7 @@ class Reconstruction:
 
     @property
     def memory(self) -> int:
-        """The cycle that shows the current level of readings; noise of different slots is independent."""
+        """One cycle, which shows the current level of readings; noise of different slots is independent."""
         newest = self.timeline.last
         return 0 if newest is None else min(newest.campaign.cycle, _LONGEST_MEMORY)
 
@@ -154,7 +154,7 @@ class Reconstruction:
     def _misfits(
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
     ) -> dict[tuple[int, str], float]:
-        """Return the evidence against each slot and group; that of two epochs within the grace period adds up."""
+        """Return the misfit of each slot and group; if two epochs have reports in a slot, the sum of their misfits."""
         together: dict[Decoder, list[tuple[tuple[int, str], Counts]]] = {}
         for key, sources in cells.items():
             for (kind, fingerprint), counts in sources.items():
@@ -287,7 +287,7 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
 
 
 def _corrected(estimate: Estimate, epoch: Epoch, bias: Bias, level: Level | None) -> Estimate:
-    """The estimate of the mean of the readings: with what truncation removed."""
+    """Return the estimate of the readings' mean: the truncated mean plus the modelled bias of truncation."""
     removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
     load = Load.of(estimate.truncated_mean, estimate.truncated_se or 0.0, removed, error)
     return replace(estimate, **load._asdict())

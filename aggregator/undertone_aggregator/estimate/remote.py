@@ -88,7 +88,7 @@ class RemoteResults(Results):
         try:
             self._connect(campaign, collections)
         except (KeyError, TypeError, IndexError):
-            # The answer is JSON, but not a page's.
+            # The answer is JSON, but does not have the form of an Undertone page's answer.
             raise Invalid(f"{url} {_OTHER}") from None
 
     def _connect(self, campaign: str | None, collections: Collections) -> None:
@@ -293,7 +293,7 @@ def printable(text: str) -> str:
 
 
 def _said(wrong: urllib.error.HTTPError) -> str:
-    """Return the page's error sentence; empty if there is none."""
+    """Return the sentence in the page's error answer; empty if the answer has none."""
     try:
         return printable(str(json.loads(wrong.read(_LARGEST_SENTENCE))["error"]))
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
@@ -312,7 +312,7 @@ def _epoch(row: Mapping[str, Any]) -> Epoch:
 
 
 def _row(kind: type[Kind], columns: dict[str, Any]) -> Kind:
-    """The row that ``row()`` made these columns of."""
+    """Return the row for which ``row()`` returned these columns."""
     known = {name: columns[name] for name in kind.columns() if name not in kind.derived}
     if "coordinate" in known:
         known["series"] = Series(*(known.pop(name) for name in Series._fields))

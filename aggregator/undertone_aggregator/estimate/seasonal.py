@@ -26,24 +26,25 @@ _OFF_HARMONICS = 4
 _SLOW_CYCLES, _SLOW = 70.0, 0.6
 _SLOW_LONG_CYCLES, _SLOW_LONG = 10.0, 2.0
 _OFF_DRIFT = 4.0
-# Prior standard deviation of the level, in units of the series' scale; and a decay rate that leaves nothing after a
-# slot.
+# Prior standard deviation of the level, in units of the series' scale; and a decay rate at which nothing of a component
+# is left one slot later.
 _ANYTHING = 100.0
 _FORGOTTEN = 50.0
 # Number of harmonics that are summed; those above half the cycle's slots are folded onto the ones that slots can
 # resolve.
 _SUMMED = 64
 # Medians of the parameters, and standard deviations of their logarithms. _COMMON is shared by the amplitudes: if the
-# noise hides the signal's size, a small value of one suggests that the others are small.
+# noise hides the signal's size, a small value of one amplitude suggests that the other amplitudes are small.
 _MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "off": 0.2}
 _SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.6, "reach": 1.0, "slow": 0.8, "chance": 0.6,
             "off": 1.0}  # fmt: skip
 # Least standard deviation of the part of a slot that no component explains, besides the devices' chance error.
 _LEAST_CHANCE = 0.03
-# The slow level is not among them: it is independent of the variation within a cycle.
+# The parameters that are amplitudes. The slow level's amplitude is not among them, because it is independent of the
+# variation within a cycle.
 _AMPLITUDES = ("season", "memory", "off")
 _COMMON = 1.0
-# Fits stay within this many standard deviations of the prior.
+# Largest distance of a fitted parameter from the prior's centre, in standard deviations of the prior.
 _BOUND = 3.5
 
 

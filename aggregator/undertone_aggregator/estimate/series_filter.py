@@ -15,10 +15,10 @@ from undertone_aggregator.estimate.estimates import Estimate, Load, Series
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
-# With this many reports, a slot's own variance estimate counts as much as the whole series'.
+# Number of reports in a slot at which the slot's own variance estimate counts as much as the whole series' estimate.
 _FEW_REPORTS = 50.0
-# Assumed standard deviation of a device's independent variation per slot, relative to the largest for readings in [0,
-# θ].
+# Assumed standard deviation of a device's independent variation per slot, relative to the largest standard deviation
+# that readings in [0, θ] can have.
 _OWN = 0.6
 
 
@@ -177,7 +177,7 @@ def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:
 
 
 def as_filtered(raw: Estimate, mean: float, error: float) -> Estimate:
-    """The filtered estimate beside a raw one, of a filtered mean; the error of what truncation removes is added."""
+    """Return the filtered series' estimate for the slot of ``raw``; its error includes that of the truncation bias."""
     load = Load.of(mean - (raw.bias or 0.0), error, raw.bias, raw.bias_se)
     return replace(raw, series=raw.series._replace(filtered=True), misfit=None, carried=None, **load._asdict())
 

@@ -270,7 +270,7 @@ class Filter:
     def _tell(self, shape: _Shape, solved: Vector, part: slice, trace: Trace, decay: Vector | None) -> None:
         """Record the block's signal estimates before the state advances.
 
-        With ``decay`` also the input of the backward pass.
+        With ``decay``, the input of the backward pass is recorded, too.
         """
         state, b = self.state, len(shape.loading[0])
         white, onto, about = np.split(solved[:, :, : self.size + b + 1], [1, self.size + 1], axis=2)

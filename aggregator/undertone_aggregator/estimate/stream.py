@@ -67,7 +67,8 @@ class StreamReconstruction:
             rule = epoch.campaign.rule
             if isinstance(rule, StreamRule):
                 layout = layout_of(rule)
-                # The last age represents all older ones, whose variance is at most its own or the steady one.
+                # A report's age is its number within its chain. The largest age here represents all higher ages, whose
+                # variance is at most that of the largest age or the steady one.
                 variances = [release_variance(rule, age) for age in range(1, layout.ages + 1)]
                 self._rules[epoch.campaign.fingerprint] = (epoch.campaign, rule, layout, np.array(variances))
 
@@ -180,7 +181,7 @@ class StreamReconstruction:
         return max(self._rules.values(), key=lambda known: known[0].epoch)
 
     def _curves(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Series, Curve]]:
-        """Yield every wanted series."""
+        """Yield every wanted series with its curve."""
         mine = [key for key in partial if key.fingerprint in self._rules]
         dimension = max((self._rules[key.fingerprint][1].dimension for key in mine), default=1)
         wanted = None if groups is None else set(groups)

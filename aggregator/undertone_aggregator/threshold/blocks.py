@@ -2,8 +2,8 @@
 
 With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan costs the
 mean over the slots of V θ_p²/(4n) + e_p(θ_p)², its mean square error by Eq. 8. Dynamic programming over the pieces
-gives the plan of least expected cost for each number of blocks. More blocks are taken only if the logarithm of what
-they gain is more than the draws from the posterior differ about it, and worth a block.
+gives the plan of least expected cost for each number of blocks. More blocks are used only if the logarithm of their
+gain exceeds its standard deviation over the draws from the posterior, and if the gain is worth a block.
 """
 
 from collections.abc import Sequence

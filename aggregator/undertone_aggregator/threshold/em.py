@@ -14,7 +14,8 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Channel, Vector
 from undertone_aggregator.threshold.newton import constrained_newton, log_likelihood
 
-# Over-relaxation is fast in the first steps; Newton's method finds the last digits.
+# Largest number of over-relaxed steps, and the exponent ω of the first one. Over-relaxation is fast in the first steps;
+# Newton's method finds the last digits.
 _RELAXED_STEPS = 60
 _FIRST_POWER = 3.0
 

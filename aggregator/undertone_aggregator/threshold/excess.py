@@ -14,7 +14,7 @@ from undertone_aggregator.threshold.channel import Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts
 from undertone_aggregator.threshold.em import expectation_maximisation
 
-# Largest probability of a Poisson count as large as a symbol's for which the symbol is judged false. With 1,000 symbols
+# A symbol is judged false if a Poisson count as large as the symbol's has at most this probability. With 1,000 symbols
 # in all rounds this is one false alarm in a million campaigns.
 _CHANCE = 1e-9
 _REPEATS = 20

@@ -20,7 +20,8 @@ from undertone_shared.checks import SMALL
 from undertone_shared.errors import Invalid
 
 PLANNED = ("auto", "hybrid", "piecewise", "optimal")
-# An optimal table is used only if it lowers the mean variance by at least this share: broadcasting it costs traffic.
+# An optimal table is used only if it lowers the mean variance by at least this share, because broadcasting the table
+# costs traffic.
 LEAST_GAIN = 0.005
 _THETAS = 7
 _SPREAD = 4.0

@@ -14,7 +14,8 @@ from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
 from undertone_aggregator.threshold.tail import Component, Prior, TailModel, cell_masses, survival
 
-# The components were chosen on POS, EDRP, DNS and synthetic populations and not changed since (docs/threshold.md).
+# The components of the prior. They were chosen on the data sets POS, EDRP and DNS and on synthetic populations, and
+# were not changed afterwards (docs/threshold.md).
 COMPONENTS = (
     Component(slope=0.8, spread=0.2, bend=0.0, free_above=1.0, weight=0.44),
     Component(slope=0.8, spread=0.2, bend=0.0, free_above=0.3, weight=0.392),
@@ -26,7 +27,8 @@ COMPONENTS = (
 )
 _DRAWS_EACH = 100
 _POOLED = 200
-# A component is excluded when its evidence is this many nats below the best one's; then, draws of each other component.
+# A component is excluded when its evidence is this many nats below the best one's; then, the number of densities that
+# are drawn of each component that is not excluded.
 _EXCLUDED = 6.0
 _SHAPES = 40
 _GRID_RATIO = 1.025
@@ -226,7 +228,7 @@ def _rough_survival(cohort: Sequence[CohortCounts], bound: int) -> tuple[Vector,
 
 
 def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
-    # The share of zero readings is known only if an edge lies at one.
+    # The share of zero readings is known only if a round has an edge at the reading 1.
     positive = float(np.clip(s[0], 0.05, 0.993)) if u[0] == 0.0 else 0.993
     z = np.log(-np.log(np.clip(s / positive, 1e-4, 1.0 - 1e-4)))
     slopes = np.diff(np.interp(model.knots, u, z)) / np.diff(model.knots)

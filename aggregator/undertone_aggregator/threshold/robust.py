@@ -18,7 +18,8 @@ from undertone_aggregator.threshold.posterior import Posterior, decision_grid, p
 from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
-# Below this Σ n ε² no method that was tried was safe: in the worst cases the error was above 1000 times the least.
+# Least Σ n ε² of the cohort's reports. Below it no method that was tried was safe: in the worst cases its error was
+# more than 1000 times the least possible one.
 ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75

@@ -19,8 +19,8 @@ MAX_KNOTS = 56
 STIFF = 0.25
 FREE = 1.5
 _LEVEL_SPREAD = 5.0
-# Prior mean and standard deviation of the logit of the share of readings above zero: mostly nearly all, but possibly
-# few.
+# Prior mean and standard deviation of the logit of the share of readings above zero: usually nearly all readings are
+# above zero, but possibly few.
 _POSITIVE, _POSITIVE_SPREAD = 5.0, 2.5
 # For z beyond this limit the survival is zero in floating point; up to it e^z is finite.
 _LARGEST = 50.0

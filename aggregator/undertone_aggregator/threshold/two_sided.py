@@ -27,7 +27,7 @@ WORTH = 0.8
 _OUTSIDE = 0.005
 _SEEN = 4.0
 _MARGIN = 0.5
-# A range is zoomed to from below only if its low end is above this share of its high end.
+# A round zooms to a range whose low end is above zero only if the low end is above this share of the high end.
 _FAR = 1 / 3
 _ENDS = 200
 

@@ -15,7 +15,8 @@ from undertone_aggregator.design.stream.schedule import Recurrence
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ROUNDING_VARIANCE, StreamRule, squared_bound, step_variance
 
-# Largest product of grid points of a difference and reports; above it the dynamic programme would take minutes.
+# Largest product of the number of grid points of a difference and the number of reports; above it the dynamic programme
+# would take minutes and is not run.
 _LARGEST_PROGRAMME = 60_000
 
 
@@ -114,7 +115,7 @@ def _variance(rule: StreamRule) -> Fraction:
 
 
 def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
-    """Compute ρ of one chain of all reports; None if the programme would be too large, or if chains take turns."""
+    """Compute ρ of one chain of all reports; None if the programme would be too large, or if chains are interleaved."""
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:
@@ -126,8 +127,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
         first = Fraction(rule.noise[0] - ROUNDING_VARIANCE)
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
-    # The weight of a report is 1 / variance of its noise, relative to that of the reports after the first. Those count
-    # in a unit that is 2^shift times as fine.
+    # The weight of a report is 1 / variance of its noise, relative to that of the reports after the first. The noise of
+    # these later reports is in a unit that is 2^shift times as fine.
     start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
     later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))

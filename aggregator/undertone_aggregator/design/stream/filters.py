@@ -128,7 +128,7 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
         if all(abs(points[a] - points[b]) <= reach for a, b in pairwise(path))
     ]
     number = {path: i for i, path in enumerate(histories)}
-    # A history lists the differences, the newest first; a move adds one at the front.
+    # A history lists the differences, the newest first; a move adds a new difference at the front.
     moves = [
         (number[path], number[(d, *path[:-1])], d)
         for path in histories

@@ -29,8 +29,9 @@ from undertone_shared.stream import (
 
 SHIFT = 8
 LEVELS = 10_000
-# With a smaller variance the (ε, δ) formula for continuous noise would not hold for a discrete Gaussian. The number of
-# levels is so large that this limit is never reached.
+# Least variance of the Gaussian noise, in squared steps of the integers that are drawn: with a smaller one the (ε, δ)
+# formula for continuous noise would not hold for a discrete Gaussian. The number of levels is so large that this limit
+# is never reached.
 _LEAST_VARIANCE = 16
 
 
@@ -132,9 +133,9 @@ def _steps(bound: int, rho: int, levels: int, slew: int, shift: int, reuse: int)
 
 
 def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
-    """Return the least integer from ``low`` to 2^29 that ``suffices``, a monotone test.
+    """Return the least integer from ``low`` to 2^29 for which the monotone test ``suffices`` is true.
 
-    Raises Invalid with ``wrong``.
+    Raises Invalid, whose message begins with ``wrong``, if there is none.
     """
     high = SMALL // 2
     if not suffices(high):
