@@ -34,7 +34,7 @@ def gaussian_cdf(z: Fraction, bits: int) -> Bounds:
     tail = exponential_bounds(z * z / 2, working)
     pi = _pi(working)
     root = isqrt(2 * pi[0] << working), isqrt(2 * pi[1] << working) + 1
-    # Both divisors have the scale 2^working.
+    # The divisors ``tail`` and ``root`` are both scaled by 2^working.
     low = (series[0] << 2 * working) // (tail[1] * root[1])
     high = (series[1] << 2 * working) // (tail[0] * root[0]) + 1
     return _around(z, low >> _GUARD, (high >> _GUARD) + 1, bits)

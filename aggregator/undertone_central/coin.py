@@ -32,8 +32,8 @@ def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
         term_high = (term_high * (x + 1) >> bits) // i + 1
         low += term_low
         high += term_high
-    # Each later term is smaller by a factor above 2, so together they are below the last one; with its rounding, below
-    # 4.
+    # Every term that is left out is less than half of the term before it, so that together they are less than the last
+    # term that was added; with its rounding, less than 4.
     high += 4
     for _ in range(halvings):
         low = low * low >> bits

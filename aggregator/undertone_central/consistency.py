@@ -112,7 +112,7 @@ class LeastAbsolute:
         # Outside all break points, and where they coincide, the difference is divided equally among the children.
         equal = np.broadcast_to(np.arange(1, self._fanout + 1), length.shape)
         length = np.where(length[:, -1:] == 0, equal, length)
-        # Floating point is safe here: true values added to the tree change neither factor.
+        # Floating point is safe here, because adding true values to the tree changes neither factor of the product.
         over = np.rint((values - start[:, -1])[:, None] * (length / length[:, -1:])).astype(np.int64)
         return np.diff(start + over, axis=1, prepend=0)
 

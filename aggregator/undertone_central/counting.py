@@ -54,7 +54,7 @@ class Counter(Continual):
         return "streams of any length"
 
     def _draws(self, share: Fraction) -> Draws:
-        """Make Laplace noise for sums that use this share of ε."""
+        """Make the Laplace noise of a kind of sum that uses the part ``share`` of ε."""
         return Draws(self.bound / (self.epsilon * share), self._source)
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Simple1(Bounded):
         return sums + self._noise.take(len(sums))
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return the one draw of this prefix sum."""
+        """Return the single noise draw of the prefix sum after ``time`` values."""
         return {("prefix", time): self._noise.law.variance} if time else {}
 
 
@@ -132,7 +132,7 @@ class Simple2(Counter):
         return sums
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return one draw per value."""
+        """Return the noise draws: one for each value."""
         return {("value", i): self._noise.law.variance for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
@@ -176,7 +176,7 @@ class TwoLevel(Bounded, OneByOne):
         return [self._blocks + self._items]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return one draw for each complete block and for each value after them."""
+        """Return the noise draws: one for each complete block and one for each value after the blocks."""
         blocks = time // self.block
         named = [("block", i) for i in range(blocks)] + [("value", i) for i in range(blocks * self.block, time)]
         return dict.fromkeys(named, self._noise.law.variance)
@@ -209,7 +209,7 @@ class Binary(Bounded, OneByOne):
         return [sum(self._noisy)]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return one draw per binary digit that is one."""
+        """Return the noise draws: one for each binary digit of ``time`` that is 1."""
         return {(f"level {i}", time >> i): self._noise.law.variance for i in digits(time)}
 
 

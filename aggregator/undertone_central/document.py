@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 
 TITLE = "# undertone release "
 PIECE = "# piece "
-# Parameters of a piece of values that describe the hierarchy over its blocks.
+# Names of the parameters that describe the hierarchy over the blocks of a piece of values.
 PIECES = ("group", "fanout", "levels")
 COLUMNS = {"values": "position,value", "counts": "position,count", "nodes": "first,end,sum", "items": "block,item"}
 
@@ -31,7 +31,7 @@ def heading(mechanism: Continual) -> str:
     """Return the first two lines of a release."""
     public = {**mechanism.parameters, "guarantee": mechanism.guarantee}
     for name in ("theta", *(PIECES if mechanism.released == "values" else ())):
-        # These parameters belong to a piece, not to the release.
+        # θ and the hierarchy's parameters belong to a piece and not to the whole release.
         public.pop(name, None)
     return f"{TITLE}{json.dumps(public, ensure_ascii=False)}\n{COLUMNS[mechanism.released]}\n"
 
@@ -47,7 +47,7 @@ def piece_line(first: int, parameters: dict[str, Any]) -> str:
 
 
 def rows(parameters: dict[str, Any], first: int, start: int, numbers: Integers) -> list[str]:
-    """Return the lines of these numbers.
+    """Return the lines of a release that contain these numbers.
 
     ``first``: position of the piece's first value; ``start``: position of the first number (for items, of its block).
     """

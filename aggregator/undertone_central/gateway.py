@@ -72,8 +72,8 @@ class Gateway:
         self._scale = scale
         self._say = say
         self._inbox = Inbox(address, client_id, [topic], BATCH, say)
-        # From the last committed batch: packets whose acknowledgement may not have reached the broker, and the newest
-        # running number.
+        # State after the last committed batch: the ids of packets whose acknowledgement may not have reached the
+        # broker, and the newest running number.
         self._packets: set[int] = set(job.notes.get("packets", ()))
         self._number: int = job.notes.get("number", -1)
 

@@ -123,7 +123,7 @@ class Consistent(Saved):
         self._open = {}
 
     def _load(self, block: int) -> None:
-        """Compute the consistent noise of that block's leaves."""
+        """Compute the consistent noise of the leaves of block number ``block``."""
         if not self._key:
             self._key = self._source.key().hex()
         levels = self._subtree(block)
@@ -137,7 +137,7 @@ class Consistent(Saved):
         self._block, self._block_number = values, block
 
     def _value(self, height: int, number: int) -> Integers:
-        """Return the consistent noise [1] of a node at or above the blocks; keep that of its siblings for later."""
+        """Return the consistent noise [1] of a node at or above the blocks; store that of its siblings for later."""
         if height == self._levels:
             return self._rule.root(self._statistic(height, number), height)
         parent, place = divmod(number, self._fanout)

@@ -64,7 +64,7 @@ class Job:
             self._commit(heading(mechanism))
 
     def step(self, values: Integers, notes: dict[str, Any] | None = None) -> int:
-        """Feed values and output what they release; return the number of released numbers. It is durable on return."""
+        """Pass values to the mechanism and output durably what it releases; return the number of released numbers."""
         lines: list[str] = []
         self.progress.checksum = checksum(values, self.progress.checksum)
         count = 0
@@ -84,7 +84,7 @@ class Job:
             self._checkpoint.unlink()
 
     def _part(self, values: Integers, lines: list[str]) -> int:
-        """Give the mechanism the values of one phase of the feed."""
+        """Pass values that all belong to one phase to the mechanism; return the number of released numbers."""
         mechanism, progress = self._mechanism, self.progress
         if not mechanism.withholding and progress.phase != mechanism.phase:
             progress.phase, progress.first = mechanism.phase, progress.consumed

@@ -19,10 +19,12 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# Bits above 8 scales are heads with probability below e^-8; a loop that rarely runs draws them.
+# Binary digits of a draw that stand for more than 8 scales are 1 with probability below e^-8; a loop that rarely runs
+# draws these digits.
 _TAIL = 8
 _BUFFER = 512
-# A draw reaches 64 scales with probability e^-64; sums of draws must stay far below 2^63.
+# Largest scale of the noise: a draw reaches 64 scales with probability e^-64, and sums of draws must stay far below
+# 2^63.
 LARGEST_SCALE = 1 << 46
 
 

@@ -48,7 +48,7 @@ class Publisher(Saved):
         self._debt = 0
 
     def publish(self, values: Integers) -> Integers:
-        """Return the released values for these."""
+        """Return the released values, one for each of ``values``."""
         values = np.clip(values, 0, self.theta)
         released = self._hierarchy.publish(values) if self._group == 1 else self._smoothed(values)
         return self._without_falls(released) if self._monotone else released

@@ -35,7 +35,8 @@ MQTT = "mqtt://"
 _NAMED_FAULTS = 20
 
 Say = Callable[[str], None]
-# Makes a progress bar from the expected number of values (None: unknown); it is called with the size of each batch.
+# Type of a function that makes a progress bar from the expected number of values (None: unknown). The progress bar is
+# called with the size of each batch.
 Bar = Callable[[int | None], AbstractContextManager[Callable[[int], None]]]
 
 

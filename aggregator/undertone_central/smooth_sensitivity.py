@@ -22,7 +22,8 @@ from undertone_shared.errors import Invalid
 
 NOISES = ("laplace", "gaussian", "cauchy")
 CDFS: dict[str, Cdf] = {"laplace": laplace_cdf, "gaussian": gaussian_cdf, "cauchy": cauchy_cdf}
-# The sensitivity is rounded up by a factor below 1 + 2^-30, for which β is reduced as much; it is never below 2^-20.
+# The sensitivity is rounded up by a factor below 1 + 2^-30; to make up for this, β is reduced by 2^-30. The sensitivity
+# is never below 2^-20.
 _ROUNDING = Fraction(1, 1 << 30)
 _LEAST = 2.0**-20
 
@@ -67,7 +68,7 @@ def pak_location(alpha: Fraction, beta: Fraction, gamma: float) -> tuple[Fractio
     rest = 1 - (exp(beta) - 1) * quantile / float(alpha)
     if rest <= 0:
         raise Invalid(f"gamma is {gamma:g}, too small for PAK's shift at this epsilon and delta")
-    # Rounded up, which adds slightly more noise than necessary.
+    # κ is rounded up, which adds slightly more noise than necessary.
     kappa = _rounded_up(1 / rest)
     return kappa, kappa * Fraction(quantile)
 

@@ -31,7 +31,7 @@ Real = NDArray[np.float64]
 
 OBJECTIVES = ("excess", "count")
 NOISES = ("laplace", "exponential")
-# The paper's constant for item counts.
+# The paper's constant c of the objective ``count``, for streams of item counts.
 PAPER_C = Fraction(60)
 GRID = 1 << 10
 CANDIDATES = 1 << 16
@@ -53,9 +53,9 @@ class Workload:
 
 
 def candidates(bound: int, objective: str) -> Integers:
-    """Return the paper's 1..B (or 2^16 of them, equally spaced).
+    """Return the candidates for θ: the paper's 1..B, or 2^16 of them, equally spaced.
 
-    For ``excess``, steps of 1 or 10 %, whichever is larger.
+    For the objective ``excess`` each candidate exceeds the one before by 1 or by 10 %, whichever is larger.
 
     The error is flat within a step, and the maximum of fewer noisy scores is more accurate.
     """

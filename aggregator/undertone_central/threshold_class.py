@@ -48,7 +48,7 @@ class ThresholdSanitizer:
         return sqrt(self._levels * self._law.variance * FANOUT / 4)
 
     def sanitize(self, items: Integers, source: Bytes) -> Integers:
-        """Return as many synthetic items, ascending."""
+        """Return synthetic items, as many as ``items`` has, ascending."""
         ordered = np.sort(items)
         edges, masses = self._divide(ordered, 0, self._levels, float(len(items)), source)
         edge = np.concatenate([edges, [self._bound + 1]]).astype(np.float64)

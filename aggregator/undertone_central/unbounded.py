@@ -37,13 +37,14 @@ class Unbounded(Counter, OneByOne):
         return [sum(self._noisy)]
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return one draw per binary digit that is one, with its level's scale."""
+        """Return the noise draws: one for each binary digit of ``time`` that is 1, with the scale of its level."""
         scales = {i: self.bound / (self.epsilon * _share(i)) for i in digits(time)}
         return {(f"level {i}", time >> i): discrete_laplace(scale).variance for i, scale in scales.items()}
 
 
 def _share(level: int) -> Fraction:
-    # Any constant in place of 8 sums to 1; this one gives large shares to the first dozens of levels.
+    # With any constant in place of 8 the shares of all levels sum to 1; the constant 8 gives large shares to the first
+    # dozens of levels.
     return Fraction(8, (level + 8) * (level + 9))
 
 
@@ -82,7 +83,7 @@ class HybridCounter(Counter, OneByOne):
         super().restore(state)
 
     def terms(self, time: int) -> dict[Term, float]:
-        """Return one draw per complete segment, and those of the open segment's binary counter."""
+        """Return the noise draws: one for each complete segment, and those of the open segment's binary counter."""
         if not time:
             return {}
         terms: dict[Term, float] = {("segment", i): self._noise.law.variance for i in range(time.bit_length())}

@@ -52,7 +52,7 @@ def consistent_variance(first: int, end: int, fanout: int, levels: int) -> float
 
 
 def _bottom_up(fanout: int, height: int) -> float:
-    """Return v_j."""
+    """Return v_j, the variance of Eq. 10's z at a node of height j, see `consistent_variance`."""
     return float((fanout**height - fanout ** (height - 1)) / (fanout**height - 1))
 
 
@@ -77,7 +77,7 @@ def _partials(first: int, end: int, fanout: int, height: int) -> tuple[float, fl
 
 
 def _partial(first: int, end: int, fanout: int, height: int) -> tuple[float, float]:
-    """Return α and Var W of the sum over [first, end) of a node's leaves."""
+    """Return α and Var W of the sum over [first, end) of a node's leaves, see `consistent_variance`."""
     squares, shares, rest = _partials(first, end, fanout, height)
     return shares / fanout, _bottom_up(fanout, height - 1) * (squares - shares * shares / fanout) + rest
 

@@ -26,8 +26,8 @@ def restore(backup: Path, target: Path) -> list[str]:
         f"{campaign}: {len(fingerprints)} epochs, {counted} reports"
         + (f", the newest of slot {newest}" if counted else "")
     ]
-    # The copy is made on the target's disk. SQLite makes it, because the newest data of a backup may be in its log
-    # file.
+    # The backup is copied to the target's disk. SQLite makes the copy, because the newest data of a backup may be in
+    # its log file.
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
     try:
         with open_store(backup, read_only=True) as store:

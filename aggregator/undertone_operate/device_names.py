@@ -20,7 +20,7 @@ def device_names(sensor: str, count: int, first: int = 0, stop: int | None = Non
 
 
 def cohort_hashes(seed: bytes, sensor: str, count: int, first: int, stop: int) -> tuple[Integers, Integers]:
-    """h and h' of devices first <= i < stop of ``count``: see `undertone_shared.schedule`."""
+    """Return the hashes h and h' of devices first <= i < stop of ``count``, see `undertone_shared.schedule`."""
     width = max(3, len(str(count)))
     head = seed + f"{sensor}-".encode()
     # The array has a row of bytes for each device: the seed and its name.

@@ -94,7 +94,8 @@ class FleetFiles:
         if groups is None and group != EVERYBODY:
             raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
         if groups is not None:
-            # This is checked before any device is made: the server would stop the campaign for an invalid groups file.
+            # The groups file is checked before any device is made, because the server would stop the campaign for an
+            # invalid one.
             append_groups(self.config.path(groups), group, [])
         if not 1 <= count <= 100_000:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
@@ -111,7 +112,8 @@ class FleetFiles:
             target = replace(target, authority=self.authority, certificates=True)
         devices = self.folder / "devices"
         admitted = {name: write_device(self.config, name, devices / name, target, policy, outbox) for name in names}
-        # The inventory is written first: a name in it is not given again, even after a crash in the next line.
+        # The inventory is written before the broker's files, because a name in the inventory is never given again, even
+        # after a crash between the two.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
         self._write(admitted)
         if groups is not None:
@@ -129,7 +131,8 @@ class FleetFiles:
         folder = self.folder / "devices" / name
         certificate = folder / f"{IDENTITY}.crt"
         if certificate.exists():
-            # The old certificate is revoked first, because its serial number is only in that file.
+            # The old certificate is revoked first, because its serial number is only in the file that is overwritten
+            # next.
             revoke_certificates(self.authority, [certificate])
             self._write({name: write_certificate(self.config, name, folder, self.authority)})
             return certificate

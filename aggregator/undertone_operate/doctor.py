@@ -25,7 +25,7 @@ _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
 _SECRETS = ("signing.key", "aggregator.password", "analyst.password", "broker/passwords", "broker/access")
 _WAIT_SECONDS = 5.0
-# A clock before this Unix time was never set.
+# Unix second in November 2023: a clock that shows an earlier time was never set.
 _EARLIEST = 1_700_000_000
 
 

@@ -27,7 +27,7 @@ OK, WARNING, FAILURE = "ok", "warning", "failure"
 OUTBOX = 96
 _LEAST_HOURS = 1.0
 _LEAST_DAYS = 30
-# Least number of messages that the broker must queue, for the longest absence of a server.
+# Least number of messages that the broker must be able to queue for a server that is away.
 _LEAST_QUEUED = 100_000
 _WAIT_SECONDS = 5.0
 _QUIET_SECONDS = 0.5

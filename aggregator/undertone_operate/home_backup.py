@@ -29,7 +29,8 @@ from undertone_shared.errors import Invalid
 MANIFEST = "manifest.json"
 _FORMAT = "undertone-home-1"
 _LARGEST_MANIFEST = 1 << 26
-# Files that a starting server makes again, or that belong to this machine only.
+# Patterns of the files that a backup leaves out: a starting server makes them again, or they belong to this machine
+# only.
 _LEFT_OUT = (
     "*.lock",
     "*.server",
@@ -40,7 +41,7 @@ _LEFT_OUT = (
     "*.before-restore*",
     ".*",
 )
-# Files that contain the folder's own path.
+# Files that contain the path of the server's folder, which a restore on another machine changes.
 _WITH_PATHS = ("broker/mosquitto.conf", "compose.yaml", "undertone.service")
 # Pattern of a file name -> description of the secret in it.
 _SECRETS = {
@@ -90,7 +91,7 @@ def back_up_home(folder: Path, file: Path) -> Backed:
             _write(out, members, str(folder.resolve()))
             out.flush()
             os.fsync(out.fileno())
-        # A link, unlike a rename, replaces nothing.
+        # A hard link, unlike a rename, never replaces a file that exists already.
         os.link(whole, file)
         sync(file.parent)
     return Backed(len(members), _secrets(inside for inside, _, _ in members), _notes(home))

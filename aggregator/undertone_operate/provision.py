@@ -204,7 +204,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
         "insecure": insecure,
     }
     if plan.window is not None:
-        # After one report the device rests for the window's length, whatever a campaign says.
+        # The policy makes the device rest for the window's length after each report, whatever a campaign asks for.
         turn = plan.stride * plan.slot_seconds
         fields |= {"rest_seconds": plan.window, "reports_per_period": DAY // turn + 1}
     fields.update(others)

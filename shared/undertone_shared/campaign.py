@@ -39,7 +39,7 @@ HEADER_BYTES = 12
 SIGNATURE_BYTES = 64
 LARGEST_BODY = 12288
 LONGEST_UNIT = 16
-# Reports under an epoch are admitted for this many slots of the next epoch.
+# Number of slots of an epoch during which reports under the epoch before it are still admitted.
 GRACE_SLOTS = 2
 
 MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
@@ -184,7 +184,8 @@ def write_canonical(value: "Any", put: "Callable[[bytes], object]") -> None:
 
 
 def _is_canonical(value: object, digest: bytes) -> bool:
-    # The digests are compared, because a board has no memory for a second copy of the body.
+    # The body's digest is compared with that of the canonical form, because a board has no memory for a second copy of
+    # the body.
     canonical = hashlib.sha256(b"")
     try:
         write_canonical(value, canonical.update)

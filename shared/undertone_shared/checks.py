@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Every intermediate result of a draw is a small integer of a 32-bit MicroPython.
+# Small integers of a 32-bit MicroPython are below 2^30; every intermediate result of a draw is one.
 SMALL = 1 << 30
 _LARGEST = SMALL - 1
 

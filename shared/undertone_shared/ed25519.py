@@ -190,7 +190,7 @@ def _fractions(degree: int, count: int) -> "Iterator[int]":
             divisor += 1
         if divisor == n:
             count -= 1
-            # Newton's method from above, on integers.
+            # The root is computed by Newton's method on integers, which starts above it and decreases.
             power = n << 64 * degree
             root = 8 << 64
             while True:

@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# 64 words. A draw accepts at most three words and rejects each with probability below 1/2, independently of any
-# reading: the buffer is used up within a draw with probability below 2081 / 2^64 < 2^-52.
+# Size of the buffer: 64 words. A draw accepts at most three words and rejects each with probability below 1/2,
+# independently of any reading: the buffer is used up within a draw with probability below 2081 / 2^64 < 2^-52.
 BUFFER_BYTES = 256
 _CHUNK = 32
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 _LIMB = 30
 _MASK = (1 << _LIMB) - 1
-# One call of `below` needs more words than this with probability 2^-32; the draw then fails and is repeated.
+# Least number of words in the buffer before a call of `below`. The call needs more with a probability of at most 2^-32;
+# the draw then fails and is repeated.
 _RESERVE = 32
 LARGEST_VARIANCE = 1 << 60
 
@@ -47,7 +48,7 @@ def bernoulli_exp(numerator: int, denominator: int, entropy: "Entropy") -> bool:
 
 
 def _bernoulli_exp_below_1(numerator: int, denominator: int, entropy: "Entropy") -> bool:
-    # Returns True with probability exp(-γ), 0 <= γ <= 1: the first k at which Bernoulli(γ/k) fails is odd.
+    # The first k = 1, 2, … at which a Bernoulli(γ/k) variable is 0 is odd with probability exp(-γ), 0 <= γ <= 1.
     k = 1
     while uniform(denominator * k, entropy) < numerator:
         k += 1

@@ -135,7 +135,8 @@ class Policy:
         if self.one_shot and self.rest_by == "ticks":
             raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
         self.stream = None
-        # Requirements of a rule of each kind, besides the certificates of its mechanisms.
+        # For each allowed kind of rule, the limits that it must keep besides those on its mechanisms' certificates, or
+        # None.
         self._allowed: dict[str, Any] = {"scalar": None}
         if merged["stream"] is not False:
             # A board without streams never loads their code.

@@ -189,7 +189,8 @@ def parse_table(name: str, fields: "dict[str, Any]") -> TableMechanism:
         try:
             text = encoded[k].encode()
             row = binascii.a2b_base64(text)
-        # ValueError, but a plain Exception if binascii is written in Python; or the value is no text.
+        # Bad base64 raises ValueError, or a plain Exception where binascii is written in Python; a value that is not
+        # text raises AttributeError.
         except Exception:
             pass
         if not row or binascii.b2a_base64(row).strip() != text:

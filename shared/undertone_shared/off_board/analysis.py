@@ -106,7 +106,7 @@ class WindowAnalysis:
         w = self.window
         inside = (self.a - self.b) * w
         unit = inside * self.stride * levels
-        # Uses D^2/(12Z) = Z/(3 unit^2).
+        # The next line uses that D^2/(12Z) = Z/(3 unit^2).
         spread = self.total * (self.b * n * (n * n - 1) + inside * (w * w - 1)) * inside * levels * levels
         slope = 3 * unit * unit * self.b * n * (2 * k - levels) * (2 * k - levels)
         return (theta * theta * (spread + slope), 12 * unit * unit * inside * levels * levels)
