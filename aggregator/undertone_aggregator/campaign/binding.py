@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import parse_policy
 from undertone_shared.schedule import SEED_BYTES
 
-# Options on which the store's numbers depend: they cannot change.
+# Options that cannot change after the campaign has begun, because the store's numbers depend on them.
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
 _COUNTS = "counts"
@@ -48,7 +48,7 @@ class Change:
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
     """Return the differences between the plan that was applied last, in the store's facts ``meta``, and this one."""
     if "facts" not in meta:
-        # The campaign has not begun.
+        # The campaign has not begun, so no plan has been applied yet.
         return []
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
     kept = json.loads(meta[_PLAN])
@@ -113,7 +113,7 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
     """
     with store.transaction():
         version = version_of(store.meta())
-        # This is checked first, so that a change which is never allowed is refused for that reason.
+        # Look for changes that are never allowed first, so that such a change is refused for that reason.
         open_campaign(store, plan, stream, apply=True)
         if plan.version != version:
             raise Invalid(
@@ -146,7 +146,7 @@ def bind_counting(store: Store, counts: str) -> None:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Count of the ``known`` policies of devices that refuse a campaign: reason -> number of devices."""
+    """Devices that refuse a campaign: reason -> their number. ``known``: number of devices with a known policy."""
 
     known: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -189,7 +189,7 @@ def _write_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> 
     facts = _facts(plan, stream)
     delta = str(facts.get("stream.delta", ""))
     store.set_meta({_PLAN: json.dumps(facts), "epsilon": str(plan.epsilon), "delta": delta})
-    # Facts that readers of the store need as well.
+    # Options of the plan that readers of the store need as well.
     store.set_meta(
         {
             "time_zone": plan.time_zone,

@@ -28,21 +28,21 @@ Event = tuple[str, str, dict[str, Any]]
 
 
 class Collection(Protocol):
-    """One way of collecting. ``cells``: what a counted report adds."""
+    """One way of collecting. ``cells``: adds counted reports to a batch."""
 
     cells: Cells
 
     def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
-        """Return what decides on the configured campaign's epochs. Raises Invalid."""
+        """Return the object that decides on the configured campaign's epochs. Raises Invalid."""
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return what to log about an epoch that begins in ``wait`` seconds; ``round_of``: (number, planned rounds)."""
+        """Return the log entry for an epoch that begins in ``wait`` seconds; ``round_of``: (number, planned rounds)."""
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
         """Return the estimator for Partials. ``models``: see `undertone_aggregator.estimate.reconstruct`."""
 
     def guarantee(self, campaign: Campaign, budget: "Budget") -> "Guarantee":
-        """Return what reports of an epoch cost in privacy, planned with ``budget``."""
+        """Return the guarantee for reports of an epoch that was planned with ``budget``."""
 
 
 class ScalarCollection:
@@ -133,7 +133,8 @@ def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> 
 def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
     """Return what the issued epochs cost at most. ``budget``: for epochs of old stores, which have none of their own.
 
-    It has the largest ε and the shortest rest of all epochs: a plan that gave up its window has none.
+    The guarantee has the largest ε of all epochs and the shortest rest between two reports of a device, which is none
+    after a plan that gave up its window.
     """
     from undertone_aggregator.estimate.guarantee import rest_of
 
@@ -148,5 +149,5 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
 
 
 def cells_of(kind: str) -> Cells:
-    """Return what a counted report of a rule's kind adds, for ingest workers. Raises Invalid."""
+    """Return the cells, for ingest workers, to which reports of this kind of rule are added. Raises Invalid."""
     return collection_of(kind).cells

@@ -42,7 +42,7 @@ class CampaignContext:
 
 
 class FittedModels:
-    """Models fitted to threshold rounds. The store holds them, so that no reader of the store fits them again.
+    """Models fitted to threshold rounds. The store holds the models, so that its readers need not fit them again.
 
     ``values``: see `undertone_aggregator.estimate.reconstruct`, which adds to them.
     """

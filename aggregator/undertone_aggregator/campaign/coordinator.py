@@ -20,7 +20,7 @@ from undertone_shared.topics import config_topic
 
 
 class Coordinator:
-    """Call ``tick`` a few times per slot. ``seed``, ``clock``, ``sign``: see `Issuing`."""
+    """Coordinator of a campaign. Call ``tick`` a few times per slot. ``seed``, ``clock``, ``sign``: see `Issuing`."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Coordinator:
     def tick(self, now: int) -> None:
         """Do whatever is due at Unix second ``now``."""
         if now < self._now - CLOCK_SECONDS:
-            # The wall clock was set back: what is due follows from the new time.
+            # The wall clock was set back, so forget what was done and decide by the new time what is due.
             self._now = now
             for part in (self.issuing, self._settling, self._status):
                 part.restart()
@@ -54,7 +54,7 @@ class Coordinator:
         self._status.tick(now)
 
     def retire(self, now: int) -> None:
-        """Take the campaign off the air; reports that are on their way are still counted."""
+        """Take the campaign off the air; reports still under way are counted."""
         if not self._retired:
             self._retired = True
             config, outlet = self._context.config, self._context.outlet

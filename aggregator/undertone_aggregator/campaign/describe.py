@@ -12,7 +12,7 @@ def suspicion(estimate: Estimate) -> str:
 
 
 def describe(estimate: Estimate, unit: str) -> str:
-    """One line for people; ± is 95 %."""
+    """Return an estimate as a line for people; the number after ± is half the width of its 95 % interval."""
     if estimate.kind != MODEL:
         return (
             f"slot {estimate.slot}: {estimate.estimate:.1f} ± {Z * (estimate.standard_error or 0.0):.1f} {unit}"

@@ -23,7 +23,7 @@ class Election(Protocol):
     """The election, as the coordinating thread uses it."""
 
     def lease(self) -> Lease | None:
-        """Return our lease, None while another server has it; each call also shows that this thread does not hang."""
+        """Return our lease, None while another server has it. Each call also shows that its thread does not hang."""
 
     def held(self) -> bool:
         """Return True if the lease is certainly ours at this moment, by our clock and without a request."""

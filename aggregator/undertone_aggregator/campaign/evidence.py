@@ -12,10 +12,10 @@ from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at, pieces_of
 from undertone_shared import report
 
-# Reads the partial of first <= slot <= last, of one kind of report.
+# A function that reads the Partial of slots first <= slot <= last, for one kind of report.
 Reader = Callable[[int, int, int], Partial]
 
-# Number of past epochs that the threshold uses.
+# Number of past epochs whose reports are used for choosing the threshold.
 MEMORY_EPOCHS = 16
 
 
@@ -85,7 +85,7 @@ class Evidence:
         return day_of(histograms, self.plan.bound, self.plan.cycle)
 
     def _parts(self, epoch: Epoch, partial: Partial, symbols: int) -> Counts:
-        """Return the epoch's histograms by piece of the cycle; [pieces, symbols]."""
+        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, a time of day."""
         cycle = self.plan.cycle
         parts = np.zeros((pieces_of(cycle), symbols), dtype=np.int64)
         for key, counts in partial.items():
@@ -96,13 +96,13 @@ class Evidence:
     def devices(self) -> float:
         """Return how many devices report now: the median over the slots since the last decision, including empty ones.
 
-        The slots start with the newest epoch, if that is later; in a threshold round they are its planned slots.
+        No slot before the newest epoch's first one is used. In a threshold round its planned slots are used.
         """
         first, last = self._judged(len(self.timeline) - 1)
         return self._present(max(first, last - self.plan.epoch_slots + 1), last)
 
     def most_devices(self) -> float:
-        """Return the largest such number over the beginnings of all remembered epochs."""
+        """Return the largest median number of reporting devices at the beginning of any remembered epoch."""
         every = self.plan.epoch_slots
         earliest = self.settled - MEMORY_EPOCHS * every
         sizes = [0.0]
@@ -127,8 +127,9 @@ class Evidence:
             yield number, self.timeline.epochs[number]
 
     def _judged(self, number: int) -> tuple[int, int]:
-        """Return first and last slot of an epoch that count for the threshold: a round's planned ones, else all
-        settled.
+        """Return the first and last slot of an epoch that are used for choosing θ.
+
+        Of a threshold round these are its planned slots, of any other epoch all of its settled slots.
         """
         campaign = self.timeline.epochs[number].campaign
         if campaign.report is None:

@@ -32,7 +32,7 @@ _DEVICE_CLASSES = {
 
 
 def identifier_of(campaign: str) -> str:
-    """Return the device's identifier."""
+    """Return the identifier of the campaign's device in Home Assistant."""
     return f"undertone_{campaign}"
 
 
@@ -59,7 +59,7 @@ def discovery(
 ) -> tuple[str, bytes]:
     """Return (topic, message) that shows these series; ``home`` is Home Assistant's prefix.
 
-    The model has the guarantee.
+    The guarantee is the model of the device that Home Assistant shows.
 
     In threshold rounds, whose numbers come from a fitted model, the series' state is unknown.
     """

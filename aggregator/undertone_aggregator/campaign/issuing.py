@@ -42,7 +42,7 @@ class Issuing:
         means = EpochMeans(seed, self._read, clock, self._progress, self._warn)
         self.rounds = self._collection.epochs(config, means)
         self.timeline = Timeline(context.store.epochs())
-        # True while θ is chosen and a mechanism designed, which takes seconds to minutes.
+        # True while this thread chooses θ and designs a mechanism, which takes seconds to minutes.
         self.choosing = False
         # When the choice of θ last made progress, by the monotonic clock.
         self.advanced = time.monotonic()
@@ -103,7 +103,8 @@ class Issuing:
         self.timeline = Timeline(store.epochs())
         self.broadcast(now)
         if epoch.chosen is not None and sum(known.chosen is not None for known in self.timeline.epochs) == 1:
-            # The end of the rounds changes what their slots mean, so their models are fitted once more.
+            # When the first θ is chosen the threshold rounds end, and models are fitted to all of their slots together.
+            # So the earlier models are dropped and fitted once more.
             self._models.clear()
             rounds = store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)
             estimator_of(self.timeline, self._models.values).estimates(rounds)

@@ -12,7 +12,7 @@ from undertone_shared.schedule import SEED_BYTES
 
 
 def epochs_of(config: Config) -> EpochSource:
-    """Return what would decide on the plan's epochs before any report. Raises Invalid."""
+    """Return the object that would decide on the plan's epochs before any report has come. Raises Invalid."""
     seed = config.campaign.cohort_seed or bytes(SEED_BYTES)
     return collection_of(config.kind).epochs(config, EpochMeans(seed, lambda *_: Partial()))
 
@@ -22,7 +22,7 @@ def check_files(config: Config) -> None:
     plan, outlet = config.campaign, config.outlet
     if plan.groups is not None:
         read_groups(config.path(plan.groups))
-    # Reads the country's holidays, from a library that may be absent.
+    # This property reads the country's holidays from a library that may be missing, so that an error shows here.
     _ = plan.days
     if outlet.password_file is not None:
         read_secret(config.secret(outlet.password_file))

@@ -26,7 +26,7 @@ def estimate_message(
 
 
 def told(world: Published | None) -> dict[str, Any] | None:
-    """Convert what readers of published numbers learn about a household in a cycle for a message; None stays None."""
+    """Return, for a message, how much published numbers reveal about a household in a cycle; None stays None."""
     return None if world is None else {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
 
 

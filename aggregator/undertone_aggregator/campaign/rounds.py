@@ -37,16 +37,17 @@ from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.campaign import Campaign
 from undertone_shared.scalar import Cohort, ReportRule
 
-# The method of choosing θ that uses all evidence, by blocks of the day.
+# Name of the method that chooses θ from all evidence, a θ for each block of the day.
 ROBUST = "robust"
-# (first slot of the cycle, low, θ) of each block.
+# For each block of the day: (its first slot in the cycle, the low end of its range, its θ).
 Ranges = tuple[tuple[int, int, int], ...]
 
 # The bound of a binary sensor, which needs no threshold.
 BINARY = 1
-# A smaller change of θ is not worth an epoch: it changes the error by less than a few per cent.
+# Least change of θ, as a share of the range, for a new epoch: a smaller one changes the error by a few per cent at
+# most.
 SMALLEST_CHANGE = 0.05
-# Nothing is decided while fewer than this share of the devices report: the others will come back.
+# Least share of the devices that must report for a decision: with fewer, wait until the others report again.
 FEWEST = 0.25
 
 
@@ -57,14 +58,14 @@ class ThetaChoice:
     plan: CampaignPlan
     cohort: Sequence[CohortCounts]
     query: Query
-    # The rule in force; None before the first θ.
+    # The report rule that applies now; None before the first θ is chosen.
     before: ReportRule | None
-    # The report phase's own histograms, and what is known of each time of the day; for the robust method.
+    # For the robust method only: the histograms of the report phase, and the distributions by time of day.
     reports: Sequence[ReportCounts]
     day: Day | None
 
     def choose(self, variance: Variance) -> Threshold:
-        """Choose θ, of the whole cycle or of blocks, for a mechanism with this variance; within the limits."""
+        """Choose θ, one for the cycle or one for each block, within limits, for a mechanism with this variance."""
         plan = self.plan
         chosen = theta_from_reports(
             self.cohort,
@@ -81,7 +82,7 @@ class ThetaChoice:
         return limit_blocks(chosen, partial(self._limited, variance))
 
     def _limited(self, variance: Variance, choice: Threshold, first: int, end: int | None, harmless: int) -> Threshold:
-        """Return the choice of one block within the limits, see `undertone_aggregator.threshold.limits`."""
+        """Return one block's choice of θ, moved into its limits; see `undertone_aggregator.threshold.limits`."""
         if self.before is None:
             limited = limit_first(choice, self.query, variance, harmless)
         else:
@@ -168,7 +169,7 @@ class Rounds:
     def _design(
         self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: ReportRule | None
     ) -> Design:
-        """Choose θ within its limits, and the mechanism that reports under it. ``before``: the rule in force."""
+        """Choose θ within its limits, and its report mechanism. ``before``: the report rule that applies now."""
         plan = self.plan
         reports = evidence.reports() if plan.method == ROBUST else ()
         day = evidence.day() if plan.method == ROBUST and plan.blocks > 1 else None
@@ -198,7 +199,7 @@ class Rounds:
         )
 
     def _binary_epoch(self, first: int, now: int) -> Epoch:
-        """Return the epoch for readings of 0 and 1: randomised response, with no threshold and hence no cohort."""
+        """Return the epoch for readings of 0 and 1: randomised response, without reports for choosing a threshold."""
         rule = ReportRule(0, BINARY, stochastic_rounding(self.plan.epsilon))
         last = first + self.plan.report_slots - 1
         return Epoch(self._campaign(first, last, (0, 1, 2), 0, rule), now)
@@ -210,7 +211,7 @@ class Rounds:
 
 
 def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int:
-    """Clip ``theta`` to the range of the θ in force in slots first <= i < end of the cycle."""
+    """Clip ``theta`` to the smallest and largest θ that now apply in slots first <= i < end of the cycle."""
     ends = [start for start, _, _ in before.ranges[1:]] + [None]
     thetas = [
         old
@@ -221,7 +222,7 @@ def _nearest(before: ReportRule, theta: int, first: int, end: int | None) -> int
 
 
 def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
-    """Return how far both ends of the range move, as a share of its width: the mean over the cycle."""
+    """Return how far both ends of the range move, as a share of the range's width, averaged over the cycle."""
     starts = sorted({first for first, _, _ in (*before, *after)})
     total = 0.0
     for first, end in pairwise([*starts, cycle]):
@@ -231,5 +232,5 @@ def _moved(before: Ranges, after: Ranges, cycle: int) -> float:
 
 
 def _in_force(ranges: Ranges, slot: int) -> tuple[int, int]:
-    """Return (low, θ) of the block that holds a slot of the cycle."""
+    """Return (low end, θ) of the block in which a slot of the cycle lies."""
     return next((low, theta) for first, low, theta in reversed(ranges) if first <= slot)

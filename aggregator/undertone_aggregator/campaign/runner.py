@@ -45,7 +45,7 @@ _TICK_SECONDS = 0.1
 # Seconds between two checks whether an operator has paused the campaign.
 _STATE_SECONDS = 1.0
 _WATCH_SECONDS = 30.0
-# Name of the fact that the store's campaign was once signed.
+# Name of the store's entry which says that the campaign was once broadcast with a signature.
 _SIGNED = "signed"
 
 
@@ -94,7 +94,7 @@ class Running:
         self._epochs = 0
         self._due: int | None = None
         self._end: int | None = None
-        # Time of its loop's last pass; None outside the loop.
+        # Time of the last pass of the campaign's loop, by the monotonic clock; None outside the loop.
         self._advanced: float | None = None
         self._lease: Lease | None = None
         self._source = source
@@ -170,11 +170,11 @@ class Running:
             self.check_broadcast(store, outlet, stop)
             self.note_groups(store)
             plan = self._take_over(store, clock, stop)
-            # The election must be closed in any case: a server that is elected and gone would leave no coordinator.
+            # Close the election in any case: a lease of a server that has ended would keep others from being elected.
             with contextlib.closing(self._election(store)) as election:
                 try:
                     self._start(plan, store, stop)
-                    # The campaign is broadcast only once the brokers store reports for us.
+                    # Broadcast the campaign only once the brokers queue reports for our workers.
                     while not stop.wait(_TICK_SECONDS) and not all(worker.ready for worker in self._workers):
                         self._check()
                     self._begun = True
@@ -192,7 +192,7 @@ class Running:
     def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
         """Lock the store as its only server.
 
-        Workers' locks alone would come later and would not exclude another server.
+        The locks of workers alone would not be enough: they are taken later and do not exclude another server.
         """
         return contextlib.nullcontext() if self.config.shares else store.serving(LOCK_SECONDS)
 
@@ -219,7 +219,8 @@ class Running:
             self._lease, self.coordinator = lease, None
             store.fence(None)
             if lease is not None:
-                # The numerics are imported here, while the workers already take in reports.
+                # Import the numerical libraries only here, because that takes a while and the workers already take in
+                # reports.
                 from undertone_aggregator.campaign.coordinator import Coordinator
 
                 leases, clock = store.leases, self._options.clock
@@ -308,7 +309,7 @@ class Running:
             store.url, cells_of, self._source.open_intake, self._say, options.clock, options.failpoint
         )
         start: Callable[[IngestPlan, WorkerContext], Worker] = thread_worker if workers == 1 else ProcessWorker
-        # Workers that share partitions do not use their numbers: each takes its share of what is free.
+        # A worker that shares partitions with other machines does not use its number: it takes free partitions.
         self._workers += [start(replace(plan, worker=number), context) for number in range(workers)]
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
@@ -365,7 +366,7 @@ class Running:
             self._groups_kept = self._groups
 
     def _note(self, store: Store) -> None:
-        """Read the facts for the campaign's state."""
+        """Read from the store what the campaign's state shows, such as the newest slot with a report."""
         self.note_groups(store)
         self._life = store.meta().get(STATE, RUNNING)
         newest = store.newest_slot()

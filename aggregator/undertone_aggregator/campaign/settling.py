@@ -20,9 +20,9 @@ from undertone_shared.off_board.issue import aggregate_topic
 
 # Seconds from one log line about estimates to the next. Where slots are shorter, a line is about the newest slot alone.
 SLOT_LOG_SECONDS = 60
-# After a start the newest published numbers are published again, but no more than so many slots.
+# Largest number of newest slots whose published numbers are published again after a start.
 _RECENT_SLOTS = 4
-# After a start, slots wait no longer than this for reports that were queued meanwhile.
+# Longest time in seconds that slots wait after a start for reports that brokers and devices queued meanwhile.
 _RETURN_SECONDS = 600
 
 
@@ -36,10 +36,10 @@ class Settling:
     def __init__(self, context: CampaignContext, issuing: Issuing, lag: Lag, models: FittedModels) -> None:
         self._context, self._issuing, self._lag, self._models = context, issuing, lag, models
         self._settled = publication_of(context.store, context.plan.min_reports).settled
-        # The Unix second from which slots settle after this start.
+        # The Unix second from which slots may settle after this start of the server; None before the first tick.
         self._returned: int | None = None
         self.published: Published | None = None
-        # The series that Home Assistant shows, and the message that announced them.
+        # The series that Home Assistant shows, and the message by which they were announced to it.
         self._at_home: set[Series] = set()
         self._announced = b""
         self.restart()
@@ -88,7 +88,7 @@ class Settling:
         return self._settled
 
     def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
-        """Return (raw and filtered estimates of settled slots, the fewest reports of a slot among which one hides)."""
+        """Return (raw and filtered estimates of settled slots, the fewest reports of any published slot)."""
         if self._live is None:
             plan, chains = self._context.plan, estimator_of(self._issuing.timeline).chains
             how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, chains, plan.stride, plan.offset)
@@ -123,7 +123,7 @@ class Settling:
                 context.outlet.publish(topic, message, again=True)
 
     def _log(self, estimates: list[Estimate], now: int) -> None:
-        """Log the newest estimate if the last line is old or of another kind, and each that looks manipulated."""
+        """Log the newest estimate if the last log line is old or of another kind, and each manipulated-looking one."""
         journal = self._context.journal
         for estimate in estimates[-1:]:
             if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged_kind:

@@ -33,8 +33,8 @@ class CampaignState:
 
     ``ready``: every worker has its session at the broker and can write to the store. ``newest``: the Unix second at
     which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end``:
-    the one at which its last slot ends; None if no epoch has been issued. ``signed``: its key exists, None if not known
-    yet.
+    the one at which its last slot ends; None if no epoch has been issued. ``signed``: the campaign's signing key
+    exists; None if that is not known yet.
     """
 
     state: str

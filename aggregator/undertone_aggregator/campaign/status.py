@@ -23,7 +23,7 @@ from undertone_shared.topics import config_topic
 STATUS_SECONDS = 60
 _DAY_SECONDS = 86400
 
-# Group -> a name and its number.
+# Group -> the group's numbers by name, such as its devices that reported.
 Rows = dict[str, dict[str, int | None]]
 
 

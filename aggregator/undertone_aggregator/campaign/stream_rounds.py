@@ -46,7 +46,8 @@ class StreamRounds:
         plan = self.plan
         first = max(now // plan.slot_seconds + plan.lead_slots, (plan.start or 0) // plan.slot_seconds)
         if self.rule.renewal:
-            # Windows that begin where periods of the policy begin are charged only once.
+            # Begin where a period of the device policies' budget begins: a window of the stream that crosses such a
+            # point would be charged in both periods.
             first = -(-first // self.rule.renewal) * self.rule.renewal
         campaign = plan.epoch(first, first + plan.report_slots - 1, stream=self.rule)
         return Epoch(campaign, now)

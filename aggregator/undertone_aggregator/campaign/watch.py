@@ -10,13 +10,15 @@ from undertone_aggregator.store.store import RECEIVED
 
 # Number of slots without a report, besides those that may still be under way, after which an alarm is raised.
 _SILENT_SLOTS = 3
-# Refusals between two looks that raise an alarm: this number, and this share of the deliveries.
+# Numbers of refused deliveries between two snapshots that raise an alarm: at least so many, and at least this share of
+# all deliveries.
 _REFUSED = 20
 _REFUSED_SHARE = 0.2
 _LEAST_FREE = 200 << 20
-# Seconds that allow several batches of `undertone spark run`.
+# Seconds that a landed file may wait for Spark before an alarm, long enough for several batches of `undertone spark
+# run`.
 _PATIENCE_SECONDS = 600.0
-# A larger jump of the wall clock, in seconds, is an alarm.
+# A jump of the wall clock by more than this number of seconds raises an alarm.
 CLOCK_SECONDS = 60.0
 
 # An alarm as (name of the event, sentence for the log).
@@ -78,7 +80,8 @@ class Watch:
 
     def _silence(self, look: Look) -> Iterator[Ringing]:
         if look.waiting is not None and look.waiting > self.patience:
-            # Reports do arrive; the engine that counts them is silent.
+            # The newest slot is old although reports do arrive, because the engine that counts landed files has
+            # stopped.
             minutes = look.waiting / 60
             yield (
                 "uncounted",

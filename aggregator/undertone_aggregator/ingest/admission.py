@@ -124,16 +124,16 @@ class Admission(Tally):
         return Examined(refused or self._untimely(report.slot, now), device, key, report, rule)
 
     def group_of(self, device: str) -> str:
-        """Return the group in which a device counts."""
+        """Return the group to which a device belongs, in which its reports are counted."""
         return EVERYBODY if self._groups is None else self._groups.get(device, UNGROUPED)
 
     def in_time(self, slots: NDArray[np.int64], now: int) -> NDArray[np.bool_]:
-        """Return which slots [n] are neither `FUTURE` nor `LATE`."""
+        """Return which slots [n] end neither too far in the future (`FUTURE`) nor too long ago (`LATE`)."""
         ends = (slots + 1) * self._slot_seconds
         return (ends <= now + self._tolerance) & (ends >= now - self._late)
 
     def regroup(self, groups: Mapping[str, str]) -> None:
-        """Replace the groups, device -> group. Reports that were counted stay in their groups."""
+        """Replace the groups, device -> group. Reports already counted stay in their old groups."""
         self._groups = groups
         self.devices = Devices(self._unrevoked, groups)
 
@@ -149,7 +149,11 @@ class Admission(Tally):
         return LATE if end < now - self._late else ""
 
     def _device_of(self, topic: str) -> tuple[str, int | None]:
-        """Return (device, key) of a report's topic: no key under another device's shard, no device for other topics."""
+        """Return (device, key) of a report's topic.
+
+        The key is None if the topic's shard is not the device's own. For any other topic the device is empty and the
+        key None.
+        """
         match = self._topic(topic)
         if match is None:
             return "", None
@@ -157,7 +161,7 @@ class Admission(Tally):
         return match[2], key if int(match[1]) == home else None
 
     def _unrevoked(self, topic: str) -> tuple[str, int | None]:
-        """Return the same, but no key for a revoked device, so that the fast path leaves its reports to `judge`."""
+        """Return `_device_of` a topic, without the key of a revoked device, so that `judge` gets its reports."""
         device, key = self._device_of(topic)
         return device, None if key in self.revoked else key
 
@@ -165,8 +169,8 @@ class Admission(Tally):
 class Examined(NamedTuple):
     """Result of the rules without memory for a delivery.
 
-    ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty where the topic names
-    none. ``report``, ``rule``: the report and its epoch's rule, as far as they were read.
+    ``refused``: the reason for refusal, empty for a report that may be counted. ``device``: empty if the topic names no
+    device. ``report``, ``rule``: the report and its epoch's rule, as far as they were read.
     """
 
     refused: str

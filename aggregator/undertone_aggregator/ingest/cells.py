@@ -15,7 +15,7 @@ from undertone_aggregator.store.store import Batch
 from undertone_shared import report
 from undertone_shared.off_board.intake import Report
 
-# Kind of report -> the part of a campaign whose mechanism draws it.
+# Kind of report -> the part of the campaign, ``cohort`` or ``report``, whose mechanism draws the report.
 _PART = {report.COHORT: "cohort", report.REPORT: "report"}
 
 
@@ -34,7 +34,7 @@ class Cells(Protocol):
         """Return the number of cells in which reports of a kind are counted."""
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Return which reports [n] the rule admits. ``member`` [n]: whose turns are for the threshold."""
+        """Return which reports [n] the rule admits. ``member`` [n]: the slot is the device's turn for the threshold."""
 
     def add_all(self, rule: Any, columns: Columns, at: Integers, key: Key, chains: Chains, batch: Batch) -> None:
         """Count the reports at the indices ``at``, which all have ``key``'s kind, group and slot."""
@@ -51,12 +51,12 @@ class Histogram:
         batch.partial.add(at, received.values[0], self.length(rule, received.kind))
 
     def length(self, rule: Any, kind: int) -> int:
-        """Return the number of symbols of the mechanism that draws this kind."""
+        """Return the number of symbols of the mechanism that draws this kind of report."""
         symbols: int = dict(rule.mechanisms)[_PART[kind]].symbols
         return symbols
 
     def admits(self, rule: Any, columns: Columns, member: Mask) -> Mask:
-        """Admit the kind that the turn asks for, with a symbol that its mechanism can draw."""
+        """Admit a report whose kind is the one due in its slot, and whose symbol that kind's mechanism can draw."""
         in_cohort = member | (rule.report is None)
         drawn = _occurs(rule.cohort.mechanism, columns.symbol)
         if rule.report is not None:

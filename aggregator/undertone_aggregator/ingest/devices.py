@@ -1,4 +1,4 @@
-"""A cache of what a topic tells about its device: key, group, place in a schedule."""
+"""A cache of each topic's device: its deduplication key, its group, and its place in a schedule."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +13,19 @@ from undertone_shared.schedule import Schedule
 MOST = 1 << 20
 UNGROUPED = "other"
 
-# Returns (device, key) of a topic; no key for a topic under which no report is admitted.
+# A function that returns (device, key) of a topic; the key is None if no report is admitted under the topic.
 Parse = Callable[[str], tuple[str, int | None]]
 
 
 class Devices:
-    """The devices of topics, by row. Row -1 means a topic under which no report is admitted."""
+    """The devices of topics, one row each. Row -1 stands for every topic under which no report is admitted."""
 
     def __init__(self, parse: Parse, groups: Mapping[str, str] | None) -> None:
         self._parse = parse
         self._of_device = groups
         self._group_names = [EVERYBODY] if groups is None else sorted({UNGROUPED, *groups.values()})
         self._group_number = {name: number for number, name in enumerate(self._group_names)}
-        # [rows]: the device's key for deduplication, and the number of its group.
+        # Arrays by row: the device's key for deduplication, and the number of the device's group.
         self.keys: NDArray[np.uint64]
         self.groups: NDArray[np.int64]
         self._forget()
@@ -60,7 +60,7 @@ class Devices:
         return self._group_names[number]
 
     def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return each row's place [n] in a schedule (`undertone_shared.schedule`), valid where ``wanted``."""
+        """Return each device's place [n] in a schedule (`undertone_shared.schedule`), valid where ``wanted``."""
         phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
         if phases.shape[1] < len(self._known):
             more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
@@ -78,7 +78,7 @@ class Devices:
             return row
         name, key = self._parse(topic)
         if key is None:
-            # Such topics could be endless in number: they are not cached.
+            # A topic without a valid device is not cached, because there may be any number of such topics.
             return -1
         self._row[topic] = row = len(self._known)
         self._known.append((name, key))

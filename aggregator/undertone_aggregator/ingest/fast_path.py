@@ -41,7 +41,8 @@ class FastPath:
                 admitted, rows = self.admitted(deliveries, now)
                 plain = self._admission.newer(admitted)
             except Exception as wrong:
-                # A report that breaks the fast path must not be redelivered for ever. Nothing has changed yet.
+                # A report on which the fast path fails must still be handled now, or the broker would deliver it again
+                # for ever. Nothing has been changed yet, so `judge` can take the whole batch.
                 self._say(f"the fast path failed, a batch is judged one by one: {wrong!r}")
             if plain is not None:
                 self._admission.count_newer(admitted, plain, batch)
@@ -51,7 +52,7 @@ class FastPath:
             self._admission.judge(topic, payload, retained, now, batch)
 
     def admitted(self, deliveries: Sequence[Delivery], now: int) -> tuple[Admitted, Integers]:
-        """Return (the deliveries as arrays, with a mask of the admitted ones; their rows in ``admission.devices``)."""
+        """Return (deliveries as arrays, with a mask of admitted ones; their devices' rows in ``admission.devices``)."""
         admission = self._admission
         topics, payloads, retained, _ = zip(*deliveries, strict=True)
         rows = admission.devices.rows(topics)

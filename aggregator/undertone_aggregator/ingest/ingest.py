@@ -42,9 +42,11 @@ class IngestPlan:
     prefix: str
     campaign: str
     slot_seconds: int
-    # Function that returns what a counted report of a rule's kind adds; another process can import it.
+    # Function that maps the kind of a campaign's rule to the object that adds its reports to a batch. A function that
+    # another process can import.
     cells: Callable[[str], Cells]
-    # This worker's number among all workers, or a partition's among all partitions: it says which shards are meant.
+    # This worker's number among all workers, or its partition's number among all partitions. The number determines the
+    # shards whose reports the worker counts.
     worker: int = 0
     workers: int = 1
     # A batch ends at this number of deliveries, or this many seconds after its first delivery.
@@ -54,16 +56,17 @@ class IngestPlan:
     audit: bool = False
     # Device -> group; None: every device is in the group of everybody.
     groups: Mapping[str, str] | None = None
-    # True: the worker counts every report that waits in its session at the broker, and then ends its subscriptions.
+    # True: the worker counts the reports that still wait in its session at the broker, and then ends its subscriptions.
+    # False: it subscribes and goes on.
     draining: bool = False
     # The number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own number.
     slots: tuple[int, ...] = ()
     # Random digits in the names of the workers' sessions at the broker.
     secret: str = ""
-    # 0: the workers belong to one server. Otherwise workers on several machines share the partitions
-    # (`undertone_aggregator.ingest.shared_workers`), and one that is silent for so long loses its own.
+    # Seconds after which a silent worker loses its partitions to others, where workers on several machines share the
+    # partitions (`undertone_aggregator.ingest.shared_workers`). 0: the workers belong to one server.
     lease_seconds: float = 0
-    # The files that deliveries are written to, and whether this worker counts them; None: no files.
+    # How deliveries are written to files, and whether this worker also counts them; None: no files are written.
     landing: LandingPlan | None = None
 
     @property
@@ -73,7 +76,7 @@ class IngestPlan:
 
     @property
     def slot(self) -> int:
-        """The number of the broker user that owns the worker's session."""
+        """Number of the broker user that owns the worker's session."""
         return self.slots[self.worker] if self.slots else self.worker
 
     @property
@@ -93,8 +96,8 @@ def no_failpoint(_: str) -> None:
 class Ingest:
     """One worker: an intake, the deduplication state of its shards, a connection to the store.
 
-    ``failpoint(place)`` is called at after_landing, before_commit, after_commit, during_acknowledgement and
-    after_acknowledgement, where a test may end the process. ``clock`` gives Unix seconds. ``check_lease`` is called
+    ``failpoint(place)`` is called at the places after_landing, before_commit, after_commit, during_acknowledgement and
+    after_acknowledgement; a test may end the process there. ``clock`` gives Unix seconds. ``check_lease`` is called
     between batches, and raises when another worker has these shards. ``threads`` limits how many workers of this
     process judge and store a batch at the same time.
     """
@@ -121,7 +124,7 @@ class Ingest:
         self._intake = intake
         self._landing = None if plan.landing is None else Landing(plan.landing, plan.name)
         self._counts = plan.landing is None or plan.landing.counts == SERVER
-        # The edition of the groups that the admission knows.
+        # The version of the groups of devices that the admission uses.
         self._groups_edition: str | None = None
         self._admission = self._resume()
         # True if the admission has counted reports that the store does not hold, because a commit failed.
@@ -149,7 +152,7 @@ class Ingest:
 
     def step(self) -> int:
         """Wait a moment for deliveries, commit and acknowledge them, and return their number."""
-        # Checked before the intake can connect again, which would take the session from its new owner.
+        # Check the lease before the intake can connect again: a connection would take the session from its new owner.
         self._check_lease()
         deliveries = self._intake.take(IDLE_SECONDS)
         self._gather(Landing.step)
@@ -169,7 +172,7 @@ class Ingest:
         """Judge and store deliveries; return False when the store failed until it was time to stop."""
         landed = self._landing is None
         batch = Batch()
-        # One second for both the files and the counts, so that both judge a report alike.
+        # The same time is used for the files and for the counts, so that both come to the same outcome for a report.
         now = int(self._clock())
         while True:
             try:
@@ -186,7 +189,7 @@ class Ingest:
                         batch = self._count(deliveries, now)
                 break
             except StoreError as wrong:
-                # Nothing is acknowledged, so the broker keeps the reports that we cannot store.
+                # Nothing is acknowledged while the store fails, so the broker keeps the reports that we cannot store.
                 self._say(f"the store cannot be written, trying again: {wrong}")
                 self._stale = True
                 self._report_ready(False)
@@ -197,7 +200,7 @@ class Ingest:
             self._say(f"alarm: other reports for intervals that were counted, from {names}")
         self._records += len(batch.seen) // RECORD_BYTES
         if self._records > max(COMPACT_RECORDS, len(self._admission.seen)):
-            # Compacting only saves space: if it fails, the next batch tries again.
+            # A smaller segment only saves space. If compacting fails, it is tried again after the next batch.
             with contextlib.suppress(StoreError):
                 self._compact()
         return True
@@ -229,7 +232,7 @@ class Ingest:
             try:
                 how(self._landing)
             except StoreError as wrong:
-                # The files that wait are durable; they are merged another time.
+                # The small files are already on the disk, so nothing is lost. Merging them is tried again later.
                 self._say(f"landed reports cannot be gathered, trying again: {wrong}")
 
     def _refresh(self) -> None:
@@ -237,7 +240,8 @@ class Ingest:
         # An epoch is in the store before it is broadcast, hence before any of its reports.
         if self._store.epoch_count() != len(self._admission.timeline):
             self._admission.timeline = Timeline(self._store.epochs())
-        # The count is cheap beside a commit; only when it has changed are the devices read.
+        # Counting the revoked devices is cheap beside a commit, so all devices are read only when the count has
+        # changed.
         if self._store.revoked_count() != len(self._admission.revoked):
             self._admission.revoke(refused_keys(self._store.devices().values()))
         if self._plan.groups is not None:

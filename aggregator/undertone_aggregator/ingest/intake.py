@@ -24,7 +24,7 @@ class Intake(Protocol):
         """True if the source queues reports for this server, also while the server is away."""
 
     def take(self, seconds: float) -> Sequence[Delivery]:
-        """Return the next batch, waiting up to ``seconds`` for its first delivery; empty when none arrived.
+        """Return the next batch, waiting up to ``seconds`` for its first delivery; empty if none arrived.
 
         The intake limits the batch in number and time. Neither the content of a message nor a lost connection raises:
         the intake connects again by itself.

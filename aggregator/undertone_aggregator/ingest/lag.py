@@ -9,13 +9,13 @@ from undertone_aggregator.ingest.ledger import Backlog, backlog
 from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
 from undertone_aggregator.store.store import Store
 
-# Seconds between two reads of the folder's list of files.
+# Seconds between two reads of the list of files that wait for Spark.
 _LOOK_SECONDS = 5.0
 
 
 @dataclass
 class Lag:
-    """Watches the files that wait for Spark. ``plan``: how deliveries are written to files; None: not at all."""
+    """Watches landed files that wait for Spark. ``plan``: how deliveries are written to files; None: they are not."""
 
     plan: LandingPlan | None
     _backlog: Backlog = field(default_factory=lambda: Backlog(0, None))
@@ -36,7 +36,8 @@ class Lag:
     def counted_until(self, store: Store, now: int) -> int:
         """Return the Unix second up to which the store holds all reports that arrived: ``now`` if the server counts.
 
-        A file holds reports that arrived up to ``plan.seconds`` before it was written; today's wait as long.
+        A file holds reports that arrived up to ``plan.seconds`` before it was written, and reports that arrive now may
+        wait as long for their file.
         """
         if self.plan is None or not self.counts_elsewhere:
             return now

@@ -32,13 +32,15 @@ from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
 from undertone_aggregator.store.store import StoreError
 from undertone_shared.errors import Invalid
 
-# The outcome of a report that only a rule with memory can still refuse.
+# The outcome of a report that passed every rule without memory; the rules with memory judge it later, when it is
+# counted.
 RAW = "raw"
 LANDED, COUNTED = "landed", "counted"
 _PENDING = ".pending"
-# Rows after which small files are merged.
+# Number of rows at which small files are merged into one.
 _MOST_ROWS = 100_000
-# Names of merged files: their worker, the first and the last place of their rows. Other files are not ours.
+# The names of merged files: the worker, and the places of the first and the last row. Undertone did not write files
+# with other names.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
 _WAITING = re.compile(r"(\d{20})\.parquet")
 # The names of merged files as a file pattern for Spark.
@@ -143,7 +145,7 @@ class Landing:
     def land(self, columns: dict[str, Any]) -> None:
         """Write the columns of a batch (`rows_of`) to a file, durable on return."""
         rows = len(columns["second"])
-        # The order stays right also when the clock was set back.
+        # Take the next place if the clock was set back, so that rows stay in order.
         first = max(self._place + 1, time.time_ns())
         place = first + np.arange(rows, dtype=np.int64)
         with _stored():
@@ -177,15 +179,16 @@ class Landing:
             file.unlink()
 
     def _adopt(self) -> None:
-        """Merge the files that earlier workers of this name left; worker 0 also those of other numbers of workers.
+        """Merge the files that earlier workers of this name left behind.
 
-        A worker of this name that is still alive finds its folder gone, and makes a new one.
+        Worker 0 also merges the files from runs with another number of workers. If a worker of this name is still
+        alive, it finds its folder gone and makes a new one.
         """
         number, _, workers = self._worker.partition("of")
         for left in sorted((self._folder / _PENDING).glob("*-*")):
             name = left.name.partition("-")[0]
             if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
-                # The new name keeps the worker's, whose rows these are.
+                # The folder's new name contains the name of the worker to which its rows belong.
                 mine = left.with_name(f"{name}-{secrets.token_hex(8)}")
                 with suppress(FileNotFoundError):
                     left.rename(mine)
@@ -194,7 +197,7 @@ class Landing:
                     shutil.rmtree(mine)
 
     def _forget_gathered(self, folder: Path, worker: str) -> None:
-        """Remove small files that the dead worker had already merged but not yet removed."""
+        """Remove small files in a dead worker's folder that it had already merged but not yet removed."""
         gathered = [
             (int(match[2]), int(match[3]))
             for part in (LANDED, COUNTED)
@@ -212,7 +215,7 @@ class Landing:
         return max((int(match[match.lastindex or 0]) for match in matches if match), default=0)
 
     def _expire(self) -> None:
-        """Remove folders of days that are too old; where Spark counts, only of files that it has counted."""
+        """Remove the folders of days that are too old; where Spark counts, only the folders of counted files."""
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
         kept = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
         for folder in list(kept.rglob("????-??-??")):
@@ -245,14 +248,15 @@ def day_of(file: Path) -> date:
 
 
 def gathered_files(folder: Path) -> list[Path]:
-    """Return the merged files below a folder, sorted; other files there are not ours."""
+    """Return the merged files below a folder, sorted, and leave out all files with other names."""
     return sorted(file for file in folder.rglob("*.parquet") if _gathered(file))
 
 
 def files_of(folder: Path) -> list[Path]:
     """Return every whole file below a landing folder. Raises Invalid when there is none.
 
-    The order is that in which rows move: a file that moves meanwhile is found twice rather than missed.
+    The folders are read in the order in which rows move through them, so that a file that moves meanwhile is found
+    twice rather than missed.
     """
     waiting = [file for file in (folder / _PENDING).rglob("*.parquet") if _WAITING.fullmatch(file.name)]
     files = [*sorted(waiting), *gathered_files(folder / LANDED), *gathered_files(folder / COUNTED)]

@@ -26,11 +26,11 @@ def note_batch(folder: Path, checkpoint: str, number: int, names: Iterable[str])
 def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0) -> set[str]:
     """Return the names of the files in the batches up to ``newest``.
 
-    ``since``: only of records that were written at or after this Unix second.
+    ``since``: read only records that were written at or after this Unix second.
     """
     names: set[str] = set()
     for record in _records(folder, checkpoint):
-        # A record that is older than the files in question need not be read.
+        # A record that was written before ``since`` cannot name the files that the caller looks for, so skip it.
         with contextlib.suppress(FileNotFoundError):
             if int(record.name) <= newest and record.stat().st_mtime >= since:
                 names.update(record.read_text(encoding="utf-8").splitlines())
@@ -45,7 +45,8 @@ def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Pat
             waiting[file] = file.stat().st_mtime
     if checkpoint is None or not waiting:
         return waiting
-    # A file is older than its batch's record; but another machine writes it, whose clock may differ.
+    # A file is written before the record of its batch, so older records can be skipped. A margin allows for the clock
+    # of the machine that writes the files.
     counted = counted_names(folder, checkpoint, newest, min(waiting.values()) - _CLOCKS_SECONDS)
     return {file: moment for file, moment in waiting.items() if file.name not in counted}
 

@@ -49,7 +49,7 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
     Raises Invalid for a batch that is not the next one.
     """
     with store.transaction():
-        # Another driver of this campaign waits here, and then reads the ledger that we wrote.
+        # This write locks the row: another driver of this campaign waits here, and then reads the ledger that we wrote.
         store.set_meta({_LOCK: entry.checkpoint})
         before = read_ledger(store)
         if before is not None:
@@ -67,13 +67,13 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
 
 
 def adopt(store: Store, entry: Ledger) -> None:
-    """Make ``entry`` the store's newest batch, whatever its checkpoint; see `undertone_aggregator.spark.recovery`."""
+    """Make ``entry`` the newest batch, whichever checkpoint it names; see `undertone_aggregator.spark.recovery`."""
     with store.transaction():
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})
 
 
 def forget(store: Store) -> None:
-    """Note that no checkpoint remembers the reports that the store holds."""
+    """Note in the store that no checkpoint has a memory of the reports that the store holds."""
     store.set_meta({_LEDGER: ""})
 
 
@@ -130,7 +130,7 @@ def files_of_batch(folder: Path, number: int) -> list[str]:
     names = []
     for offset in range(first, last + 1):
         plain = folder / "sources" / "0" / str(offset)
-        # Every tenth entry repeats the entries before it.
+        # Every tenth file of Spark's log is a compact one, which repeats the entries of the files before it.
         log = plain if plain.exists() else plain.with_name(f"{offset}.compact")
         entries = map(json.loads, log.read_text().splitlines()[1:])
         names += [entry["path"].rpartition("/")[2] for entry in entries if entry["batchId"] == offset]
@@ -148,7 +148,7 @@ def partitions_of(folder: Path) -> int | None:
 
 def _log_offset(folder: Path, number: int) -> int:
     file = folder / "offsets" / str(number)
-    # Spark removes the offsets of batches that it will not repeat; before the first batch there are none.
+    # The file of offsets is missing before the first batch, and for old batches, whose files Spark removes.
     if number < 0 or not file.exists():
         return -1
     line = file.read_text().splitlines()[2]

@@ -12,7 +12,7 @@ from undertone_aggregator.store.store import Store
 
 _PLAN = "worker_plan"
 _BROKERS = "worker_brokers"
-# The fields of `IngestPlan` that the reader of the plan knows, or that the store holds elsewhere.
+# Fields of `IngestPlan` that are not written: the reader of the plan supplies them, or the store holds them elsewhere.
 _NOT_WRITTEN = ("cells", "groups", "worker", "draining", "secret")
 SECRET = "broker_secret"
 
@@ -35,7 +35,7 @@ def plan_text(store: Store) -> str | None:
 
 
 def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
-    """Return the stored plan, for no worker in particular. ``cells``: see `IngestPlan`."""
+    """Return the stored plan, in which no worker's number is set yet. ``cells``: see `IngestPlan`."""
     meta = store.meta()
     fields = json.loads(meta[_PLAN])
     groups = store.groups() if fields.pop("groups") else None

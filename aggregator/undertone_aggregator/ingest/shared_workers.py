@@ -32,7 +32,7 @@ LOOK_SECONDS = 1.0
 RENEW_AFTER = 1 / 4
 _WAITING = "no server has begun the campaign yet: waiting for one"
 
-# Opens the intake of one worker. It is pickled for a worker in a process of its own.
+# The type of functions that open a worker's intake. They must be picklable, for workers in processes of their own.
 OpenIntake = Callable[[IngestPlan, Say], Intake]
 
 
@@ -40,7 +40,7 @@ OpenIntake = Callable[[IngestPlan, Say], Intake]
 class WorkerContext:
     """The store's address and the functions that ingest needs besides its plan.
 
-    ``most``: the number of partitions that a worker takes at the most.
+    ``most``: the largest number of partitions that a worker takes.
     """
 
     url: str
@@ -52,7 +52,7 @@ class WorkerContext:
     most: int = SHARDS
 
     def ingest(self, plan: IngestPlan, store: Store, **options: Any) -> Ingest:
-        """Return one worker's ingest, not yet running; ``options``: see `Ingest`."""
+        """Return the `Ingest` of one worker, not yet running; ``options``: see `Ingest`."""
         intake = self.open_intake(plan, self.say)
         return Ingest(plan, store, intake, say=self.say, clock=self.clock, failpoint=self.failpoint, **options)
 
@@ -71,7 +71,7 @@ def work_on_partitions(campaign: str, context: WorkerContext, stop: threading.Ev
                 else:
                     _take_part(name, context, store, stop, ready)
         except NoStore:
-            # An unknown campaign is a typing error, unless no server has used the database yet.
+            # A campaign that the database lacks is a typing error, unless no server has written to the database yet.
             names = campaigns_in(context.url)
             if campaign and names and campaign not in names:
                 raise Invalid(f"campaign is {campaign!r}, expected one of {', '.join(names)}") from None
@@ -104,7 +104,8 @@ def _take_part(name: str, context: WorkerContext, store: Store, stop: threading.
                 begun = begun or leases.begun()
                 works = begun
             except StoreError as wrong:
-                # Our leases stay ours until they expire; their partitions go on when the database is back.
+                # We hold our leases until they expire, so ingest of their partitions continues once the database is
+                # back.
                 context.say(f"the store cannot be reached, trying again: {wrong}")
                 works = False
             if works != reported:
@@ -137,7 +138,8 @@ class Partitions:
             if len(self._threads) < mine and role != COORDINATOR and role in self._partitions:
                 lease = leases.take(role, self._name, plan.lease_seconds)
                 if lease is not None:
-                    # If an older thread of ours for this partition hangs, its lease is lost to this one.
+                    # If an older thread of this process for the same partition still hangs, the new thread takes the
+                    # lease from it.
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
         if len(self._threads) != self._logged:
             self._logged = len(self._threads)
@@ -196,6 +198,6 @@ class LeaseRenewal:
         if now < self._due:
             return
         with contextlib.suppress(StoreError):
-            # Without the database nothing is committed either. The next call tries again.
+            # While the database is away nothing can be committed either, so a failed renewal is only tried again.
             self._leases.renew(self._lease)
             self._due = now + self._lease.seconds * RENEW_AFTER

@@ -1,7 +1,7 @@
 """The half of admission that has a memory: it counts each report once, and adds it to a batch.
 
-`Tally.count` is the definition, one report at a time. `Tally.count_newer` counts many at once, as arrays: reports for
-slots that are newer than all of their device's, which nearly all are.
+`Tally.count` is the definition, one report at a time. `Tally.count_newer` counts many at once, as arrays: reports for a
+slot newer than all slots of the same device. Nearly all reports are of this kind.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,8 @@ from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.store.store import Batch
 from undertone_shared.off_board.intake import Report
 
-# Reports of one device in a batch that are counted as arrays; later ones are counted one by one.
+# Largest number of reports of one device that are counted as arrays in a batch; its later reports are counted one by
+# one.
 _ROUNDS = 16
 
 Mask = NDArray[np.bool_]
@@ -31,13 +32,13 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Admitted:
-    """Reports [n] with one value each."""
+    """Deliveries [n], as arrays, and which of them are admitted reports with one value each."""
 
     # [n]: True for the deliveries that every rule without memory admits.
     good: Mask
-    # Fields of the admitted reports, with the devices' keys.
+    # Fields [n] of the reports, with the keys of their devices.
     columns: Columns
-    # [n]: see `undertone_aggregator.counts.seen.digest`.
+    # Digests [n] of the payloads, see `undertone_aggregator.counts.seen.digest`.
     codes: Words
     epochs: Sequence[Epoch]
     # [n]: the index of each report's epoch in ``epochs``.
@@ -49,7 +50,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Newer:
-    """``fast`` [n]: which reports are for a slot after their device's newest.
+    """``fast`` [n]: which reports are for a slot after the newest slot of their device.
 
     ``column``, ``words``: the columns of `Seen` that these reports change, and their new content.
     """
@@ -106,7 +107,7 @@ class Tally:
         return _advance(self.seen, admitted.good, columns.device, columns.slot, admitted.codes)
 
     def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
-        """Do for the ``fast`` reports what `count` does. Count the others of their devices after this."""
+        """Count the ``fast`` reports as `count` would; the caller counts the devices' other reports afterwards."""
         at = np.flatnonzero(chosen.fast)
         if not len(at):
             return
@@ -114,7 +115,7 @@ class Tally:
         self.seen.write(chosen.column, chosen.words)
         batch.seen += records(columns.device[at], columns.slot[at], admitted.codes[at])
         batch.outcomes[COUNTED] += len(at)
-        # A stable sort: equal keys keep their order of arrival.
+        # The sort is stable, so that reports with equal keys stay in their order of arrival.
         order = at[np.lexsort((groups[at], columns.kind[at], columns.slot[at], admitted.epoch[at]))]
         fields = np.stack([admitted.epoch, columns.slot, columns.kind, groups])[:, order]
         starts = np.flatnonzero(np.any(fields[:, 1:] != fields[:, :-1], axis=0)) + 1
@@ -146,9 +147,10 @@ class Tally:
 
 
 def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Words) -> Newer:
-    """Find the newer reports, taking each device's reports in order, and what they change in ``seen``.
+    """Find reports for slots newer than all earlier ones of their device, and what they change in ``seen``.
 
-    From a device's first report on that is not newer, or not good, none of that device's is taken.
+    Each device's reports are examined in order of arrival. At the first report that is not newer, or that another rule
+    refuses, the rest of that device's reports are left out.
     """
     order = np.argsort(devices, kind="stable")
     first = np.ones(len(devices), dtype=bool)

@@ -26,10 +26,10 @@ class Worker(Protocol):
         """True if the broker queues reports for the worker, and the store takes them."""
 
     def check(self) -> None:
-        """Raise the exception that ended a thread; start a process again that has died, unless it was stopped."""
+        """Raise the exception that ended a worker's thread; restart a worker's process that has died by itself."""
 
     def stop(self) -> None:
-        """Let it commit and acknowledge what it has read, then end it."""
+        """Let the worker commit and acknowledge the reports that it has read, then end it."""
 
 
 def thread_worker(plan: IngestPlan, context: WorkerContext) -> Background:
@@ -46,7 +46,7 @@ class ProcessWorker:
     def __init__(self, plan: IngestPlan, context: WorkerContext) -> None:
         self._plan = plan
         self._say = context.say
-        # The process sends its log lines through the pipe.
+        # The worker's process sends its log lines through a pipe instead of calling our function.
         self._context = replace(context, say=_unheard)
         self._stopped = False
         self._start()
@@ -58,7 +58,7 @@ class ProcessWorker:
 
     @property
     def pid(self) -> int | None:
-        """The process id."""
+        """Process id of the worker's process."""
         return self._process.pid
 
     def check(self) -> None:
@@ -101,10 +101,10 @@ def _unheard(_: str) -> None:
 
 
 def _work(pipe: multiprocessing.connection.Connection, plan: IngestPlan, context: WorkerContext) -> None:
-    """Be the process of a worker; it stops when its parent closes the pipe or dies."""
+    """Main function of a worker's process, which stops when its parent closes the pipe or dies."""
     import signal
 
-    # Ctrl-C reaches the whole process group; the parent decides when its workers stop.
+    # Ctrl-C sends a signal to the whole process group, but the parent decides when its workers stop, so ignore it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
 

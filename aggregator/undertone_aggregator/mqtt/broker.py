@@ -30,14 +30,15 @@ _MEMORY = 1 << 30
 _SYS_SECONDS = 5
 
 
-# Largest number of unacknowledged messages in a session: larger than one batch, or the batches are cut to it.
+# Largest number of unacknowledged messages in a session. It exceeds the size of a batch, because a batch closes early
+# when the broker has sent that many.
 _INFLIGHT = 10_000
 
 
 def mosquitto_limits(
     queued: int = 1_000_000, inflight: int = _INFLIGHT, *, username_as_client_id: bool = True
 ) -> list[str]:
-    """Return the lines of mosquitto.conf on which the server's guarantees rest, at any broker."""
+    """Return the lines of mosquitto.conf on which the server's guarantees depend, whoever runs the broker."""
     return [
         "allow_anonymous false",
         "allow_zero_length_clientid false",

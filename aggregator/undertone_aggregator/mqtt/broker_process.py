@@ -11,7 +11,7 @@ PID_FILE = "mosquitto.pid"
 
 
 def kept_port(directory: Path) -> int:
-    """Return the port of an earlier run of a managed broker, 0 if there was none."""
+    """Return the port of the managed broker's earlier run in this folder, 0 if there was none."""
     try:
         return int((directory / "port").read_text())
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board import discovery
 from undertone_shared.topics import check_prefix, report_topic
 
-# Seconds that a command waits for another one that changes the broker's files.
+# Seconds that a command waits for another command that is changing the broker's files.
 _LOCK_SECONDS = 60.0
 
 AGGREGATOR = "aggregator"
@@ -66,7 +66,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collection[str]:
-    """Replace, add or (for None) remove the passwords of these users in a file; return all users that remain.
+    """Replace, add or (for None) remove the passwords of these users in a file; return all users then in the file.
 
     The caller must hold the lock of `alone`. Raises OSError, Invalid.
     """
@@ -91,7 +91,7 @@ def analyst_users(password: str) -> dict[str, str]:
 
 
 def servers_names() -> frozenset[str]:
-    """Return the users of a password file that are not devices."""
+    """Return the names of the server's own users and of analysts: the users of a password file that are no devices."""
     return frozenset({*ANALYSTS, *server_users("")})
 
 

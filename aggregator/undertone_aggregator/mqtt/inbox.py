@@ -17,7 +17,7 @@ from undertone_aggregator.mqtt.subscriber import Subscriber, connection_of, is_r
 
 __all__ = ["Inbox", "is_repeated", "packet_of"]
 
-# Seconds of silence of the broker that close a batch, so that a small window of unacknowledged messages never stalls.
+# Seconds without a message after which a batch closes: a broker may wait for PUBACKs before it sends more.
 QUIET_SECONDS = 0.005
 _FIRST_PAUSE = 0.2
 _CONNECT_SECONDS = 5.0

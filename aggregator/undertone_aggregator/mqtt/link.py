@@ -95,7 +95,7 @@ class Address:
 
 
 class Disconnections:
-    """Times of connections that the broker ended. Many in a short time mean that another client uses the session."""
+    """Times at which the broker ended our connection. Many in a short time: another client uses our session."""
 
     def __init__(self) -> None:
         self._at: list[float] = []
@@ -184,7 +184,7 @@ class Outlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish retained at QoS 1.
+        """Publish a retained message at QoS 1.
 
         With ``again`` also at each later connect while ``permitted()``, until replaced.
         """
@@ -252,7 +252,7 @@ class Outlet:
 
 
 class Outlets:
-    """One `Outlet` for each of several brokers, which all get the same; ``heard``: the newest message of each topic."""
+    """An `Outlet` for each of several brokers, which all get the same messages; ``heard``: the newest of each topic."""
 
     def __init__(self, outlets: Sequence[Outlet]) -> None:
         self._outlets = outlets
@@ -262,13 +262,13 @@ class Outlets:
 
     @property
     def dropped(self) -> int | None:
-        """Messages dropped by all brokers, as far as they publish it."""
+        """Sum of the messages that the brokers dropped, as far as they publish that number."""
         known = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
         return sum(known) if known else None
 
     @property
     def stored(self) -> int | None:
-        """Messages held by all brokers, as far as they publish it."""
+        """Sum of the messages that the brokers hold, as far as they publish that number."""
         known = [outlet.stored for outlet in self._outlets if outlet.stored is not None]
         return sum(known) if known else None
 

@@ -23,7 +23,8 @@ from undertone_aggregator.store.store import LOCK_SECONDS, Store
 from undertone_shared.errors import Invalid
 
 DRAINED_SECONDS = 1.0
-# Names of the facts that the store keeps about its sessions at the broker.
+# The name of the entry in the store that lists the broker users of the campaign's sessions, and the length in bytes of
+# the secret in their client ids.
 _SESSIONS = "broker_sessions"
 _SECRET_BYTES = 16
 # Number of broker users provisioned for ingest workers, of all campaigns together.
@@ -101,8 +102,8 @@ def _move(
 ) -> IngestPlan:
     meta = store.meta()
     plan = replace(plan, secret=meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES))
-    # Slots of every number of workers whose sessions the broker may still hold, the current one last: a take-over may
-    # have been interrupted.
+    # For each number of workers whose sessions the broker may still hold: the slots of their broker users. The current
+    # number of workers comes last. There are several if a take-over was interrupted.
     known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
     strange = [slots for slots in known if not set(taken).isdisjoint(slots)]
     if strange:
@@ -124,7 +125,8 @@ def _move(
     if stop.is_set():
         return plan
     store.set_meta({_SESSIONS: json.dumps([plan.slots])})
-    # A worker that lost its lock on the store, such as when the database restarted, cannot commit in between.
+    # In one transaction, so that a worker that lost its lock on the store, for example because the database restarted,
+    # cannot commit in between.
     with store.transaction():
         _dispossess(store, plan)
         _consolidate(store)
@@ -139,7 +141,7 @@ def _dispossess(store: Store, plan: IngestPlan) -> None:
 
 
 def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
-    """Return the plan of a direct endpoint's only worker; nothing else may use the store meanwhile."""
+    """Return the plan of a direct endpoint's only worker; locks the store exclusively meanwhile."""
     with store.exclusive(LOCK_SECONDS):
         if slots_of(store):
             say(

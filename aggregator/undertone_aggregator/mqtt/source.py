@@ -74,7 +74,7 @@ class Outgoing(Protocol):
 
 
 class Source(Protocol):
-    """One of the three ways."""
+    """A source of reports: a managed broker, an external broker, or the endpoint to which devices connect."""
 
     @property
     def files(self) -> Sequence[Path]:
@@ -194,7 +194,7 @@ def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextM
 def enter_source(
     opened: contextlib.ExitStack, config: Config, journal: Journal, stop: threading.Event
 ) -> Source | None:
-    """`open_source` for as long as ``opened`` is; waits for room on the disk, None when ``stop`` was set meanwhile."""
+    """Run `open_source` until ``opened`` closes; wait for disk space. None if ``stop`` was set meanwhile."""
     return retry_while_full(
         lambda: opened.enter_context(open_source(config, journal)),
         lambda sentence: journal.say_once("room", sentence),
@@ -204,7 +204,7 @@ def enter_source(
 
 @contextlib.contextmanager
 def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
-    """Somebody's broker. Where `init` made its files here, a mosquitto that runs by them reads them again at reload."""
+    """Use a broker that this server does not run. If `init` made its files here, a reload makes it read them again."""
     directory = config.path(config.broker.directory)
     files = [directory / name for name in ("passwords", "access", CONFIG_FILE)]
     if not all(path.is_file() for path in files):
@@ -249,7 +249,7 @@ def managed_broker(config: Config, journal: Journal) -> Iterator[Source]:
 
 @contextlib.contextmanager
 def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
-    """The endpoint that devices connect to, which listens within the context. Raises Invalid or OSError."""
+    """Run the endpoint that devices connect to, which listens within the context. Raises Invalid or OSError."""
     from undertone_aggregator.mqtt.credentials import servers_names
     from undertone_aggregator.mqtt.endpoint.gate import Gate
     from undertone_aggregator.mqtt.endpoint.listener import Listener

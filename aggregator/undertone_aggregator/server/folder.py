@@ -34,7 +34,7 @@ _OWN = ("campaign", "stream", "landing")
 class Home:
     """The folder of a server. Raises Invalid, also later, for invalid files."""
 
-    # False: when one campaign fails, the others go on.
+    # False, because there may be several campaigns: when one of them fails, the others go on.
     alone = False
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Home:
         return sorted(path.stem for path in (self.folder / CAMPAIGNS).glob("[!.]*.toml"))
 
     def only(self, name: str | None) -> str:
-        """Return the campaign of this name, or without a name the only one. Raises Invalid."""
+        """Return the name if a campaign has it; without a name, the name of the only campaign. Raises Invalid."""
         names = self.names()
         if name is None and len(names) == 1:
             return names[0]
@@ -128,7 +128,7 @@ class Home:
 
     @property
     def disk(self) -> Path:
-        """A folder on the disk on which the stores are, or will be."""
+        """Folder on the disk that holds the stores, or will hold them."""
         stores = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder).file
         return stores if stores is not None and stores.is_dir() else self.folder
 

@@ -12,9 +12,9 @@ class PlanFile:
     ``path``: the file, None for a configuration without one.
     """
 
-    # True: the failure of the only campaign is the server's failure.
+    # True, because there is only one campaign: if it fails, the server fails.
     alone = True
-    # None: the lock of the store already keeps a second server out.
+    # None, because the lock of the store already keeps a second server out.
     lock: Path | None = None
 
     def __init__(self, config: Config, path: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class PlanFile:
 
     @property
     def disk(self) -> Path:
-        """A folder on the disk on which the store is."""
+        """Folder on the disk that holds the store."""
         return self._config.disk
 
     @property

@@ -46,7 +46,7 @@ class Member:
     def __init__(self, name: str, server: "Server") -> None:
         self.name = name
         self.failure = ""
-        # A message for the operator about a campaign that runs nevertheless.
+        # A message for the operator about a problem that does not stop the campaign.
         self.note = ""
         self.running: Running | None = None
         self.text = b""
@@ -157,7 +157,7 @@ class Server:
                 member.ask_to_stop()
             for member in members:
                 member.join()
-            # The file of a stopped server is removed: its state would look like that of a server that hangs.
+            # Remove the state's file when the server stops, because an old state would mean that the server hangs.
             self.home.state.unlink(missing_ok=True)
         if self._failure is not None:
             raise self._failure
@@ -202,7 +202,7 @@ class Server:
                 state.write(self.home.state)
             except OSError as wrong:
                 self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
-        # Set after the file is written, so that a reader who sees a change finds no older file.
+        # Change the state only after its file is written, so that a reader of both never finds an older file.
         self._state = state
 
     def _tell(self, state: ServerState, before: ServerState | None) -> None:
@@ -235,7 +235,7 @@ class Server:
     def _look_at(self, member: Member) -> None:
         """Restart a campaign whose changed plan was applied.
 
-        For one only written, log it and let the campaign go on.
+        A changed plan that was not applied yet is logged, and the campaign goes on.
         """
         text = self.home.text(member.name)
         if member.failure or not member.text or text in (b"", member.text):

@@ -98,11 +98,11 @@ class BrokerOptions(Checked):
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """(host, port) of each broker; port 0: the usual one."""
+        """(host, port) of each broker; port 0 means MQTT's usual port."""
         return [_place(text) for text in self.hosts] or [(self.host, self.port)]
 
 
-# Options that only some modes use. Their default means that they are not given.
+# Options that only some modes use -> these modes. An option at its default counts as not given.
 _MODES = {
     "passwords": (MANAGED, DIRECT),
     "mosquitto_acl": (MANAGED,),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 1 << 20
 _READING = SMALL - 1
-# The ways in which a campaign collects, as configurations and commands call them.
+# The two ways of collecting, by the names that configurations and commands use: single reports, or whole streams.
 COLLECT = ("reports", "stream")
 
 
@@ -93,7 +93,7 @@ class CampaignPlan(Checked):
     @property
     def days(self) -> "Days":
         """The time zone and days off, for the filter. Raises Invalid."""
-        # Ingest workers start without the numerics.
+        # Imported here because this loads the numerical libraries, which ingest workers must not load at their start.
         from undertone_aggregator.estimate.calendar import days_of
 
         return days_of(self.time_zone, self.holidays, self.weekend)
@@ -120,16 +120,16 @@ class CampaignPlan(Checked):
 
     @property
     def stride(self) -> int:
-        """Slots from one turn of a device to the next: w + 1 or a little more for a window of w slots, else 1."""
+        """Slots from one report of a device to its next: w + 1 or a little more for a window of w slots, else 1."""
         if self.window is None:
             return 1
-        # The value of a counter starts at a reading of the slot before.
+        # The value of a counter is a difference from the reading one slot earlier, so its window is one slot longer.
         slots = -(-self.window // self.slot_seconds) + (self.measure == "counter")
         return check.coprime_near(slots + 1, slots + 1, self.cycle)
 
     @property
     def cohort_stride(self) -> int:
-        """Turns of a device from one report for the threshold to the next, in the report phase; 0: it makes none."""
+        """In the report phase, each device's every n-th report is for the threshold. Return n; 0: none is."""
         return check.coprime_near(1 / self.cohort_share, 2, self.cycle, self.stride) if self.cohort_share else 0
 
     @property
@@ -138,7 +138,7 @@ class CampaignPlan(Checked):
         return 1 - 1 / self.cohort_stride if self.cohort_stride else 1.0
 
     def schedule(self, seed: bytes, cohort_stride: int) -> Schedule:
-        """Return the schedule of an epoch, by which each device knows its turns."""
+        """Return the schedule of an epoch, from which each device derives the slots in which it reports."""
         return Schedule(seed, self.stride, cohort_stride)
 
     def epoch(
@@ -173,7 +173,7 @@ class CampaignPlan(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan(Checked):
-    """[stream], where collect is stream: the campaign's epsilon is of a whole stream (user level), with this delta."""
+    """[stream], for collect = stream: the campaign's epsilon, with this delta, is for a whole stream (user level)."""
 
     TABLE = "stream"
 

@@ -1,4 +1,4 @@
-"""Groups of devices. Only the server knows them: they are in no message."""
+"""Groups of devices. Only the server knows them; no message to or from a device contains them."""
 
 import csv
 import hashlib
@@ -52,7 +52,7 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     if path.exists():
         read_groups(path)
     text = path.read_text(encoding="utf-8") if path.exists() else ",".join(_HEADER) + "\n"
-    # An editor may have left out the end of the last line.
+    # An editor may have saved the file without a newline at its end.
     end = "" if text.endswith("\n") else "\n"
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
 

@@ -34,7 +34,7 @@ class LandingOptions(Checked):
         return None if self.folder is None else self.days
 
     def warning(self) -> str:
-        """Return a sentence about what these files mean for privacy."""
+        """Return a warning about the consequences of landed files for privacy."""
         return (
             f"warning: every report is kept under its device's name in {self.folder}, for {self.days} days: a reader"
             " of those files sees each device's perturbed reports one by one, protected by each report's own guarantee"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from undertone_aggregator.settings.toml import toml
 from undertone_shared.errors import Invalid
 
-# Labels with dots between them and perhaps at the end. An IPv4 address has this form, too.
+# Host names are labels separated by dots, perhaps with a final dot. An IPv4 address has this form, too.
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?")
 _PORT = re.compile(r"[0-9]{1,5}")

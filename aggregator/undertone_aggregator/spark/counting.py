@@ -27,7 +27,7 @@ from undertone_shared.off_board.intake import Report
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
 CELLS, OUTCOME, MISSING, CONFLICTS = "cells", "outcome", "missing", "conflicts"
-# Outcome for an epoch that is not in the store.
+# Outcome of a report for an epoch that is not in the store.
 OTHER_CAMPAIGN = "other_campaign"
 UNKNOWN = "a landed report is of the unknown epoch"
 _NAMES = [column.split()[0] for column in ROWS.split(", ")]

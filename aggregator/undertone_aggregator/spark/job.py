@@ -33,11 +33,12 @@ _PARTITIONS = 8
 # Largest size of one batch's files: about 50 million reports.
 _MOST_BYTES = 1 << 30
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# Spark quotes plans in its errors, and removes secrets from them by a recursive regular expression, which needs stack.
+# Options of Spark's JVM: a large stack, because Spark removes secrets from the query plans in its errors by a recursive
+# regular expression.
 _JAVA_OPTIONS = "-Xss8m"
 
 
-# Adds a batch to a store; returns False if it was there already.
+# A function that adds a batch to a store; it returns False if the store had the batch already.
 Apply = Callable[[Store, ledger.Ledger, Batch], bool]
 
 
@@ -94,7 +95,8 @@ class Job:
                     if self._count(session, store, state, stop) and self.once:
                         return
         except _spark_gone() as wrong:
-            # SIGTERM to a whole process group ends Spark's JVM as well, which is no error then.
+            # If SIGTERM went to the whole process group, it has ended Spark's JVM as well. That is no error, so wait
+            # for it.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
                     "Spark's JVM has ended, killed or for want of memory: start undertone spark run again, and it"
@@ -136,7 +138,7 @@ class Job:
         return self._mend(store, str(wrong), state)
 
     def _mend(self, store: Store, wrong: str, state: "_State") -> bool:
-        """Remove the cause that ended a query; return False so that the next one continues.
+        """Remove the cause that ended a query; return False so that the next query continues.
 
         Raises Invalid for other causes.
         """
@@ -162,7 +164,7 @@ class Job:
                     f" to {os.environ.get('SPARK_LOCAL_DIRS') or tempfile.gettempdir()}"
                 )
             raise Invalid(f"the query ended: {cause}")
-        # The batch that named the missing files is repeated without them.
+        # The next query repeats the failed batch without the landed files that are missing.
         state.without_missing = True
         return False
 
@@ -195,7 +197,7 @@ class Job:
 
 @dataclass
 class _State:
-    """State that survives a query.
+    """State of a counting job that outlasts one query of Spark.
 
     ``refused``: epochs that the store will never know; ``without_missing``: True if files were removed after their
     batch was planned. ``apply``: handles each batch.
@@ -249,7 +251,7 @@ class _Sink:
             f" {self._rows} rows in {now - self._began:.2f} s"
         )
         self._before = now
-        # The batch with missing files is done.
+        # The batch whose files were missing is done, so later batches must find all their files again.
         self._state.without_missing = False
 
     def _apply(self, entry: ledger.Ledger, batch: Batch) -> bool:

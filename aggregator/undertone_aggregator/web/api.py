@@ -17,9 +17,9 @@ from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
 _MOST_SHARES = 20
-# Largest number of runs of slots in one request for quantiles, each of which takes up to a second: a month of days.
+# Largest number of runs of slots in one request for quantiles: a month of days. Each run takes up to a second.
 LARGEST_RUNS = 31
-# Columns of a series that a chart and a table show.
+# Columns of a series of estimates, those that a chart and a table show.
 COLUMNS = ("slot", "start", "kind", "reports", "cohort", "estimate", "model", "standard_error", "low", "high", "theta")
 RAW = (*COLUMNS, "truncated_mean", "truncated_se", "misfit", "manipulation")
 FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high", "truncated_mean", "truncated_se")
@@ -29,7 +29,7 @@ FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high", "trunc
 class Recent:
     """A campaign's newest settled slots, their warnings and their guarantee; valid as long as ``key`` is the same.
 
-    ``rows``: filtered where a slot has a number, for that is the number that the page leads with.
+    ``rows``: the slots' estimates. A slot's filtered estimate is used if it has one, because the page shows that first.
     """
 
     key: tuple[int, ...]

@@ -267,7 +267,8 @@ class Pages:
         state = self._site.state(name)
 
         def made(results: PublicResults) -> dict[str, Any]:
-            # The campaign's lock is held here, so only one thread at a time updates this entry.
+            # `Site.read` holds the campaign's lock while it calls this function, so one thread at a time updates the
+            # entry.
             now = self._recent[name] = api.recent(results, self._recent.get(name))
             return api.summary(results, state, now)
 

@@ -43,7 +43,7 @@ class Logins:
     def __init__(self, token: str) -> None:
         self._token = token
         self._sessions: dict[str, tuple[float, str]] = {}
-        # Network -> times of its wrong tokens; the network that was heard of last is at the end.
+        # Network -> times at which it sent wrong tokens; the network that sent the last one is at the end.
         self._tries: dict[str, list[float]] = {}
 
     def is_throttled(self, address: str) -> bool:

@@ -11,7 +11,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Ready:
-    """Calls ``prepare`` for each of ``names`` whenever its mark, apart from deliveries, changes; one at a time."""
+    """Calls ``prepare`` for a campaign when its mark, apart from deliveries, changes; one campaign at a time."""
 
     def __init__(
         self, names: Callable[[], Iterable[str]], mark: Callable[[str], Mark], prepare: Callable[[str], object]
@@ -34,7 +34,7 @@ class Ready:
 
     async def _run(self) -> None:
         while True:
-            # The next round tries again; requests report what is wrong with the folder.
+            # Try again in the next round. Requests for the page report what is wrong with the folder.
             with contextlib.suppress(Exception):
                 await asyncio.to_thread(self.look)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -42,7 +42,7 @@ class Ready:
     def look(self) -> None:
         """Call ``prepare`` for every campaign whose mark has changed."""
         for name in self._names():
-            # Requests for the campaign report what is wrong with it.
+            # Skip a campaign that cannot be read. Requests for that campaign report the error.
             with contextlib.suppress(Exception):
                 mark = self._mark(name)[:-1]
                 if mark != self._marks.get(name):

@@ -146,7 +146,7 @@ class HomeSite(StoreSite):
         return {**said, **facts, "problems": [] if served is None else served.problems_of(name, now)}
 
     def mark(self, name: str) -> Mark:
-        """Return the store's mark, combined with the server's state of the campaign."""
+        """Return a value that changes when the campaign's store or the server's state of the campaign changes."""
         now, served = time.time(), read_state(self._home.state)
         # The seconds since a dead server's last state must not change the mark.
         heard = None if served is None or not served.alive(now) else (served.reachable, served.problems_of(name, now))

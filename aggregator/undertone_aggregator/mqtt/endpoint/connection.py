@@ -13,9 +13,9 @@ from undertone_aggregator.mqtt.endpoint.stream import Stream
 from undertone_aggregator.mqtt.packets import Connect, ProtocolError, parse_connect, parse_subscribe, split
 from undertone_shared import report
 
-# The connection that delivered a report, and the PUBACK packet that is due.
+# A report's receipt: the connection that delivered the report, and the PUBACK packet that is due.
 Receipt = tuple["Connection", bytes]
-# State of a token bucket: the number of tokens, and the time of that count in seconds.
+# State of a token bucket: its number of tokens, and the time in seconds at which they were counted.
 Bucket = tuple[float, float]
 # Placeholder for the queue until a connection has published.
 _NOWHERE = Queue("")
@@ -93,7 +93,8 @@ class Connection:
         self._queue = _NOWHERE
         # The queue that had no room for this connection's next report, or None.
         self._full: Queue | None = None
-        # The first bytes of a report to that topic, up to the packet identifier, and the report's length in bytes.
+        # The first bytes of a report to the topic of the last one, up to the packet identifier, and its length in
+        # bytes.
         self._report_head = b""
         self._report_length = 0
         self.address = address

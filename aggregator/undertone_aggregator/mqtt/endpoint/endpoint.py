@@ -33,7 +33,8 @@ from undertone_shared.errors import Invalid
 
 _WINDOW_SECONDS = 0.02
 _SWEEP_SECONDS = 1.0
-# Seconds without a taker after which the endpoint's own thread reads, and seconds that it reads before it looks again.
+# If the only campaign has taken no reports for the first number of seconds, the endpoint's own thread reads the
+# connections, for the second number of seconds at a time.
 _PATIENCE_SECONDS = 0.2
 _KEEP_SECONDS = 0.05
 _FAN_OUT = 256
@@ -63,8 +64,9 @@ class Endpoint:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.roster = Roster(gate, limits, prefix, say)
-        # ``turn`` is held while a connection is used; ``_calls`` holds what threads want done with connections. No
-        # thread waits for the lock: the thread that holds it makes the calls of the others.
+        # ``turn`` is a lock that a thread holds while it uses connections. ``_calls`` holds calls that other threads
+        # want to make on connections. No thread waits for the lock: the thread that holds it makes the calls of the
+        # others.
         self.turn = threading.Lock()
         self._calls: deque[Callable[[], None]] = deque()
         self._listener = listener
@@ -155,8 +157,9 @@ class Endpoint:
         self._do(partial(self.roster.expel, self.roster.gate.reload()))
 
     def facts(self) -> dict[str, Any]:
-        """Return counters for log and health: connections, backlog, age in seconds of the oldest report without
-        PUBACK.
+        """Return counters for the log and for health checks.
+
+        The age of the oldest report without PUBACK is in seconds.
         """
         queues = list(self.roster.queues.values())
         return {
@@ -240,7 +243,7 @@ class Endpoint:
     def _fan_out(self, topic: str, kept: bytes | None, message: bytes, connections: list[Connection]) -> None:
         """Send a message to the first few hundred connections, and to the others in later rounds."""
         if self.roster.retained.get(topic) is not kept:
-            # A newer campaign is already being sent to all of them.
+            # This message has been replaced: a newer campaign is already being sent to all subscribers.
             return
         for connection in connections[:_FAN_OUT]:
             connection.write(message)
@@ -254,7 +257,8 @@ class Endpoint:
             if not queue.waiting:
                 self._serve(seconds)
             if 0 < len(queue.waiting) < self._batch:
-                # Reading everything at the end costs less than waking up for each report.
+                # Wait for the end of the batch's time and then read everything at once, which costs less than waking up
+                # for each report.
                 time.sleep(max(0.0, queue.since + self._batch_seconds - time.monotonic()))
                 ends = time.monotonic() + self._batch_seconds
                 while len(queue.waiting) < self._batch and self._serve(0) and time.monotonic() < ends:
@@ -287,7 +291,7 @@ class Endpoint:
 
     @property
     def _idle(self) -> bool:
-        """True if the only campaign that takes reports is reading now, or was a moment ago."""
+        """True if the endpoint's own thread need not read, as the only campaign's thread reads or read a moment ago."""
         if len(self._taking) != 1:
             return not self._listening
         return self._reading or time.monotonic() < self._read_at + _PATIENCE_SECONDS
@@ -306,12 +310,13 @@ class Endpoint:
                 if wrong.errno in _EXHAUSTED:
                     self.roster.refused["system"] += 1
                     if wrong.errno == errno.EMFILE and self.roster.make_room():
-                        # Devices that wait to be accepted replace a connection that has not authenticated.
+                        # Closing a connection that has not authenticated has freed a descriptor for the device that
+                        # waits: try again.
                         continue
                     self._selector.unregister(listening)
                     self._deaf.append(listening)
                     return
-                # The error is of the client's connection, which has gone again.
+                # Any other error concerns only the client's connection, which the client has already closed.
                 continue
             try:
                 stream = Stream(accepted, self._context, self._selector, self.limits.unread_bytes)

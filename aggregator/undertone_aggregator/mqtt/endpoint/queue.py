@@ -18,7 +18,7 @@ class Queue:
         self.waiting: deque[Delivery] = deque()
         self.since = 0.0
         self._arrived = threading.Event()
-        # Reports that were taken and not yet committed, and the arrival time of the oldest of them.
+        # Reports that a campaign has taken and not yet committed, and the arrival time of the oldest of them.
         self._taken: deque[Delivery] = deque()
         self._taken_since = 0.0
 

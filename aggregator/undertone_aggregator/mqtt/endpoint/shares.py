@@ -42,7 +42,7 @@ class Shares(Generic[Member]):
 
     @property
     def largest(self) -> int:
-        """Number of members of the network that has the most."""
+        """Number of members of the largest network."""
         return self._largest
 
     def add(self, network: str, member: Member) -> None:
@@ -79,6 +79,6 @@ class Shares(Generic[Member]):
                 del sizes[before]
         if after:
             sizes[after][network] = None
-        # A network changes by one member at a time, so the largest size changes by at most one.
+        # Each call adds or removes one member, so the size of the largest network changes by at most one.
         if after > self._largest or (before == self._largest and before not in sizes):
             self._largest = after
