@@ -101,7 +101,8 @@ class Buffers:
         self._seed = seed
         self._slot = slot
         self._positions = positions
-        # For each device, the index of its next word among all refills of the slot, and the end of its buffer.
+        # For each device: the index of its next word, counted over all refills of the slot, and the index at which its
+        # buffer ends.
         self._next = np.zeros(len(positions), dtype=np.int64)
         self._end = np.full(len(positions), WORDS)
         self._keys = _keys(seed, slot, 0)
@@ -139,7 +140,7 @@ class Buffers:
         _hash(self._positions[index], keys[0], keys[1], np.empty_like(words), words)
         if dry.any():
             self.failed[index[dry]] = True
-            # This value is below any n, so the draw ends.
+            # A word of zero is accepted for any n, so the draw ends.
             words[dry] = 0
         return words
 

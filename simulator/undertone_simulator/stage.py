@@ -50,7 +50,7 @@ class Log:
 
 
 class Stage:
-    """Starts and ends the processes; on exit it ends all that still run. ``broker`` runs once it is started.
+    """Starts the processes of a demonstration, and ends all that still run on exit. The caller starts ``broker``.
 
     ``log_messages``: log every message at the broker.
     """
@@ -120,7 +120,7 @@ class Stage:
         self.micropythons.append(self.micropython)
 
     def words(self, name: str) -> str:
-        """Return the end of a child's log."""
+        """Return the last 2,000 characters of a child's log."""
         with contextlib.suppress(OSError):
             return (self.folder / name).read_text(errors="replace")[-2000:].strip()
         return ""
@@ -146,7 +146,10 @@ def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:
 
 
 def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGTERM) -> int | None:
-    """Signal a child, wait for it, and kill it after a while; return its exit code. Harmless if it has ended."""
+    """Signal a child, wait for it, and kill it after a while; return its exit code.
+
+    It has no effect on a child that has already ended.
+    """
     if child is None:
         return None
     if child.poll() is None:
@@ -159,7 +162,7 @@ def end(child: subprocess.Popen[bytes] | None, how: signal.Signals = signal.SIGT
 
 
 def find_micropython() -> str | None:
-    """Return MicroPython's unix port: $UNDERTONE_MICROPYTHON, this environment's, or the PATH's.
+    """Return MicroPython's unix port: $UNDERTONE_MICROPYTHON, that of this Python environment, or that on the PATH.
 
     Returns None if there is none.
     """

@@ -1,4 +1,4 @@
-"""Privacy cost of a demonstration for its devices, in words, and the devices' rest as seen in the broker's log."""
+"""Privacy cost of a demonstration for its devices, in words, and the time between two reports of a device."""
 
 import math
 import re

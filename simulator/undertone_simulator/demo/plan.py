@@ -30,7 +30,8 @@ CAMPAIGN = "demo"
 SENSOR = "load"
 ROUND_SLOTS = 12
 LEAD_SLOTS = 3
-# One process checks the campaign once for each of its devices, which takes a few milliseconds each.
+# The campaign starts one slot later for each such number of devices, because the fleet's process checks the campaign
+# once for each device, which takes a few milliseconds.
 DEVICES_PER_LEAD_SLOT = 150
 # Seconds that a fleet needs to connect to an aggregator that was started with it.
 DIRECT_SECONDS = 12
@@ -105,13 +106,14 @@ class Plan:
         """Number of columns of the readings between two slots of a threshold round, so that a round covers a whole day.
 
         Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle is
-        the half-hour of the day, up to a fixed shift. In a round it is not, but rounds do not use the time of day.
+        the half-hour of the day, up to a fixed shift. In a threshold round the slot does not correspond to a half-hour,
+        but rounds do not use the time of day.
         """
         return max(1, self.readings.per_day // self.rounds[0]) if self.rounds else 1
 
     @property
     def rounds_note(self) -> str:
-        """A sentence about what the threshold rounds play; empty if they play whole days slot by slot."""
+        """A sentence about the readings that threshold rounds measure; empty if they measure every reading."""
         if self.stride == 1:
             return ""
         return (
@@ -121,7 +123,7 @@ class Plan:
 
     @property
     def first_column(self) -> int:
-        """The column that the first report slot plays."""
+        """The column of the readings that devices measure in the first report slot."""
         return len(self.rounds) * self.readings.per_day
 
     def measured(self, row: int, column: int) -> int | tuple[int, ...]:

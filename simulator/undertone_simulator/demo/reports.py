@@ -35,8 +35,8 @@ COHORT_SHARE = 0.05
 class SlotResult:
     """One report slot: the mean of the readings with its 95 % interval; the truths are of the devices that reported.
 
-    ``truncated_mean``, ``truncated_se``: what reports show without a model of what truncation removes. ``column``: that
-    of the readings which it played. ``filtered``: the same mean given all slots.
+    ``truncated_mean``, ``truncated_se``: the mean of the truncated readings, and its standard error. ``column``: column
+    of the readings that devices measured in this slot. ``filtered``: the filter's estimate of the mean from all slots.
     """
 
     slot: int
@@ -78,18 +78,18 @@ class ReportsResult:
 
     @property
     def standardised(self) -> float:
-        """Root mean square of (truncated_mean - truth_truncated) / truncated_se: near 1 where the noise is as said."""
+        """Root mean square of (truncated_mean - truth_truncated) / truncated_se: 1 if the stated errors are right."""
         errors = [(slot.truncated_mean - slot.truth_truncated) / slot.truncated_se for slot in self.slots]
         return math.sqrt(float(np.mean(np.square(errors))))
 
     @property
     def predicted_error(self) -> float:
-        """The noise of the middle slot's truncated mean: one that few devices reported would drown a mean."""
+        """Median of the slots' ``truncated_se``, which a single slot with few reports does not dominate."""
         return float(np.median([slot.truncated_se for slot in self.slots]))
 
     @property
     def measured_error(self) -> float:
-        """The measured error: `standardised` times the predicted one."""
+        """The measured error of a slot's truncated mean: `standardised` times `predicted_error`."""
         return self.standardised * self.predicted_error
 
     @property
@@ -109,7 +109,7 @@ class ReportsResult:
 
     @property
     def covered(self) -> int:
-        """Slots whose interval holds the mean of the readings."""
+        """Number of slots whose interval contains the mean of the readings."""
         return sum(slot.low <= slot.truth_raw <= slot.high for slot in self.slots)
 
     def played(self, column: int) -> str:
@@ -131,7 +131,7 @@ class ReportsResult:
         }
 
     def table(self) -> tuple[str, list[str], list[list[str]]]:
-        """Estimates beside the truth."""
+        """Return a table of the estimates and the truth, a row for each slot."""
         title = f"Mean of the readings of the n devices that reported, in {self.unit}, with its 95 % interval"
         rows = [
             [
@@ -170,7 +170,7 @@ class ReportsResult:
 
 
 class Reports:
-    """See `undertone_simulator.demo.plan.DemoCollection`."""
+    """Demonstration of one report per slot; see `undertone_simulator.demo.plan.DemoCollection`."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return three short rounds."""
@@ -250,14 +250,14 @@ def _slots(plan: Plan, first: int, truths: dict[int, tuple[float, float]]) -> li
 
 
 def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
-    """Standard error, interval, truncated mean and its error, which every measured slot has."""
+    """Return (standard error, low, high, truncated mean, its standard error) of a slot with reports."""
     known = (estimate.standard_error, estimate.low, estimate.high, estimate.truncated_mean, estimate.truncated_se)
     assert None not in known
     return cast(tuple[float, float, float, float, float], known)
 
 
 def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
-    """Return slot -> (mean of the truncated, mean of the raw readings) of the devices whose reports it counts."""
+    """Return slot -> (mean of truncated readings, mean of raw ones) of the devices whose reports were counted."""
     campaigns = {campaign.fingerprint: campaign for campaign in reporting}
     row = {name: number for number, name in enumerate(plan.names)}
     values: dict[int, list[tuple[int, int]]] = {}

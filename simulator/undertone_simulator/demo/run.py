@@ -31,12 +31,13 @@ from undertone_simulator.wire.verify import reconcile
 
 DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": DemoStream()}
 CONNECT_SECONDS = 60.0
-# Seconds after which the run fails; a round that gets no θ would last for ever.
+# Seconds after which the run fails; a threshold round in which θ cannot be chosen would last for ever.
 SLACK_SECONDS = 60.0
 DRAIN_SECONDS = 60.0
 # Seconds between the aggregator's kill and its restart.
 DEAD_SECONDS = 1.5
-# Seconds for a device to return: without a server it waits a random time, longer after each failure.
+# Seconds within which a device reconnects after the server returns; its waiting time is random and grows with each
+# failure.
 RETURN_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
@@ -224,9 +225,9 @@ def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -
 
 
 def drain(folder: Path) -> bool:
-    """Wait until the accounts hold, while the aggregator processes the broker's backlog.
+    """Wait until every report is accounted for, while the aggregator processes the broker's backlog.
 
-    Return False if they do not.
+    Return False if reports are still unaccounted for when the time is up.
     """
     deadline = time.monotonic() + DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:

@@ -24,13 +24,13 @@ Vector = NDArray[np.float64]
 
 # Default θ in Wh: few households use more in half an hour.
 THETA = 1000
-# Chains of a stream: one, and one for a kill, which silences a device for some slots and costs it a chain.
+# Number of chains that a device may begin: one, and one more because a device that is killed loses its chain.
 _CHAINS = 2
 
 
 @dataclass(frozen=True)
 class StreamSlot:
-    """One slot of a coordinate: raw and smoothed estimates, and the truth about those that reported."""
+    """One slot of a coordinate: raw and smoothed estimates, and the truth about the devices that reported."""
 
     slot: int
     coordinate: int
@@ -126,7 +126,7 @@ class StreamResult:
 
 
 class DemoStream:
-    """See `undertone_simulator.demo.plan.DemoCollection`."""
+    """Demonstration of streams; see `undertone_simulator.demo.plan.DemoCollection`."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return no rounds: a report for the threshold would need a budget too."""

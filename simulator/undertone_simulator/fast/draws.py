@@ -44,7 +44,7 @@ class GivenWords:
         return GivenWords(self._words[index])
 
     def column(self, word: "int | Index", memory: Memory, out: Unsigned) -> None:
-        """See `Words`."""
+        """Write one word of every device to ``out``; see `Words.column`."""
         if np.max(word, initial=0) >= self._words.shape[1]:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
         out[:] = self._words[np.arange(len(self)), word]
@@ -111,7 +111,7 @@ class PatientDraws(VectorDraws):
 
     def __init__(self, words: Words, memory: Memory, places: "Index | None" = None) -> None:
         super().__init__(words, memory, chances=0)
-        # The number of each device's next word.
+        # The index of each device's next word.
         self._places = np.zeros(len(words), dtype=np.intp) if places is None else places
 
     def below(self, n: "int | Unsigned") -> Unsigned:

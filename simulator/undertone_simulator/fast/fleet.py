@@ -39,7 +39,7 @@ class SimulatedFleet:
         names = device_names(sensor, count) if faults else []
         self.faults = [(names.index(fault.device), fault) for fault in faults]
         self.sensor = sensor
-        # The last part is cached, because parts are processed in turn for each piece of time.
+        # The last part of the fleet is cached, because consecutive calls ask for the same one.
         self._part: FleetPart | None = None
         self._hashes: dict[tuple[bytes, int, int], tuple[Integers, Integers]] = {}
 
@@ -93,9 +93,7 @@ class FleetPart:
         return readings - campaign.offset if campaign.offset else readings
 
     def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
-        """Return masks of the devices whose turn it is in ``slot``, and of those that would report for the threshold
-        then.
-        """
+        """Return two masks of devices: those whose turn it is in ``slot``, and those that would then report for the threshold."""
         stride, cohort = schedule.stride, schedule.cohort_stride
         if stride == 1 and cohort < 2:
             # Every device reports in every slot, and all or none report for the threshold: no hash of a device is
@@ -119,7 +117,7 @@ class FleetPart:
         return self._fleet.behaviour.joined(self.devices, slot, start)
 
     def struck(self, slot: int, begins: int | None) -> tuple[Flags | None, Flags]:
-        """Return masks of devices silenced by a fault in ``slot`` (None if none) and of liars.
+        """Return a mask of the devices that a fault silences in ``slot``, None without one, and a mask of the liars.
 
         ``begins``: first report slot.
         """
@@ -138,7 +136,7 @@ class FleetPart:
         return silent, lying
 
     def members(self, there: Flags) -> Iterator[tuple[str, Members]]:
-        """Yield (group, its devices that are ``there``) of each group that has any; one group without a registry."""
+        """Yield (group, those of its devices that are in the mask ``there``); skip groups without any."""
         pairs = [(EVERYBODY, there)] if self._fleet.groups is None else [(g, m & there) for g, m in self._groups]
         for group, flags in pairs:
             if flags.all():

@@ -19,14 +19,14 @@ Context = TypeVar("Context")
 # Callback with the amount of work done, in the units of a task's length.
 Tick = Callable[[int], None]
 Work = Callable[[Context, Task, Tick], Result]
-# Returns the results, in the order of the tasks.
+# A function that runs tasks and returns their results in the order of the tasks.
 Call = Callable[[Sequence[Task], Tick], Iterator[Result]]
 
 LARGEST_NUMBER = 1024
 
 
 class Workers(Protocol):
-    """A group of workers."""
+    """Workers that run tasks: this process, several processes, or a cluster."""
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """Return ``work`` with ``context``, which is sent to every worker once; both must be importable there."""

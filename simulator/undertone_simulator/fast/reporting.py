@@ -39,7 +39,7 @@ class ReportContext:
 class Reporting(Protocol):
     """A part of a fleet that reports slot by slot, in order."""
 
-    # True if a slot's reports depend on the slots before: then one object must play the whole campaign.
+    # True if a slot's reports depend on the slots before: then one object must simulate all slots of the campaign.
     remembers: ClassVar[bool]
     # Number of coordinates of a reading.
     coordinates: int

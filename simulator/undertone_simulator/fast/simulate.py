@@ -42,7 +42,7 @@ def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = la
     return simulated
 
 
-# A campaign, its stream if it has one, and the group of each device if it has groups.
+# Type of a triple: a campaign's plan, its stream or None, and each device's group or None.
 _Campaign = tuple[CampaignPlan, StreamPlan | None, dict[str, str] | None]
 
 

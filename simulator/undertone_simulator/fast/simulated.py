@@ -44,7 +44,7 @@ class Simulated:
 
     def save(self, path: Path | str) -> None:
         """Write a store that `undertone query` reads like an aggregator's. Raises Invalid if the file exists."""
-        # The store's modules are imported only if they are needed.
+        # The store's modules are imported only when a result is saved.
         from undertone_aggregator.campaign.binding import open_campaign
         from undertone_aggregator.estimate.publication import settle
         from undertone_aggregator.store.store import Batch, open_store
@@ -84,7 +84,7 @@ class Simulated:
         ]
 
     def truth(self, slot: int, group: str = EVERYBODY, coordinate: int = 0) -> tuple[float, float]:
-        """Return (mean of the readings after truncation or clipping, mean of the raw ones) of the counted devices."""
+        """Return (mean of truncated or clipped readings, mean of raw readings) of the counted devices."""
         total = Truth()
         for name, truth in self.truths[Cell(slot, coordinate)].items():
             if group in (name, EVERYBODY):
@@ -111,21 +111,21 @@ class Compared:
 
     @property
     def truth(self) -> float:
-        """The mean that the estimate is of: of the readings, or where nobody models what is cut off, of the rest."""
+        """True mean that the estimate approximates: of the readings; of truncated ones if truncation is not modelled."""
         return self.truth_truncated if self.estimate.bias is None else self.truth_raw
 
     @property
     def error(self) -> float:
-        """Estimate - truth: what its standard error is about."""
+        """Estimate minus truth."""
         return self.estimate.estimate - self.truth
 
     @property
     def truncated_error(self) -> float:
-        """The same of the truncated mean."""
+        """Estimated truncated mean minus the true one."""
         return self.estimate.truncated_mean - self.truth_truncated
 
     def covers(self) -> tuple[bool, bool]:
-        """Whether the 95 % interval holds the truth, and the truncated mean's the truncated truth."""
+        """Return (the 95 % interval contains the truth, the truncated mean's contains the truncated truth)."""
         of = self.estimate
         return (
             of.low is not None and of.high is not None and of.low <= self.truth <= of.high,

@@ -48,7 +48,7 @@ def begins(plan: CampaignPlan) -> int:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some slots of one epoch, for devices first <= i < stop; its length is in device-slots."""
+    """Task of a worker: some slots of one epoch, for devices first <= i < stop; its length is in device-slots."""
 
     context: ReportContext
     plays: tuple[Play, ...]

@@ -26,7 +26,7 @@ class Truth:
     raw: int = 0
 
     def add(self, reports: int, truncated: int, raw: int) -> None:
-        """Add more devices."""
+        """Add the sums over further devices."""
         self.reports += reports
         self.truncated += truncated
         self.raw += raw
@@ -44,11 +44,11 @@ class SimulationTally:
         self.counts[key] = add_counts(self.counts[key], counts) if key in self.counts else counts
 
     def observe(self, cell: Cell, group: str, reports: int, truncated: int, raw: int) -> None:
-        """Add the readings of ``reports`` devices of a group."""
+        """Add ``reports`` devices of a group, with the sums of their truncated and of their raw readings."""
         self.truths.setdefault(cell, {}).setdefault(group, Truth()).add(reports, truncated, raw)
 
     def merge(self, other: "SimulationTally") -> None:
-        """Add another part of the fleet, or of time."""
+        """Add the counts of another part of the fleet, or of other slots."""
         for key, counts in other.counts.items():
             self.count(key, counts)
         for cell, truths in other.truths.items():

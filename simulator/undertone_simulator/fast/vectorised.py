@@ -17,10 +17,12 @@ from undertone_shared.table import TableMechanism
 from undertone_simulator.fast.draws import PatientDraws, Unsigned, VectorDraws, Words
 from undertone_simulator.seeded import Memory
 
-# Devices per block, so that the arrays in use fit in a core's second-level cache; and devices per pool of a histogram.
+# Number of devices per block, whose arrays fit in a core's second-level cache; then the number of devices whose reports
+# a histogram draws at a time.
 BLOCK = 1 << 17
 _POOL = 1 << 20
-# A device that rejects more words than this in one draw waits, so that many such devices are handled together.
+# A device that rejects more words than this in one draw repeats the draw later, so that many such devices are handled
+# together.
 _CHANCES = 2
 
 
@@ -59,7 +61,7 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
     change = draws.memory("change", len(u), np.uint32)
     inside = np.uint32(mechanism.a * mechanism.window)
     level *= np.uint32(mechanism.stride)
-    # For u < inside the unsigned difference wraps around; those entries are overwritten below.
+    # Where u < inside, the unsigned difference u - inside wraps around; those entries are overwritten below.
     np.subtract(u, inside, out=cell)
     cell //= np.uint32(mechanism.b)
     np.greater_equal(cell, level, out=less)
@@ -102,7 +104,7 @@ def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: VectorDraws) 
 
 
 class _One:
-    """The `undertone_shared.entropy.Entropy` of one device among many. ``failed``: its words must be drawn again."""
+    """One of many devices' draws, with the interface of `undertone_shared.entropy.Entropy`."""
 
     def __init__(self, draws: VectorDraws) -> None:
         self._draws = draws
@@ -110,7 +112,7 @@ class _One:
     def below(self, n: int) -> int:
         """Draw a uniform integer in [0, n)."""
         value = int(self._draws.below(n)[0])
-        # A device that has failed draws again later; until then any number below the bound is allowed.
+        # A device that has rejected too many words draws again later; until then any number below n will do.
         return 0 if len(self._draws.failed) else value
 
 

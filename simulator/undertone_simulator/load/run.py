@@ -188,7 +188,7 @@ def _ledgers(folder: Path) -> tuple[Path, ...]:
 
 
 def _drain(options: LoadOptions, folder: Path, show: Show) -> Accounts:
-    """Return the accounts once they hold, or when the time is up."""
+    """Return the accounts once every report is accounted for, or when the time is up."""
     deadline = time.monotonic() + _DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:
         while True:

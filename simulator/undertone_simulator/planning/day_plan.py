@@ -36,7 +36,7 @@ class DayPlan:
 def plan_day(known: KnownPopulation, chosen: Threshold, variance: float, reports: int) -> DayPlan | None:
     """Plan at most eight blocks instead of the single θ of ``chosen``; return None if one θ is as good.
 
-    ``variance``: the mechanism's, in units of (θ/2)²; a block's readings fill its range as the day's fill the day's.
+    ``variance``: the mechanism's, in units of (θ/2)²; it is assumed to be the same for each block as for the day.
     """
     blocks = in_blocks(chosen, known.day, MOST, Query.fleet(reports), lambda _: variance).blocks
     if not blocks:

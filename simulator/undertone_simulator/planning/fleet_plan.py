@@ -29,7 +29,7 @@ _LARGEST_EPSILON = 8
 
 @dataclass(frozen=True)
 class Span:
-    """Error of the mean over ``slots`` slots: its standard error, and with the bias the root mean square error."""
+    """Errors of the mean over ``slots`` slots: its standard error, and its root mean square error, with bias."""
 
     name: str
     slots: int
@@ -148,14 +148,14 @@ def plan_fleet(
 
 
 def _reports(devices: int, cohort_share: float) -> int:
-    """Return how many devices report for the mean in a slot; the others, the cohort, keep the threshold up to date."""
+    """Return the number of devices that report for a slot's mean; the others, the cohort, report for the threshold."""
     return max(round(devices * (1.0 - cohort_share)), 1)
 
 
 def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_share: float) -> int | None:
     """Return the least number of devices for an error of at most ``wanted``; None above `LARGEST_PLANNED`.
 
-    The mechanism's variance changes slowly with θ, so the planned fleet's is used.
+    The mechanism's variance changes slowly with θ, so the variance for the planned fleet is used.
     """
     known, variance = predictor.known, predictor.variance(reports)
 

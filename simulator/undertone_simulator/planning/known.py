@@ -63,13 +63,11 @@ class KnownPopulation:
 
     @property
     def population(self) -> Population:
-        """The readings of the whole day."""
+        """The distribution of the readings of the whole day."""
         return Population(self.density, self.edges)
 
     def best(self, reports: int, variance: Variance) -> Threshold:
-        """Return the server's θ for ``reports`` reports a slot: that of least mean squared error, without
-        uncertainty.
-        """
+        """Return the θ of least mean squared error for ``reports`` reports a slot, without uncertainty."""
         thetas = even_thetas(self.bound)
         theta, error = best_threshold(self.density, self.edges, thetas, Query.fleet(reports), variance)
         bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
@@ -88,6 +86,6 @@ class KnownPopulation:
 
 
 def _edges(bound: int) -> tuple[int, ...]:
-    """Return increasing integers from 0 to bound + 1: all small ones and some of the others."""
+    """Return increasing integers from 0 to bound + 1: all small integers and some of the larger ones."""
     inner = np.rint(np.geomspace(1, bound + 1, _CELLS)).astype(np.int64)
     return (0, *(int(edge) for edge in np.unique(inner)))

@@ -41,7 +41,7 @@ _SEED = 20211121
 class Way:
     """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
-    ``noise``, ``bias``: the parts of ``raw``. ``same``: True if its guarantee is the plan's.
+    ``noise``, ``bias``: the parts of ``raw``. ``same``: True if its guarantee is ε for any window, as for the plan.
     """
 
     name: str
@@ -71,7 +71,7 @@ class WindowPlan:
 
 @dataclass(frozen=True)
 class Predicted(Prediction):
-    """The θ of least error, and the errors under it."""
+    """The θ of least error, and the errors that a campaign has with this θ."""
 
     theta: int
 
@@ -114,7 +114,7 @@ def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int
 def after_filter(slots: DaySlots, predicted: Predicted, carried: float = 0.0) -> float | None:
     """Return the root mean square error of the causal filter after two weeks of the population; None for too few days.
 
-    ``carried``: the share of a stream's noise that remains in the next slot's.
+    ``carried``: the share of a slot's noise that a stream carries over to the next slot.
     """
     days = len(slots.means) // slots.per_day
     if days <= SKIPPED_DAYS:
@@ -169,7 +169,7 @@ def plan_window(
 
 
 def _spans(per_day: int, seconds: int) -> list[int]:
-    """Return the numbers of data slots that form a slot: one, those of two hours, those of a day."""
+    """Return the possible lengths of a report slot, in slots of the data: one slot, two hours, a day."""
     return sorted({span for span in (1, 7200 // seconds, per_day) if span and per_day % span == 0})
 
 

@@ -23,9 +23,8 @@ _WORDS = 1 << 32
 class Behaviour:
     """``drop_out``: share of (device, slot) whose report is never sent.
 
-    ``late``: share of devices that join late, each in one of the first ``late_slots`` slots, all equally likely (device
-    0 is never late). ``liars``: share of devices that always send the largest symbol. Raises Invalid for shares outside
-    [0, 1].
+    ``late``: share of devices that join late, each in a random one of the first ``late_slots`` slots (device 0 is never
+    late). ``liars``: share of devices that always send the largest symbol. Raises Invalid for shares outside [0, 1].
     """
 
     seed: int = 0
@@ -41,7 +40,7 @@ class Behaviour:
         check_integer("late_slots", self.late_slots, 1, 1 << 20)
 
     def reporting(self, devices: Devices, slot: int, first_slot: int) -> Flags:
-        """Return a mask of devices whose report of ``slot`` is sent; ``first_slot`` is the campaign's."""
+        """Return a mask of devices whose report of ``slot`` is sent; ``first_slot``: the campaign's first slot."""
         there = self.joined(devices, slot, first_slot)
         if self.drop_out:
             there &= self._words("drop out", devices, slot) >= int(self.drop_out * _WORDS)
@@ -62,7 +61,7 @@ class Behaviour:
         return np.where(late, when.astype(np.int64), 0)
 
     def lying(self, devices: Devices) -> Flags:
-        """Return a mask of the devices that lie, always."""
+        """Return a mask of the devices that lie, which is the same in every slot."""
         if not self.liars:
             return np.zeros(len(devices), dtype=np.bool_)
         return self._words("liars", devices) < int(self.liars * _WORDS)

@@ -13,7 +13,7 @@ from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]
 
-# Number of devices that are transposed at a time, so that they fit in a processor's cache.
+# Number of devices that are transposed at a time, so that their readings fit in a processor's cache.
 _TILE = 1024
 
 
@@ -53,12 +53,12 @@ class Readings:
 
     @property
     def households(self) -> int:
-        """Number of rows."""
+        """Number of households: the rows of ``values``."""
         return int(self.values.shape[0])
 
     @property
     def slots(self) -> int:
-        """Number of columns."""
+        """Number of slots: the columns of ``values``."""
         return int(self.values.shape[1])
 
     @property
@@ -120,7 +120,7 @@ class Readings:
 
 
 def _steps(columns: list[int]) -> slice | list[int]:
-    """Return consecutive columns as a slice, which numpy copies faster."""
+    """Return ``columns``, as a slice if they are consecutive, because numpy copies slices faster."""
     first, n = columns[0], len(columns)
     return slice(first, first + n) if columns == list(range(first, first + n)) else columns
 

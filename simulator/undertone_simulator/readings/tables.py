@@ -100,7 +100,7 @@ def _csv(path: Path, faults: Faults) -> tuple[list[str], list[tuple[int, tuple[s
         return "skip"
 
     with path.open("rb") as file:
-        # There are as many types as a row may have cells; all are text here.
+        # Declare every column that a row may have as text.
         types = {f"f{i}": string() for i in range(1 << 14)}
         table = csv.read_csv(
             file,

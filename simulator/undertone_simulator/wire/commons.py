@@ -12,7 +12,7 @@ from undertone_simulator.wire.ledger import FleetLedger
 
 @dataclass
 class Wire:
-    """Shared by all devices of a fleet: the server's address, topics, the clock, the ledger."""
+    """What all devices of a fleet on the wire share: the server's address, topics, the clock, the ledger."""
 
     host: str
     port: int

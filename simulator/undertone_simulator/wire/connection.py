@@ -29,7 +29,7 @@ class DeviceConnection(asyncio.Protocol):
 
     @property
     def online(self) -> bool:
-        """True if the broker has accepted the connection and it is open."""
+        """True if the connection is open and the broker has accepted it."""
         return self._transport is not None and self.session.connected
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,7 +41,7 @@ class DeviceConnection(asyncio.Protocol):
         if self._transport is None:
             return
         try:
-            # The events are distinguished by their first element.
+            # The first element of an event is its type.
             events: list[Any] = list(self.session.receive(data, real_ticks()))
         except ProtocolError:
             self.abort()
@@ -74,7 +74,10 @@ class DeviceConnection(asyncio.Protocol):
             self._transport.write(output[: len(output) - cut])
 
     def check(self) -> None:
-        """Ping, repeat, and give up on a silent broker; to be called at least twice per keepalive."""
+        """Send pings and repeat publications if due; abort if the broker is silent.
+
+        Call it at least twice per keepalive.
+        """
         if self.online:
             try:
                 self.session.check(real_ticks())

@@ -7,7 +7,7 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.wire.fleet import Fleet
 from undertone_simulator.wire.wire_device import DEATHS
 
-# Number of slots after which a killed device boots again, and held reports are released.
+# Number of slots after which a killed device boots again, delayed reports are sent, and a wrong clock is corrected.
 REST = 2
 AHEAD = 7
 
@@ -32,7 +32,7 @@ class Fault:
 
     @property
     def silences(self) -> range:
-        """The slots, relative to the fault's, whose reports the device never sends.
+        """The slots whose reports the device never sends, counted from the slot of the fault.
 
         This is exact if every report is written before it is sent (write_seconds at most slot_seconds): the current
         report is lost only by a kill before its draw, and the slot of the boot is not a whole one.
@@ -46,7 +46,7 @@ FAULTS = ("kill", *(f"kill-{death}" for death in DEATHS), "duplicate", "disconne
 
 
 def schedule(fleet: Fleet, faults: Sequence[Fault]) -> Callable[[int], None]:
-    """Return a function for `Fleet.run` that injects the faults; those of a skipped slot happen in the next."""
+    """Return a function for `Fleet.run` that injects the faults; those of a skipped slot happen in the next slot."""
     last: int | None = None
     under_way: list[tuple[Fault, int]] = []
 

@@ -29,8 +29,8 @@ from undertone_simulator.wire.wire_device import WireDevice
 
 Sample = int | tuple[int, ...]
 
-# Devices draw in this many groups, beginning at this share of each slot; the rest after JITTER is a reserve for a slow
-# machine.
+# Number of groups in which devices draw; share of a slot before the first group draws; share over which the groups are
+# spread, by default and at most. The rest of a slot is a reserve for a slow machine.
 GROUPS = 16
 FIRST_PART = 0.03
 JITTER = 0.6
@@ -78,7 +78,7 @@ class Fleet:
         self._behaviour = behaviour
         self._sources = [source(i) for i in range(len(members))] if source else []
         self._slot_seconds = 1
-        # The first slot that this fleet can play; 0 for a fleet that continues an earlier run.
+        # The first slot that this fleet can measure as a whole; 0 for a fleet that continues an earlier run.
         self._began = 0
         self._coordinates = 1
         self._announced = asyncio.Event()
@@ -129,7 +129,10 @@ class Fleet:
         return boot
 
     def _meter(self, number: int) -> Callable[[int], Sample | None]:
-        """Return the meter of a device; coordinate k of a reading is the device's reading k days later."""
+        """Return the function that measures a device's reading in a slot.
+
+        Coordinate k of a reading is the device's reading k days later.
+        """
 
         def measure(slot: int) -> Sample | None:
             column = self._plays.column(slot)
@@ -152,12 +155,12 @@ class Fleet:
         return lambda slot: bool(self._behaviour.reporting(device, slot, self._plays.plays[0].first)[0])
 
     def _hear(self, message: bytes) -> None:
-        """Handle a campaign message that a device accepted."""
+        """Record the campaign of a message that a device accepted."""
         if header(message)[1] not in self.campaigns:
             self._learn(Campaign(body_of(message)))
 
     def _learn(self, campaign: Campaign) -> None:
-        """Determine what the slots of a campaign play."""
+        """Determine which columns of the readings the devices measure in the campaign's slots."""
         if campaign.fingerprint in self.campaigns:
             return
         self.campaigns[campaign.fingerprint] = campaign
@@ -249,7 +252,7 @@ class Fleet:
                 heapq.heappush(due, (part + _AGAIN_PART, group, early))
 
     def _together(self, devices: list[WireDevice], slot: int) -> list[WireDevice]:
-        """Call each device's tick; return those whose draw was too early."""
+        """Call ``tick`` of each device; return the devices whose draw was too early."""
         early = [device for device in devices if device.tick(slot)]
         self.wire.ledger.flush()
         for device in devices:

@@ -39,7 +39,7 @@ REFUSED = "refused"
 PEAK = "peak"
 SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
-# Largest number of missing clients that are named.
+# Largest number of missing devices whose names are printed.
 _NAMED = 5
 
 

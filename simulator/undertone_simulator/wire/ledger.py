@@ -23,14 +23,15 @@ from undertone_shared.errors import Invalid
 Key = tuple[str, bytes]
 THRESHOLD = "threshold"
 REPORT = "report"
-# A managed broker saves its queues every two seconds; messages that it acknowledged after that are lost with it.
+# Seconds before a broker's kill in which messages that it acknowledged may be lost: it saves its queues every two
+# seconds.
 BROKER_WINDOW_SECONDS = 3.0
-# Stands for an empty message, which only an attacker sends.
+# Word in the ledger for an empty message, which only an attacker sends.
 _EMPTY = "-"
 
 
 class Play(NamedTuple):
-    """A part of the playback: slot first + i plays column + i·stride of the readings; `phase` is that of the epoch."""
+    """A part of the playback: slot first + i plays column + i·stride of the readings; `phase`: see `phase_of`."""
 
     first: int
     column: int
@@ -167,7 +168,7 @@ class LedgerTail:
         self.sent = Sent() if sent is None else sent
 
     def poll(self) -> Sent:
-        """Read everything on disk so far. Raises OSError."""
+        """Read all lines that are on disk and not yet read. Raises OSError."""
         with self._path.open("rb") as file:
             file.seek(self._position)
             data = file.read()

@@ -13,7 +13,7 @@ class Continuous:
     """Playback column by column from the campaign's first slot on."""
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """Return the stretch of columns that starts with this campaign, None if the last one goes on."""
+        """Return the part of the playback that starts with this campaign, None if the last part continues."""
         phase = phase_of(campaign)
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
             return None
@@ -32,7 +32,7 @@ class Playback:
     stride: int
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """Return the stretch of columns that starts with this campaign, None if the last one goes on."""
+        """Return the part of the playback that starts with this campaign, None if the last part continues."""
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
             return None
         column = len(plays) * self.per_day
@@ -42,7 +42,7 @@ class Playback:
 
 
 def column_of(plays: Sequence[Play], slot: int) -> int:
-    """Return the column of the readings that ``slot`` plays; it must not be before the first play."""
+    """Return the column of the readings that devices measure in ``slot``, which must not precede the playback."""
     play = next(play for play in reversed(plays) if slot >= play.first)
     return play.column + (slot - play.first) * play.stride
 

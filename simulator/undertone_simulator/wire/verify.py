@@ -28,7 +28,7 @@ _EXAMPLES = 10
 
 @dataclass
 class Accounts:
-    """The numbers of both identities, and a sentence (up to ten of a kind) for each unexplained report."""
+    """The numbers in both accounting identities, and a sentence (up to ten of a kind) for each unexplained report."""
 
     deliveries: dict[str, int] = field(default_factory=dict)
     in_histograms: int = 0
@@ -106,7 +106,7 @@ class Accounts:
         }
 
     def wonder(self, what: str, about: str) -> None:
-        """Record something unexplained."""
+        """Record that ``about`` is unexplained in the way that ``what`` names."""
         self.unexplained[what] += 1
         if self.unexplained[what] <= _EXAMPLES:
             self.examples.append(f"{what}: {about}")
@@ -147,9 +147,9 @@ def reconcile(
     """Check both identities, from all ledgers of the fleet and the store of the aggregator. Raises Invalid.
 
     `broker_window`: seconds before a broker was killed in which its acknowledgements may have been lost with it.
-    Acknowledgements on the network are read later: until the broker's restart, if it is recorded, they may be the old
-    broker's, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of landed files
-    instead of the store's own, if Spark counts: `undertone_operate.recount.landed_audit`.
+    Acknowledgements on the network are read later: until the broker's restart, if it is recorded, they may come from
+    the broker that was killed, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of
+    landed files instead of the store's own, if Spark counts: `undertone_operate.recount.landed_audit`.
     """
     judged = outcomes(store) if landed is None else dict(landed)
     counters = store.outcomes()

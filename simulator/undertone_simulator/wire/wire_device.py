@@ -13,8 +13,8 @@ from undertone_simulator.wire.liar import Liar
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 5.0
-# Moments at which a marked device dies: after the draw is on file and before the ledger records it as sent; in the
-# middle of the packet; after the packet and before its acknowledgement.
+# Moments at which a device that a fault kills may die: after its draw is on file and before the ledger records it as
+# sent; in the middle of sending the packet; after the packet and before its acknowledgement.
 DEATHS = ("drawn", "torn", "sent")
 # Randomness that only spreads connections over time: nothing that a device releases depends on it.
 _spread = random.SystemRandom()
@@ -25,8 +25,8 @@ class WireDevice:
 
     `tick` draws at most one report; `hand_over` publishes the queue, after the caller has flushed the ledger.
     `password` is called at every connect, because it may have been rotated. `sent`: reports of an earlier run that the
-    ledger has as sent and not acknowledged. `leaves`: returns False for a slot whose report is never sent. `joined`:
-    returns False for slots before the device joined. `lying`: see `Liar`.
+    ledger records as sent and not acknowledged. `leaves`: returns False for a slot whose report is never sent.
+    `joined`: returns False for slots before the device joined. `lying`: see `Liar`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class WireDevice:
         self._retry = min(2 * self._retry, LONGEST_RETRY_SECONDS)
 
     def connected(self, connection: DeviceConnection) -> None:
-        """The broker accepted the device: subscribe to the campaign, send all unacknowledged reports."""
+        """Handle the broker's acceptance of the device: subscribe to the campaign, send all unacknowledged reports."""
         if connection is not self._connection:
             return
         self.connections += 1
@@ -127,7 +127,7 @@ class WireDevice:
             return
 
     def acked(self, connection: DeviceConnection, payload: bytes) -> None:
-        """The broker has acknowledged a report."""
+        """Record that the broker has acknowledged a report."""
         self._wire.ledger.acked(self.name, payload)
         if connection is self._connection:
             self._sent.discard(payload)
@@ -184,7 +184,7 @@ class WireDevice:
         return reporter.paused == "rate"
 
     def _drops_out(self, report: bytes) -> bool:
-        """Return True if this report is never sent; then the device forgets it for ever."""
+        """Return True if this report is to drop out: it is removed from the outbox and never sent."""
         if self._leaves(unpack(report).slot):
             return False
         if self.reporter is not None:

@@ -11,12 +11,12 @@ e^{g_ht}, take LEAST + Exp(MORE) Wh per half-hour and run on with probability RU
 reads 0; nothing exceeds BOUND, what a 100 A fuse passes at 200 V in half an hour.
 
 The constants reproduce, within a tenth (the lowest quantile within a fifth), summary figures of the 622 Scottish
-households of the Energy Demand Research Project (spring 2009; UK Data Service SN 7591), computed from the readings
-that the phovafer project publishes: mean 219 Wh; quantiles 5 % 24, 25 % 66, 50 % 129, 75 % 252, 90 % 488, 95 % 755,
-99 % 1408, 99.9 % 2531; standard deviation of a household's log mean .56; correlation of a household's successive
-half-hours .47, of the same half-hour on successive days .29; weekends use 1.05 times as much as weekdays, and
-WEEKEND times as much by two hours of the day; load falls by a sixth from early March to late May, which SEASON, a
-cosine over the year with its peak in mid-January, extends to all of it. No reading of theirs is in it.
+households of the Energy Demand Research Project (spring 2009; UK Data Service SN 7591), computed from the readings that
+the phovafer project publishes: mean 219 Wh; quantiles 5 % 24, 25 % 66, 50 % 129, 75 % 252, 90 % 488, 95 % 755, 99 %
+1408, 99.9 % 2531; standard deviation of a household's log mean .56; correlation of a household's successive half-hours
+.47, of the same half-hour on successive days .29; weekends use 1.05 times as much as weekdays, and WEEKEND times as
+much by two hours of the day; load falls by a sixth from early March to late May, which SEASON, a cosine over the year
+with its peak in mid-January, extends to all of it. The synthetic data contain no reading of those households.
 """
 
 import math
@@ -41,7 +41,8 @@ MORE = 390.0
 RUN_ON = 0.42
 ABSENT = 0.008
 HALF_HOURS = 48
-# Half-hours before midnight in which an appliance may start that still runs after it; one in 10^3 runs longer.
+# Number of half-hours before midnight in which an appliance that still runs after midnight may start; one appliance in
+# 10^3 would run for longer.
 EVENING = 8
 SEASON = 0.16
 # Days from mid-January to the population's first day.
@@ -103,7 +104,7 @@ WEEKEND = (1.17, 1.10, 0.95, 0.71, 1.00, 1.36, 1.32, 1.20, 0.99, 0.99, 0.94, 1.0
 # fmt: on
 
 _WEEKEND = np.repeat(np.array(WEEKEND), HALF_HOURS // len(WEEKEND))
-# This makes the mean of the factors over a week 1.
+# Factor of the load on weekdays, with which the mean of the factors over a week is 1.
 _WEEKDAY = 7.0 / (5.0 + 2.0 * _WEEKEND)
 _ABOVE_FLOOR = (np.array(SHAPE) - FLOOR) / (1.0 - FLOOR)
 
