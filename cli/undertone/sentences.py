@@ -16,7 +16,7 @@ def with_suggestion(sentence: str) -> str:
 
 
 def usage_sentence(error: Any, words: Sequence[str]) -> str:
-    """Return one sentence about the error that Typer found in these words of the command line."""
+    """Return one sentence about the error that Typer found in ``words``, those of the command line."""
     if type(error).__name__ == "NoSuchOption":
         option = error.option_name
         if re.fullmatch(r"-\d[\d.]*", option):

@@ -34,7 +34,7 @@ SCALED = (100_000, 1_000_000)
 DRAWN = ("direct", "paper", "closed-form", "one-bit", "filter")
 # The smallest reading, as a share of the range, that the logarithmic method distinguishes from smaller ones.
 _LEAST = 0.01
-# Streams longer than this take minutes to smooth, for each slew.
+# Largest number of slots of a short stream; smoothing a longer one takes minutes for each slew.
 _SHORT = 100
 
 
@@ -49,9 +49,7 @@ def real(read: Callable[[Path], CgmStreams], options: Options) -> CgmStreams:
 
 @dataclass(frozen=True)
 class Error:
-    """Error of one method: the ``bias`` [windows, slots] of the mean, and the ``noise`` variance [slots] of one
-    device.
-    """
+    """Error of one method: the mean's ``bias`` [windows, slots]; ``noise`` [slots]: variance of one device's noise."""
 
     method: Method
     bias: Array
@@ -67,7 +65,7 @@ class Error:
 
 
 def error_of(streams: CgmStreams, method: Method, seed: int = 1) -> Error:
-    """Bias per window and slot, and noise; a slot that is not reported repeats the last one."""
+    """Return the error of a method; a slot that is not reported repeats the last reported slot."""
     source = np.searchsorted(method.seen, np.arange(streams.slots), side="right") - 1
     bias = [released_mean(method, window, seed)[source] - window.mean(axis=0) for window in streams.windows]
     return Error(method, np.stack(bias), np.diag(method.covariance)[source])
@@ -85,7 +83,7 @@ def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
 
 
 def smoothed_error(streams: CgmStreams, method: Method, devices: int, seed: int) -> float:
-    """Root mean square error of one smoothed run per window; slots that are not reported are interpolated."""
+    """Return the root mean square error of one smoothed run per window; slots without reports are interpolated."""
     rng = np.random.default_rng(seed)
     noise = method.covariance / devices
     factor = np.linalg.cholesky(noise)
@@ -99,13 +97,13 @@ def smoothed_error(streams: CgmStreams, method: Method, devices: int, seed: int)
 
 
 def methods_for(streams: CgmStreams, slew: str, epsilon: float) -> list[Method]:
-    """All methods; the last one is the logarithmic variant of the shipped method."""
+    """Return all methods to compare; the last one is the logarithmic variant of the shipped method."""
     methods = all_methods(Fraction(slew), streams.slots, epsilon, DELTA, per_report=streams.per_report)
     return [*methods, logarithmic(select(methods, "closed-form"), _LEAST)]
 
 
 def compare(streams: CgmStreams, seed: int) -> Outcome:
-    """Table, at every slew where the streams are short, and the panels."""
+    """Return the table and the panels of the comparison; only short streams are compared at every slew."""
     slews = streams.slews if streams.slots <= _SHORT else streams.slews[1:2]
     fleets = (streams.devices, *SCALED)
     columns = ["C", "method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets)]
@@ -141,7 +139,7 @@ def _cell(streams: CgmStreams, of_method: Error, devices: int, seed: int) -> str
 
 
 def budget(streams: CgmStreams) -> str:
-    """Return a sentence: the budget is a whole stream's, or each report's, then with the stream's total."""
+    """Return a sentence that says whether (ε, δ) is for a whole stream or for each report."""
     if not streams.per_report:
         return f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."
     total = [f"{epsilon_of(sqrt(streams.slots) * mu(e, DELTA), DELTA):.1f} for ε = {e:g}" for e in EPSILONS]
@@ -152,7 +150,7 @@ def budget(streams: CgmStreams) -> str:
 
 
 def _panels(streams: CgmStreams, seed: int) -> list[Panel]:
-    """Raw beside smoothed, in the data's own fleet and the largest: one scale, so that what smoothing takes is seen."""
+    """Return panels of raw and of smoothed errors, for a fleet as large as the data's and for the largest fleet."""
     slew, panels = streams.slews[1], []
     errors = {e: [error_of(streams, m) for m in methods_for(streams, slew, e) if m.name in DRAWN] for e in SHOWN}
     for devices in (streams.devices, SCALED[-1]):

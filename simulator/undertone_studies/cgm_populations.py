@@ -25,7 +25,7 @@ class CgmStreams:
     """``windows``: streams [devices, slots] in [0, 1], each window under a budget of its own; ``range`` in ``unit``.
 
     ``per_report``: the budget is per report, as in the paper's Kaggle experiment. ``slews``: values of C to try, the
-    middle one for comparisons. ``cycle``: slots of a natural period, None without one.
+    middle one for comparisons. ``cycle``: slots of the readings' natural period, None without one.
     """
 
     name: str

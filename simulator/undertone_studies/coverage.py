@@ -1,8 +1,8 @@
 """Coverage of the confidence intervals on real readings, with every report drawn by the vectorised mechanisms.
 
 Three threshold rounds of a day each are taken in time order; θ and its Hybrid are chosen as the aggregator does. The
-truncated mean's interval is tested on one day, with many seeds; the wider one on whole days, with fewer seeds, each
-with its own rounds. The seeds change the noise; the readings stay the same.
+truncated mean's interval is tested on one day, with many seeds; the wider interval of the raw mean on whole days, with
+fewer seeds, each with its own rounds. The seeds change the noise; the readings stay the same.
 """
 
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int
 
 
 def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) -> tuple[float, float]:
-    """Return (share of slots × seeds whose 95 % interval holds, predicted over empirical standard error)."""
+    """Return (share of 95 % intervals that contain the truth, predicted over empirical standard error)."""
     decoder = Decoder(rule, 0)
     held = 0
     squares = predicted = 0.0
@@ -110,7 +110,7 @@ def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) ->
 
 
 def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, seeds: int) -> tuple[float, float, float]:
-    """Return (average coverage, least coverage of any slot of the cycle, median width ratio) of the wider interval."""
+    """Return (average, least coverage of a slot of the cycle, median width ratio) of the raw mean's interval."""
     first = ROUNDS * cycle
     held = np.zeros(cycle)
     widths = []

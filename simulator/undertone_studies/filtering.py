@@ -38,10 +38,10 @@ DAYS = 28
 STRIDE = 49
 SLEW = Fraction(1, 20)
 DELTA = 1e-5
-# Number of devices that choose θ, and of devices that are made at a time.
+# Number of devices from whose readings θ is chosen, and whose readings are generated at a time.
 _SOME = 4096
-# Cycles after which hyper-parameters are refitted. A server refits after each cycle; here a day's fits are fewer. Slots
-# before the second cycle are not judged.
+# Cycles after which hyper-parameters are refitted. A server refits after each cycle; the study refits less often if a
+# cycle has more than `_SHORT_CYCLE` slots. Slots before the second cycle are not evaluated.
 _REFITS, _SHORT_CYCLE = (2, 3, 4, 6, 8, 11, 15, 20), 24
 
 
@@ -83,7 +83,7 @@ def daily(data: Path) -> TrueSeries:
 
 
 def synthetic(name: str, seed: int, days: int = DAYS, devices: int = FLEETS[-1]) -> TrueSeries:
-    """A population of the simulator, from a Monday on: so many devices, for what a mean has by chance is theirs."""
+    """Return a population of the simulator from a Monday on, with as many devices as the largest fleet of the study."""
     source = POPULATIONS[name](seed)
     readings = np.empty((devices, days * source.per_day), dtype=np.float32)
     for begin in range(0, devices, _SOME):
@@ -121,7 +121,7 @@ Way = Callable[[TrueSeries, int], PublishedSeries]
 
 
 def event(epsilon: str) -> Way:
-    """Return the way in which every device reports every slot by the Hybrid."""
+    """Return a function that makes the published series if every device reports every slot by the Hybrid."""
     variance = float(worst_variance(hybrid(epsilon)))
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
@@ -134,7 +134,7 @@ def event(epsilon: str) -> Way:
 
 
 def turns(epsilon: str) -> Way:
-    """Return the way in which one in `STRIDE` devices reports in a slot; the estimated mean is the whole fleet's."""
+    """Return a function that makes the published series if one in `STRIDE` devices reports in each slot."""
     variance = float(worst_variance(hybrid(epsilon)))
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
@@ -151,7 +151,7 @@ def turns(epsilon: str) -> Way:
 
 
 def stream(epsilon: str) -> Way:
-    """Return the way with streams of correlated Gaussian noise, (ε, δ) for each cycle."""
+    """Return a function that makes the published series of correlated Gaussian streams, (ε, δ) for each cycle."""
 
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet, cycle = truth.readings[:devices], truth.cycle
@@ -187,7 +187,7 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
         truncated += np.minimum(some, theta).sum(axis=0)
         raw += some.sum(axis=0)
     truth = truncated / len(fleet)
-    # The mean of few devices that stand for a larger fleet fluctuates as theirs does.
+    # The mean of few devices that stand for a larger fleet fluctuates as much as the mean of those few.
     own = own_chance(float(truth.mean()), theta, len(fleet)) / math.sqrt(float(noise.variance.mean()))
     return PublishedSeries(truth, raw / len(fleet), replace(noise, chance=own), theta)
 
@@ -196,10 +196,11 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
 class Result:
     """Result of a cell.
 
-    ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over raw's,
-    and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the second cycle on.
-    ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and smoothing.
-    ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a single draw.
+    ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over that of
+    ``raw``, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the second
+    cycle on. ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and
+    smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a
+    single draw.
     """
 
     raw: float
@@ -222,8 +223,8 @@ class Case:
     days: Calendar
 
 
-# Result of a draw: square errors (raw, smoothed, raw and causal later, causal late), coverages (smoothed, causal),
-# seconds.
+# Type of the result of one draw of the noise: squared errors (raw; smoothed; raw and causal from the second cycle on;
+# causal from the fourteenth day on), coverages (smoothed, causal), seconds.
 Draw = tuple[list[float], tuple[float, float], float]
 
 

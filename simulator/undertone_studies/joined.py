@@ -13,7 +13,7 @@ from undertone_studies.bench import ingest as bench
 
 
 def main() -> None:
-    """Work until the end of standard input."""
+    """Run the worker until the end of standard input."""
     stop = threading.Event()
 
     def watch() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
         stop.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    # Benchmarks measure reports, not how soon a worker notices that it may begin.
+    # The worker looks for its partitions more often than usual, because benchmarks do not measure how soon it begins.
     shared_workers.LOOK_SECONDS = 0.05
     store, password_file, most = sys.argv[1:]
     joining = Joining(store, bench.CAMPAIGN, Path(password_file), shards=int(most))

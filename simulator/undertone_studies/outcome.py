@@ -68,7 +68,7 @@ class Outcome:
         (folder / f"{name}.csv").write_text(self.csv())
         if self.panels:
             self.draw(folder / f"{name}.png")
-            # By this hash a test sees that the picture belongs to the table.
+            # A test compares this hash with the picture's, to check that the picture belongs to the table.
             facts["picture"] = hashlib.sha256((folder / f"{name}.png").read_bytes()).hexdigest()
         text = json.dumps(self.document(**facts), ensure_ascii=False, indent=1, default=lambda value: value.item())
         (folder / f"{name}.json").write_text(text + "\n")

@@ -31,7 +31,8 @@ class PahoIntake:
             if self._client.want_write():
                 self._client.loop_write()
             held = len(self._taken)
-            # Earlier versions of the server used paho-mqtt so: it read one packet per call, until a call added none.
+            # Earlier versions of the server read with paho-mqtt as this loop does: one packet per call, until a call
+            # added none.
             while len(self._taken) < self._limit:
                 before = len(self._taken)
                 self._client.loop_read()

@@ -11,12 +11,13 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram with named curves (x, y); ``logarithmic``: the y axis is.
+    """One diagram with named curves (x, y); ``logarithmic``: True for a logarithmic y axis.
 
     Points that are not ``joined`` have no line.
 
-    ``baseline``: the curve that is drawn in grey; ``relative``: the curve by which all are divided; such a panel need
-    not share its unit with other panels. ``better``: lower, higher, or neither. ``y`` names the quantity and its unit.
+    ``baseline``: the curve that is drawn in grey; ``relative``: the curve by which all curves are divided; such a panel
+    need not share its unit with other panels. ``better``: lower, higher, or neither. ``y`` names the quantity and its
+    unit.
     """
 
     title: str

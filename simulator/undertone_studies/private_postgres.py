@@ -48,13 +48,13 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """The process whose children are all other processes of the server."""
+        """Id of the server's main process, whose children are all its other processes."""
         # Only the server's user may enter the folder.
         with (self._folder / "data/postmaster.pid").open(encoding="ascii") as lines:
             return int(next(lines))
 
     def start(self) -> None:
-        """Start the server, also after it was killed."""
+        """Start the server; this also works after `kill`."""
         options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder}"
         self._run("pg_ctl", "-D", "data", "-l", "log", "-w", "-o", options, "start")
 

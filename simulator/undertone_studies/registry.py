@@ -50,7 +50,7 @@ class Study(Generic[Result]):
 
 
 class Studies(Generic[Result]):
-    """The studies in ``package``; messages call one of them a ``kind``."""
+    """The studies in ``package``; ``kind`` is the word for one of them in messages."""
 
     def __init__(self, kind: str, package: ModuleType) -> None:
         self.kind = kind

@@ -35,7 +35,7 @@ ADMISSIONS = ("lane", "plain")
 
 
 def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
-    """Take in reports until the end of standard input."""
+    """Receive and store reports until the end of standard input."""
     if admission == "plain":
         fast_path.LEAST = sys.maxsize
     stop = threading.Event()
@@ -68,12 +68,12 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
 
 
 def run(ingest: Ingest, stop: threading.Event) -> None:
-    """Run until ``stop`` is set, which may be soon."""
+    """Receive and store reports until ``stop`` is set; it may already be set."""
     ingest.run(stop, lambda ready: print("ready", flush=True) if ready else None)
 
 
 def answer(port: int, stop: threading.Event) -> None:
-    """Answer every packet; this is the least cost of a report in Python: wait, receive, send, in batches of 20 ms."""
+    """Answer every packet in batches of 20 ms; waiting, receiving and sending alone are the least cost in Python."""
     selector = selectors.DefaultSelector()
     listening = socket.create_server(("127.0.0.1", port), backlog=4096)
     listening.setblocking(False)

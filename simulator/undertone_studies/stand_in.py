@@ -29,7 +29,7 @@ class Session:
     def receive(self, prepared: dict[str, bytes]) -> bool:
         """Answer the received packets; return False at the end of the connection. Acknowledgements need no answer."""
         data = self.connection.recv(_CHUNK)
-        # The packets of the login come one at a time, each after the answer to the one before.
+        # During the login a worker sends each packet only after it received the answer to the last one.
         for first, start, end in packets.split(data)[0] if not self._subscribed else ():
             if first == packets.CONNECT:
                 size = int.from_bytes(data[start + 10 : start + 12], "big")
@@ -44,7 +44,7 @@ class Session:
 
 
 def main() -> None:
-    """Serve until the end of standard input."""
+    """Prepare the reports, and serve sessions until the end of standard input."""
     partitions, reports = map(int, sys.argv[1:])
     plan = plan_of(partitions)
     campaign = bench.make_campaign()

@@ -107,7 +107,7 @@ def _plot(axes: "Axes", panel: "Panel", names: list[str]) -> None:
 
 
 def _share(drawn: "Sequence[tuple[Panel, Axes]]") -> None:
-    """Give panels of one quantity one scale: the widest range, and a logarithmic one only if all panels use it."""
+    """Give panels of one quantity the same scale: the widest range, logarithmic only if all of them are."""
     for quantity in {panel.quantity() for panel, _ in drawn}:
         same = [(panel, axes) for panel, axes in drawn if panel.quantity() == quantity]
         straight = not all(panel.logarithmic for panel, _ in same)

@@ -32,7 +32,7 @@ from undertone_studies.theta import perturbed, whole_range
 Integers = NDArray[np.int64]
 
 EPSILONS = ("0.5", "1", "2", "4")
-# Settings of the short protocol; the documentation's numbers use 20 seeds and 5 runs.
+# Numbers of seeds and runs of the short protocol; the documentation's figures use 20 seeds and 5 runs.
 SEEDS = 2
 RUNS = 1
 BOUND = 10_000

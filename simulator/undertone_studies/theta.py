@@ -44,17 +44,17 @@ PAPER_BINS = 1024
 FLEET = 10_000
 # A θ that differs from the best by more than this factor must not be stated with confidence.
 OFF = 1.7
-# Seeds of mixtures that were drawn after the method was frozen; seed 1 was used for its first form.
+# Seeds of the random mixtures, chosen after the method was final; seed 1 was used while the method was developed.
 MIXTURES = (4,)
 _VARIANCE = constant_variance(1.0)
 
 
 @dataclass(frozen=True)
 class Regret:
-    """Regret of one method on one population at one ε: quantiles over `runs`, and number of runs above 3.
+    """Regret of one method on one population at one ε: quantiles over `runs`, and number of runs with a regret above 3.
 
-    `held`: number of runs whose range of θ contains the best; `off`: number of runs with θ more than a factor `OFF`
-    from the best; `told`: how many of those have a range that contains the best, or a warning.
+    `held`: number of runs whose range of θ contains the best θ; `off`: number of runs with θ more than a factor `OFF`
+    from the best θ; `told`: number of those runs whose range contains the best θ, or which raised a warning.
     """
 
     mode: str
@@ -73,7 +73,7 @@ class Regret:
 
 @dataclass(frozen=True)
 class Judge:
-    """MSE over the least MSE for each candidate θ of one population and query."""
+    """The regret of each candidate θ (its MSE over the least MSE) for one population and query."""
 
     thetas: NDArray[np.int64]
     ratios: NDArray[np.float64]

@@ -39,7 +39,7 @@ def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcom
                 for metric in metrics:
                     curves[metric].setdefault(name, []).append(getattr(error, metric))
         x = [float(epsilon) for epsilon in EPSILONS]
-        # The table shows all metrics; the picture shows the first.
+        # The table shows every metric of the error; the figure shows only the first metric.
         panels.append(replace(against_base(stream.name, "ε", x, curves[metrics[0]]), y=metrics[0].upper()))
     columns = ["stream", "ε", "method", *(metric.upper() for metric in metrics)]
     return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)

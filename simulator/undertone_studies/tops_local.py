@@ -27,7 +27,7 @@ GUARANTEE = "Guarantee: event-level local DP, ε of the threshold for the first 
 
 
 def thresholds(stream: TopsStream, epsilon: str, seed: list[int]) -> dict[str, int]:
-    """θ by the product's method, by Square Wave with smoothed EM (SW), and by the paper's white box (SW-W)."""
+    """Return θ by the shipped method, by Square Wave with smoothed EM (SW), and by the paper's white box (SW-W)."""
     generator = np.random.default_rng([*seed, *epsilon.encode()])
     head = generator.permutation(stream.head)
     judge = Judge(even_thetas(stream.bound), np.zeros(0), Query.paper(R))
@@ -41,7 +41,7 @@ def thresholds(stream: TopsStream, epsilon: str, seed: list[int]) -> dict[str, i
 
 
 def expected_mse(stream: TopsStream, theta: int) -> float:
-    """Mean over the queries of J V θ²/4 + bias², J the range's length, V the Hybrid's variance at ε = 1."""
+    """Return the mean of J V θ²/4 + bias² over the queries: J the range's length, V the Hybrid's variance at ε = 1."""
     variance = constant_variance(float(REPORT_EPSILON))(theta) * theta * theta / 4
     bias = range_sums(np.maximum(stream.body - theta, 0))
     return float(np.mean((QUERIES[:, 1] - QUERIES[:, 0]) * variance + bias**2))

@@ -24,13 +24,13 @@ from undertone_studies.tops_streams import QUERIES, M, R, TopsStream, range_sums
 Answers = NDArray[np.float64]
 EPSILONS = ("0.01", "0.02", "0.05", "0.1")
 SHORT = 3
-# A trial maps the number of a repeat to answers to the queries.
+# Type of a trial: a function that maps the number of a repeat to the answers to the queries.
 Trial = Callable[[int], Answers]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors over the queries: mean square, mean absolute, and both for means instead of sums."""
+    """Errors over the queries: mean square and mean absolute error of sums, and the same of means."""
 
     mse: float
     mae: float
@@ -63,21 +63,21 @@ def source(seed: int, number: int, label: str) -> FreshBytes:
 
 
 def noisy_max_threshold(stream: TopsStream, epsilon: str, bytes_: FreshBytes, objective: str = "excess") -> int:
-    """Return ToPS's θ by the default objective, or by ``count``, the paper's with c = 60."""
+    """Return ToPS's θ by the default objective, or by the paper's objective ``count`` with c = 60."""
     exact = Fraction(epsilon)
     levels = 5 - best_smoothing(16, 5, exact)
     return choose_threshold(stream.histogram(), Workload(R, 16, levels, exact), exact, bytes_, objective=objective)
 
 
 def quantile_threshold(stream: TopsStream, epsilon: str, bytes_: FreshBytes, threshold: str) -> int:
-    """PAK's θ: ``s-pak`` or ``s-p``, at p = 99.5 % and δ = 1/m²."""
+    """Return the θ of PAK by its method ``s-pak`` or ``s-p``, at p = 99.5 % and δ = 1/m²."""
     mechanism = Pak(stream.bound, epsilon, bytes_, hold_out=M, threshold=threshold, span=2)
     mechanism.extend(stream.head)
     return mechanism.theta
 
 
 def released_answers(stream: TopsStream, epsilon: str, bytes_: FreshBytes, **options: Any) -> Answers:
-    """The shipped mechanism from end to end: θ, mean and blocks from the held-out values, then the rest published."""
+    """Return answers of the shipped mechanism: θ, mean and blocks from the held-out values, then the rest published."""
     mechanism = Tops(stream.bound, epsilon, bytes_, hold_out=M, span=R, **options)
     return range_sums(mechanism.extend(np.concatenate([stream.head, stream.body])))
 

@@ -44,12 +44,12 @@ class TopsStream:
 
     @cached_property
     def head(self) -> Integers:
-        """The values that choose θ."""
+        """The first values of the stream, from which θ is chosen."""
         return np.minimum(self.values[:M], self.bound)
 
     @cached_property
     def body(self) -> Integers:
-        """The published values, mirrored to length R if there are fewer."""
+        """The published values, mirrored to length R if the stream is shorter."""
         rest = np.minimum(self.values[M:], self.bound)
         return np.resize(np.concatenate([rest, rest[::-1]]), R) if len(rest) < R else rest[:R]
 
@@ -69,7 +69,7 @@ def range_sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def streams(options: Options) -> list[TopsStream]:
-    """POS, DNS and EDRP where the data folder is given, and the stand-ins. Raises Invalid for an unknown name."""
+    """Return POS, DNS and EDRP, if the data folder is given, and the stand-ins. Raises Invalid for an unknown name."""
     makers: dict[str, Callable[[], TopsStream]] = {}
     if options.data is not None:
         data = options.data
@@ -91,7 +91,7 @@ def one_stream(options: Options, preferred: str) -> TopsStream:
 
 
 def stand_in(name: str, seed: int) -> TopsStream:
-    """Independent values with Table 1's quantiles, mean and maximum.
+    """Draw independent values with the quantiles, mean and maximum of Table 1.
 
     The quantile function is log-linear in -ln(1 - u) between the table's points, and a e^{bu} below the first, with b
     chosen for the right mean.
@@ -118,7 +118,7 @@ def _dns(data: Path) -> TopsStream:
 
 
 def _edrp(data: Path) -> TopsStream:
-    """Half-hourly Wh, time by time; B is what a 100 A fuse passes in half an hour at 230 V, and a little more."""
+    """Read EDRP's half-hourly Wh, slot by slot; B is just above what a 100 A fuse passes in half an hour at 230 V."""
     wh = _array(data / "edrp_scotland_622x4416_halfhour_wh.npz", "wh")
     return TopsStream("EDRP", 12_000, wh.T.reshape(-1)[:LONGEST].copy())
 

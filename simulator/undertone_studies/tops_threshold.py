@@ -26,12 +26,12 @@ OBJECTIVES = {"excess (default)": "excess", "Eq. 6, c = 60": "count"}
 
 
 def at(stream: TopsStream, theta: int, epsilon: str, seed: int) -> Trial:
-    """The smoothed hierarchy under a given θ."""
+    """Return the trial of the smoothed hierarchy under a given θ."""
     return lambda i: tops_answers(stream, theta, epsilon, source(seed, i, "publish"))
 
 
 def choosing(stream: TopsStream, name: str, epsilon: str, publishing: str, seed: int, chosen: list[int]) -> Trial:
-    """The smoothed hierarchy at ε ``publishing`` under a θ chosen at ``epsilon``, which is noted in ``chosen``."""
+    """Return the trial that chooses θ at ``epsilon``, appends it to ``chosen``, and publishes at ε ``publishing``."""
 
     def trial(number: int) -> Answers:
         bytes_ = source(seed, number, "theta")

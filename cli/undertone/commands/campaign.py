@@ -158,7 +158,7 @@ def apply(
             if refusals.refusing and not although_refused:
                 raise Invalid(f"{refusals}: nothing was changed; --although-refused applies the change anyway")
             version = apply_plan(store, config.campaign, config.stream)
-    # Even without a difference: an interrupted command may have changed the store and not the plan.
+    # The plan is written even if nothing would change, because an interrupted command may have changed the store alone.
     home.write_plan(name, with_option(text, "campaign", "version", version))
     if not made:
         print("nothing would change")

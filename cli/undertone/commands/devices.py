@@ -203,7 +203,7 @@ def export(
     writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report"])
     writer.writeheader()
     writer.writerows(rows)
-    # Private, because it tells when each household reported last.
+    # The file is private, because it shows when each household reported last.
     write_private(out, text.getvalue())
     print(f"{len(rows)} devices in {out}")
 

@@ -141,7 +141,7 @@ def _span(
         raise Invalid("--to and --last exclude each other")
     begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
     if since is not None:
-        # A start before the epoch, as for a store without a report, selects everything.
+        # A start before 1970, which results if the store has no report, becomes 1970 and selects everything.
         begin = datetime.fromtimestamp(max(results.ends - seconds_of("--since", since), 0), UTC)
     return begin, last if end is None else _moment("--to", end, zone)
 
@@ -287,7 +287,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
 
 
 def _truncated(row: "MeanRow") -> str:
-    """The truncated mean with its 95 % interval, where a model of what truncation removes is in the mean."""
+    """Return the truncated mean with its 95 % interval; "" if the row's mean is the truncated mean itself."""
     from undertone_aggregator.estimate.estimates import Z
 
     return "" if row.bias is None else f"{row.truncated_mean:.1f} ± {Z * (row.truncated_se or 0.0):.1f}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
-# What the intervals are held against, by the kind of the campaign's rules.
+# Name of the truth that intervals are compared with, by the kind of the campaign's rules.
 _TRUTHS = {"scalar": "the mean of the readings", "stream": "the clipped truth"}
 
 

@@ -93,7 +93,7 @@ class FleetPart:
         return readings - campaign.offset if campaign.offset else readings
 
     def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
-        """Return two masks of devices: those whose turn it is in ``slot``, and those that would then report for the threshold."""
+        """Return masks of the devices whose turn it is in ``slot``, and of those in the threshold's cohort."""
         stride, cohort = schedule.stride, schedule.cohort_stride
         if stride == 1 and cohort < 2:
             # Every device reports in every slot, and all or none report for the threshold: no hash of a device is

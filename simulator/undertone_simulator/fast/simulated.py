@@ -111,7 +111,7 @@ class Compared:
 
     @property
     def truth(self) -> float:
-        """True mean that the estimate approximates: of the readings; of truncated ones if truncation is not modelled."""
+        """True mean that is estimated: of the readings, or of truncated readings if truncation is not modelled."""
         return self.truth_truncated if self.estimate.bias is None else self.truth_raw
 
     @property

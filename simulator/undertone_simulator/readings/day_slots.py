@@ -46,7 +46,7 @@ class DaySlots:
         return DaySlots._made(values, source.per_day, bound, span)
 
     def joined(self, span: int) -> "DaySlots":
-        """Return the same readings with ``span`` slots merged into one; ``span`` divides the number of slots in a day."""
+        """Return the readings with ``span`` slots merged into one; ``span`` divides the number of slots in a day."""
         return self if span == 1 else DaySlots._made(self.values, self.per_day, self.bound, span)
 
     @staticmethod

@@ -57,7 +57,7 @@ cycle = 1000
 
 @dataclass(frozen=True)
 class Drained:
-    """Result of a drain: reports per second of wall time and of the server's processor time; then its memory in MB."""
+    """Result of draining a backlog: reports per second of wall and of processor time; server's memory in MB."""
 
     rate: float
     processor: float
@@ -111,7 +111,7 @@ class _Served:
         clock.value = first.epoch + 90 * SLOT_SECONDS
 
     def drain(self, turn: int, slots: int) -> Drained:
-        """Time a backlog that was published while the server was stopped.
+        """Measure how long the server takes for a backlog that was published while it was stopped.
 
         The same devices use other slots at each turn.
         """
@@ -134,7 +134,7 @@ class _Served:
 
     @contextmanager
     def read_by(self, readers: int) -> Iterator[None]:
-        """Keep ``readers`` pages open, each with the event stream of one campaign, and read their events."""
+        """Keep ``readers`` live pages open, each with the event stream of one campaign, and read their events."""
         names = self._home.names()
         context = multiprocessing.get_context("spawn")
         opened, ended = context.Event(), context.Event()

@@ -29,9 +29,7 @@ CELLS = 65
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure the seconds for one table, and for θ and mechanism together, against one slot's mean, error and
-    misfit.
-    """
+    """Measure the seconds to design a table, and θ with its mechanism, against one slot's mean, error and misfit."""
     rows = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))
     density = np.exp(-np.array(edges[:-1]) / (THETA / 4))

@@ -1,4 +1,4 @@
-"""Benchmark of the filter: a long series, one more slot, one fit."""
+"""Benchmark of the filter: time to filter a long series, to add one slot to it, and to fit its parameters once."""
 
 import numpy as np
 

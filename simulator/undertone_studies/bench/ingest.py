@@ -1,4 +1,4 @@
-"""Benchmark of ingest against the least work of any subscriber: each drains the same backlog at QoS 1 in turn."""
+"""Benchmark of ingest against the least work of any subscriber: all receive the same backlog at QoS 1 in turn."""
 
 import os
 import shutil

@@ -25,7 +25,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Draw:
-    """Input of the devices' draws in one slot."""
+    """Arguments from which the draws of all devices in one slot can be repeated."""
 
     slot: int
     mechanism: Mechanism
@@ -36,7 +36,7 @@ class Draw:
 def run(options: Options) -> list[Measured]:
     """Measure million reports per second of processor time, with the cohort's rule and without.
 
-    And the peak of memory.
+    The last row is this process's peak memory in MB.
     """
     devices, rounds = (1 << 14, 1) if options.quick else (1 << 18, 2)
     readings = population("households", SEED).readings(devices, 1)

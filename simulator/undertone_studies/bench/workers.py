@@ -1,7 +1,8 @@
 """Benchmark of workers that share one campaign on PostgreSQL: one, two and four processes on the same backlog.
 
 It runs twice. With a stand-in that sends prepared packets, only workers and database are measured. With two mosquitto
-brokers, their processor time is shown as well: it fills a machine of four cores before four workers run.
+brokers, their processor time is shown as well, because brokers and workers together fill four cores before four workers
+run.
 """
 
 import contextlib
@@ -44,8 +45,9 @@ _WINDOW = 1000
 
 @dataclass(frozen=True)
 class Shift:
-    """Reports per second, then processor time per report in µs: of the workers, the database, the brokers or the
-    stand-in.
+    """Reports per second, and processor time per report in µs.
+
+    The processor times are those of the workers, of the database, and of the brokers or their stand-in.
     """
 
     rate: float

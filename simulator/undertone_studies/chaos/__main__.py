@@ -92,7 +92,7 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
 
 
 def _play(scene: ChaosScene, events: list[Event]) -> None:
-    """Play each event at its second of the report phase, then wait for the fleet's end. Raises RuntimeError if stuck.
+    """Start each event at its second of the report phase, then wait for the fleet's end. Raises RuntimeError if stuck.
 
     On a slow machine events fall behind their seconds, and the soak lasts longer.
     """
@@ -111,7 +111,7 @@ def _play(scene: ChaosScene, events: list[Event]) -> None:
             event = waiting.pop(0)
             say(str(event))
             scene.happen(event)
-            # The calm time also follows an event that took longer than planned.
+            # The least time without events is counted from the real end of an event, which may be later than planned.
             calm = time.monotonic() + CALM[0]
         if time.monotonic() > patience:
             raise RuntimeError(f"no end in sight: {scene.stage.words('fleet.log')[-500:]}")
@@ -119,7 +119,7 @@ def _play(scene: ChaosScene, events: list[Event]) -> None:
 
 
 def _drained(scene: ChaosScene) -> Accounts:
-    """Return the accounts once they balance, or when the time is up."""
+    """Return the accounts once every report is accounted for, or when the time is up."""
     folder = scene.plan.folder
     paths = [folder / name for name in ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")]
     deadline = time.monotonic() + _DRAIN_SECONDS

@@ -13,7 +13,7 @@ from undertone_simulator.wire.verify import Accounts
 from undertone_studies.chaos.scene import FULL, ChaosScene
 from undertone_studies.chaos.schedule import Event
 
-# Event -> pattern that the server's log must contain at least once.
+# Event -> regular expression that a line of the server's log must match at least once.
 SAID = {
     "aggregator-kill": r"resuming campaign",
     "aggregator-term": r"resuming campaign",
@@ -22,15 +22,15 @@ SAID = {
     "broker-term": r"connected again|cannot be reached",
     "disk-full": re.escape(FULL),
 }
-# Event -> pattern in the refusal of a server that must not run.
+# Event -> regular expression that the last line of a server that must not run matches.
 REFUSED = {
     "edit": r"campaign\.epsilon .* -> .*Nothing was changed",
     "second-server": r"another aggregator uses the store",
     "other-store": r"another server issued",
 }
-# Largest ratio, either way, of θ under faults to θ without. It applies to the middle one of at least MANY epochs; with
-# fewer, the server's own interval for θ must overlap. With twenty devices and one epoch, one in a hundred runs chooses
-# twice the θ of another run merely by noise.
+# Largest ratio, either way, of θ under faults to θ without. It applies to the median θ of at least MANY epochs; with
+# fewer epochs, the server's intervals for θ with and without faults must overlap. With twenty devices and one epoch,
+# one in a hundred runs chooses twice the θ of another run merely by noise.
 FACTOR = 2.0
 MANY = 9
 
@@ -74,14 +74,14 @@ def _thetas(plan: Plan, timeline: Timeline) -> Iterator[str]:
 
 
 def _interval(timeline: Timeline) -> tuple[int, int]:
-    """Return the server's interval for θ in the middle one of the report epochs."""
+    """Return the server's interval for θ in the report epoch with the median θ."""
     reporting = [epoch.threshold for epoch in timeline.epochs if epoch.campaign.rule.ranges and epoch.threshold]
     middle = sorted(reporting, key=lambda threshold: threshold.theta)[(len(reporting) - 1) // 2]
     return middle.low, middle.high
 
 
 def thetas(timeline: Timeline) -> list[int]:
-    """Return θ of the report epochs, the highest of several blocks."""
+    """Return θ of each report epoch; if blocks of the day have different θ, the highest."""
     return [max(theta for _, _, theta in ranges) for epoch in timeline.epochs if (ranges := epoch.campaign.rule.ranges)]
 
 

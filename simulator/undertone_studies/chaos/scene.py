@@ -33,8 +33,9 @@ FULL = "cannot be written, trying again"
 
 
 class ChaosScene:
-    """The processes of a soak. ``rung``: (event, exit code, last line) of each server that was started to be
-    refused.
+    """The processes of a soak.
+
+    ``rung``: (event, exit code, last line of output) of each server that was expected to refuse to start.
     """
 
     def __init__(self, plan: Plan, stage: Stage, seed: int, say: Say) -> None:
@@ -173,7 +174,8 @@ class ChaosScene:
             self._end_aggregator(sign)
         else:
             end(self.stage.fleet, sign)
-        # This is noted once the broker is dead: acknowledgements until then may have been lost with it.
+        # The ledger records the fault once the broker is dead, because acknowledgements until then may have been lost
+        # with it.
         self._ledger.fault(f"{name}_{'killed' if how == 'kill' else 'stopped'}")
         self._ledger.flush()
         time.sleep(seconds)
@@ -195,7 +197,7 @@ class ChaosScene:
         pause(self._chance.sample(self.workers(), min(1, len(self.workers()))), seconds)
 
     def _disk_full(self, seconds: float) -> None:
-        """Limit the size of the server's files for ``seconds``, and until the server has noticed."""
+        """Limit the size of the server's files for at least ``seconds``, until the server's log reports a full disk."""
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         ends = time.monotonic() + seconds
 

@@ -79,7 +79,7 @@ def _counters(length: int, seed: int) -> dict[str, Callable[[int], Counter]]:
 
 
 def _thinned(errors: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Average the errors over 40 stretches, because single errors hide each other in a figure."""
+    """Average the errors over 40 stretches of time, because curves of single errors would cover each other."""
     parts = np.array_split(errors, 40)
     ends = np.cumsum([len(part) for part in parts])
     return ends.tolist(), [float(part.mean()) for part in parts]

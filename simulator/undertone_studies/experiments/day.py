@@ -63,7 +63,7 @@ def run(options: Options) -> Outcome:
 
 
 def _label(way: str) -> str:
-    """Return a way's name for the figure.
+    """Return the name of a way of collecting for the figure.
 
     A stream's slew is left out, and ways without a guarantee for a day say so.
     """
@@ -77,7 +77,7 @@ def _source(options: Options) -> ReadingSource:
 
 
 def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: Options) -> Cell:
-    """Return the simulated error (%) of a way in which devices take turns; "" for other ways."""
+    """Return the simulated error (%) of a way of collecting in which devices take turns; "" for other ways."""
     span = way.slot_seconds * source.per_day // DAY
     stride = round(source.per_day // span / way.reports_per_day)
     if not (way.name.startswith("turns") or way.name.endswith("ε each")):
@@ -91,7 +91,7 @@ def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, opti
 
 
 def coarse(epsilon: Fraction, theta: int) -> Mechanism:
-    """Return the Hybrid with few symbols, so that many slots can be simulated; the planner gets its own variance."""
+    """Return the Hybrid with few symbols, so that many slots can be simulated; the planner uses it, too."""
     whole = hybrid(epsilon, most_levels(theta))
     levels, stride = 8, 4
     share = whole.piecewise.window / (whole.piecewise.stride * whole.piecewise.levels)
@@ -101,7 +101,7 @@ def coarse(epsilon: Fraction, theta: int) -> Mechanism:
 
 
 def atoms(slots: DaySlots) -> DaySlots:
-    """The population as 100 equally likely readings in each slot of the day: its quantiles."""
+    """Return a population that has, in each slot of the day, 100 quantiles of the readings, all equally likely."""
     pooled = slots.values.reshape(-1, slots.per_day, slots.values.shape[1])
     levels = (np.arange(_ATOMS) + 0.5) / _ATOMS
     values = np.stack([np.quantile(pooled[:, t], levels, method="nearest") for t in range(slots.per_day)])

@@ -1,4 +1,4 @@
-"""Experiment: do the wider intervals hold when readings change after the threshold was chosen?"""
+"""Experiment: do the intervals of the raw mean contain it when readings change after the threshold was chosen?"""
 
 from collections.abc import Iterator
 from pathlib import Path

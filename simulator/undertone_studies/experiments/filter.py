@@ -43,8 +43,8 @@ WAYS: dict[str, Way] = {
     "turns ε = 4": turns("4"),
     "stream ε = 1": stream("1"),
 }
-# Draws of the noise are made this many at a time, at most REPEATS, until the shares' standard errors are `_KNOWN` or
-# less.
+# Noise is drawn `_AT_A_TIME` times, then again, at most REPEATS times, until the standard errors of the coverages are
+# at most `_KNOWN`.
 _AT_A_TIME, REPEATS, _KNOWN = 6, 18, 0.01
 # Fleet sizes that `docs/filter.md` mentions.
 LARGER = {"edrp": (100_000,)}
@@ -101,7 +101,7 @@ def _sources(options: Options) -> dict[str, Callable[[], TrueSeries]]:
 
 
 def _draws(cells: list[Case], options: Options) -> list[list[Draw]]:
-    """Make as many draws of each cell as its shares need."""
+    """Draw the noise of each cell until its coverages are known accurately enough, or REPEATS times."""
     most = 1 if options.quick else options.repeats or REPEATS
     draws: list[list[Draw]] = [[] for _ in cells]
     with workers(options.workers or 1) as hands:

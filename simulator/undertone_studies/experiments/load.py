@@ -1,4 +1,4 @@
-"""The number that people read, the mean of the readings: its error, and whether its interval holds it."""
+"""Experiment: error of the published mean of the readings, and how often its interval contains that mean."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,8 +47,10 @@ Published = Mapping[str, ShownSeries]
 
 @dataclass(frozen=True)
 class Accuracy:
-    """``rmse`` in the reading's unit, ``share`` of the mean; ``held``: share of 95 % intervals that hold; ``width``:
-    their half-width over that of the narrowest interval that could hold, 1.96 times the error.
+    """Root mean square error: ``rmse`` in the reading's unit, ``share`` as a share of the mean.
+
+    ``held``: share of 95 % intervals that contain the mean of the readings. ``width``: half-width of the intervals over
+    1.96 times the error, which is that of the narrowest 95 % interval.
     """
 
     rmse: float
@@ -58,7 +60,7 @@ class Accuracy:
 
 
 def run(options: Options) -> Outcome:
-    """EDRP where ``--data`` has it, then the populations; ``--only`` picks by name."""
+    """Simulate campaigns on EDRP, if ``--data`` has it, and on synthetic populations; ``--only`` selects by name."""
     days, repeats = (2, 1) if options.quick else (DAYS, options.repeats or REPEATS)
     rows: list[tuple[Cell, ...]] = []
     panels: list[Panel] = []

@@ -35,7 +35,7 @@ PARAGRAPH = (
     " The prediction is for readings of the whole day, and the simulation draws them from it."
 )
 
-# Errors [independent repeats, errors that may depend on each other].
+# Type of an array of errors, of shape [independent repeats, errors that may depend on each other].
 Errors = NDArray[np.float64]
 
 POPULATIONS = ("households", "phones", "heavy-tail")
@@ -45,7 +45,7 @@ RANGE = 48
 DELTA = 1e-5
 SLEW = Fraction(1, 20)
 STREAM_SLOTS = 48
-# Devices of a block; number of blocks, each of which reports in `RANGE` slots; number of streams.
+# Number of devices of a block; number of blocks, each of which reports in `RANGE` slots; number of streams.
 BLOCK = 250
 BLOCKS = 4000
 STREAMS = 1 << 13
@@ -115,9 +115,9 @@ def run(options: Options) -> Outcome:
 
 
 def _standard_error(errors: Errors, parts: float) -> tuple[float, float]:
-    """Return the standard error of an average of ``parts`` parts with these errors, whose mean is 0; and its own error.
+    """Return the standard error of an average of ``parts`` parts with these errors, whose mean is 0; and its accuracy.
 
-    The second number is relative, one standard deviation.
+    The accuracy is one standard deviation of the standard error, relative to it.
     """
     squares = np.square(errors).mean(axis=1)
     mean = float(squares.mean())

@@ -31,7 +31,7 @@ PARAGRAPH = (
 def run(options: Options) -> Outcome:
     """Compute the mean variance of tables over the Hybrid's, on densities estimated at ε.
 
-    The worst is at most 1.25 × HM's.
+    The worst-case variance of a table is at most 1.25 times that of the Hybrid Mechanism (HM).
     """
     repeats = options.repeats or RUNS
     rows: list[tuple[str | int | float, ...]] = []

@@ -1,4 +1,4 @@
-"""Experiment with tables designed without knowledge of the readings, and the reach of a lie in one designed with it."""
+"""Experiment with tables designed with and without knowledge of the readings: variance, and the effect of a lie."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ THETA = 1000
 
 def run(options: Options) -> Outcome:
     """Compute variance, symbols and reach of tables of 25 levels, relative to the Hybrid's."""
-    # Small readings are the likely ones, as in a household: each level is e^-1/5 times as likely as the one below.
+    # Small readings are the likely ones, as in a household: each level is e^(-1/5) times as likely as the level below.
     falling = np.exp(-np.arange(LEVELS + 1) / 5.0)
     rows: list[tuple[Cell, ...]] = []
     for epsilon in EPSILONS[1:2] if options.quick else EPSILONS:

@@ -86,14 +86,14 @@ def _errors(stream: TopsStream, epsilon: str, seed: int, repeats: int, how: dict
 
 
 def _chance(runs: dict[str, np.ndarray]) -> float:
-    """Return the bootstrap standard error of the ratio of medians, ours over Eq. 7's."""
+    """Return the bootstrap standard error of the ratio of medians, our rule's over that of Eq. 7."""
     rng = np.random.default_rng(7)
     ours, literal = (np.median(rng.choice(runs[name], (_REDRAWN, len(runs[name]))), axis=1) for name in (OURS, LITERAL))
     return float(np.std(ours / literal))
 
 
 def _streams(options: Options) -> list[TopsStream]:
-    """The real ones where the data folder is given, and synthetic ones. Raises Invalid for an unknown name."""
+    """Return the real streams, if there is a data folder, and synthetic ones. Raises Invalid for an unknown name."""
     made = {name: TopsStream(name, bound, values) for name, (bound, values) in _synthetic(options.seed).items()}
     real = _REAL if options.data is not None else ()
     for name in options.only:

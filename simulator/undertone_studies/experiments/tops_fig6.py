@@ -21,7 +21,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Compare true percentiles as θ with the noisy maximum: no percentile is good everywhere."""
+    """Compare true percentiles as θ with ToPS's choice by the noisy maximum: no percentile is good for every stream."""
     rows: list[list[str | float]] = []
     panels = []
     for stream in streams(options):
