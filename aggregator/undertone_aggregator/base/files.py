@@ -56,8 +56,8 @@ def write_private(path: Path, text: str, *, durable: bool = True) -> None:
 def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
     """Return the secret, a password or a token, that a file of one line holds.
 
-    Raises Invalid for a file with other lines or fewer than ``least`` characters, and, if ``private``, for one that
-    others than its owner may read; OSError.
+    Raises Invalid for a file with other lines or fewer than ``least`` characters and, if ``private``, for a file that
+    users other than its owner may read. Raises OSError for a missing file.
     """
     if private:
         check_private(path)

@@ -50,7 +50,7 @@ class Journal:
         return journal
 
     def say(self, event: str, sentence: str, **fields: Any) -> None:
-        """Log one event. The field ``level`` is `INFO` unless it is given."""
+        """Log one event. The field ``level`` is `INFO` unless ``fields`` has another one."""
         now, level = time.time(), fields.pop("level", INFO)
         if level == ALARM:
             self.alarms.append(Alarm(now, self._campaign, event, sentence))

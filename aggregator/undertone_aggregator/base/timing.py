@@ -22,7 +22,7 @@ class Stopwatch:
         self._spent: dict[str, Spent] = {}
 
     def of(self, campaign: str) -> Spent:
-        """Return the measurements of a campaign."""
+        """Return the run times measured for a campaign."""
         return self._spent.setdefault(campaign, Spent())
 
     @contextmanager

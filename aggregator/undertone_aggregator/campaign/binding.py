@@ -21,9 +21,9 @@ from undertone_shared.schedule import SEED_BYTES
 _FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
 _COUNTS = "counts"
-# The fact that holds the version of the plan that is in force.
+# Name of the store's entry that holds the version of the plan that applies now.
 _VERSION = "version"
-# The fact that holds the state which the operator wants, one of `STATES`.
+# Name of the store's entry that holds the state which the operator wants, one of `STATES`.
 STATE = "state"
 RUNNING, PAUSED, RETIRED = "running", "paused", "retired"
 STATES = (RUNNING, PAUSED, RETIRED)
@@ -125,14 +125,15 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
 
 
 def counted_by(store: Store) -> str:
-    """Return what counts a campaign's reports: `SERVER` or `SPARK`."""
+    """Return the engine that counts a campaign's reports: `SERVER` or `SPARK`."""
     return store.meta().get(_COUNTS) or SERVER
 
 
 def bind_counting(store: Store, counts: str) -> None:
-    """Note what counts a campaign's reports, `SERVER` or `SPARK`. Raises Invalid if it was the other one before.
+    """Note which engine, `SERVER` or `SPARK`, counts a campaign's reports. Raises Invalid if it was the other.
 
-    Each has its own memory of the reports that it has counted, so a campaign cannot change from one to the other.
+    Each engine has its own memory of the reports that it has counted, so a campaign cannot change from one to the
+    other.
     """
     with store.transaction():
         before = store.meta().get(_COUNTS) or (SERVER if store.newest_slot() is not None else counts)

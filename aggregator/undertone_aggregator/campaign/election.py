@@ -20,13 +20,13 @@ _LONGEST_SECONDS = 300.0
 
 
 class Election(Protocol):
-    """The election, as the coordinating thread uses it."""
+    """The election of a campaign's coordinator, as the thread that runs the coordinator uses it."""
 
     def lease(self) -> Lease | None:
         """Return our lease, None while another server has it. Each call also shows that its thread does not hang."""
 
     def held(self) -> bool:
-        """Return True if the lease is certainly ours at this moment, by our clock and without a request."""
+        """Return True if the lease is certainly ours now, by our own clock, without asking the database."""
 
     def close(self) -> None:
         """Release the lease."""
@@ -51,7 +51,7 @@ class Candidate:
     def __init__(self, url: str, campaign: str, seconds: float, say: Callable[[str], None]) -> None:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._url, self._campaign, self._seconds, self._say = url, campaign, seconds, say
-        # The lease, with the time until which it is ours.
+        # Our lease, and the time by the monotonic clock until which it is certainly ours.
         self._hold: tuple[Lease, float] | None = None
         self._asked = time.monotonic()
         self._thread = Background("election", lambda stop, _: self._stand(stop))

@@ -20,7 +20,7 @@ class EpochMeans:
     seed: bytes
     # Function that reads from the store the Partial of first <= slot <= last, of one kind of report.
     read: Callable[[int, int, int], Partial]
-    # Unix seconds, to see how long a choice has taken; None: no time passes.
+    # Clock in Unix seconds that shows how long a choice of θ has taken; None: choices take no time.
     clock: Callable[[], float] | None = None
     # Function that receives sentences about the computation's progress, and about why nothing was decided.
     progress: Callable[[str], None] = _ignore
@@ -40,4 +40,4 @@ class EpochSource(Protocol):
         """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the epoch to issue at Unix second ``now``, once it is ``due``; None for none."""
+        """Return the epoch to issue at Unix second ``now``, once it is ``due``; None if no epoch is to be issued."""

@@ -74,7 +74,7 @@ def discovery(
     for each in sorted(series):
         topic = aggregate_topic(prefix, campaign.name, each.topic)
         key = each.topic.replace("/", "_").replace("-", "_")
-        # The filtered mean is the number to look at, so it has the plain name.
+        # Readers should look at the filtered mean, so that series has the name without an addition.
         name = str(each._replace(filtered=False)) + ("" if each.filtered else ", each slot by itself")
         for field, words in (("estimate", "mean"), ("low", "mean, at least"), ("high", "mean, at most")):
             # Home Assistant takes "None" for an unknown state.
@@ -100,5 +100,5 @@ def discovery(
 
 
 def removal(home: str, campaign: str) -> tuple[str, bytes]:
-    """Return (topic, message) that removes the device."""
+    """Return (topic, message) that removes the campaign's device from Home Assistant."""
     return config_topic(home, identifier_of(campaign)), b""

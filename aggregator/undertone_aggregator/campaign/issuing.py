@@ -103,8 +103,8 @@ class Issuing:
         self.timeline = Timeline(store.epochs())
         self.broadcast(now)
         if epoch.chosen is not None and sum(known.chosen is not None for known in self.timeline.epochs) == 1:
-            # When the first θ is chosen the threshold rounds end, and models are fitted to all of their slots together.
-            # So the earlier models are dropped and fitted once more.
+            # When the first θ is chosen the threshold rounds end, which changes how their slots are estimated. So the
+            # models of these slots are dropped and fitted once more.
             self._models.clear()
             rounds = store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)
             estimator_of(self.timeline, self._models.values).estimates(rounds)

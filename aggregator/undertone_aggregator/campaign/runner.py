@@ -132,7 +132,7 @@ class Running:
 
     @property
     def idle(self) -> float:
-        """Return the seconds since the last progress of its loop or choice of θ; 0 while it starts or stops."""
+        """Return the seconds since the campaign's loop or choice of θ made progress; 0 while it starts or stops."""
         coordinator, advanced = self.coordinator, self._advanced
         if advanced is None:
             return 0.0
@@ -143,7 +143,7 @@ class Running:
     def run(self, outlet: Outgoing, stop: threading.Event) -> None:
         """Run until ``stop`` is set; then commit and acknowledge everything that was read.
 
-        If the disk is full at the start, it waits for space.
+        If the disk is full at the start, the campaign waits for space.
         """
 
         def wait_for_room(said: str) -> None:

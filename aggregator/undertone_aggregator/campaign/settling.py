@@ -88,12 +88,12 @@ class Settling:
         return self._settled
 
     def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
-        """Return (raw and filtered estimates of settled slots, the fewest reports of any published slot)."""
+        """Return (raw and filtered estimates of settled slots, the fewest reports among which one is hidden)."""
         if self._live is None:
             plan, chains = self._context.plan, estimator_of(self._issuing.timeline).chains
             how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, chains, plan.stride, plan.offset)
             self._live, self._filtered = LiveFilter(how), max(first - how.memory, 0) - 1
-        # Includes slots that an earlier run has published and that the filter has not seen.
+        # Begin with slots that an earlier run of the server published, because the new filter has not seen them.
         raw, smallest = self._raw(min(first, self._filtered + 1), last)
         self._filtered = last
         return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first], smallest

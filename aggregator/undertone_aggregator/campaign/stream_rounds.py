@@ -10,7 +10,7 @@ from undertone_shared.stream import GAUSSIAN, StreamRule
 
 
 def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
-    """Return the integers of the planned stream. Raises Invalid."""
+    """Return the rule of the planned stream, whose parameters are integers. Raises Invalid."""
     kind = stream.mechanism if stream.mechanism != "direct" else GAUSSIAN
     return choose(
         kind,

@@ -80,8 +80,7 @@ class Watch:
 
     def _silence(self, look: Look) -> Iterator[Ringing]:
         if look.waiting is not None and look.waiting > self.patience:
-            # The newest slot is old although reports do arrive, because the engine that counts landed files has
-            # stopped.
+            # Reports do arrive in landed files, but the engine that counts these files does nothing.
             minutes = look.waiting / 60
             yield (
                 "uncounted",

@@ -23,12 +23,12 @@ _WINDOW = (1 << (LAGS + 1)) - 1
 
 
 def record(key: int, slot: int, origin: int) -> bytes:
-    """Return the store's record of one counted report."""
+    """Return the record of one counted report, as the store holds it for `Chains.load`."""
     return _RECORD.pack(key, slot, origin)
 
 
 class Chains:
-    """The state of all devices: for each chain its newest slot, and a window of its last 65 slots."""
+    """The chains of all devices: for each chain its newest slot, and a window of its last 65 slots."""
 
     def __init__(self) -> None:
         self._devices: dict[int, dict[int, tuple[int, int]]] = {}

@@ -27,8 +27,8 @@ class Epoch:
     """One epoch.
 
     ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
-    mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: its planned cost in
-    privacy; None in epochs of stores that Undertone 0.1.0 made.
+    mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the epoch's planned cost
+    in privacy; None in epochs of stores that Undertone 0.1.0 made.
     """
 
     campaign: Campaign

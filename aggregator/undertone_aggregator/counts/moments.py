@@ -44,7 +44,7 @@ class Layout:
         return 1 + 3 * self.dimension
 
     def report(self, released: tuple[int, ...], index: int) -> list[tuple[int, int]]:
-        """Return the (cell, amount) that one report with chain index ``index`` adds."""
+        """Return each (cell, amount) that one report with chain index ``index`` adds to the vector."""
         at = _HEAD + (min(index, self.ages) - 1) * self._row
         added = [(0, 1), (at, 1)]
         for k, x in enumerate(released):
@@ -59,7 +59,7 @@ class Layout:
         return added if coordinate else [(0, n), (at, n), *added]
 
     def reports(self, released: Counts, index: Counts) -> Counts:
-        """Return the vector that reports [n] of one coordinate, with chain indices [n], add."""
+        """Return the vector of moments of reports [n] that have one coordinate each and chain indices [n]."""
         counts = np.zeros(self.cells, dtype=np.int64)
         counts[0] = len(released)
         at = _HEAD + (np.minimum(index, self.ages) - 1) * self._row
@@ -78,7 +78,7 @@ class Layout:
         return counts[_HEAD :: self._row]
 
     def pairs(self, counts: Counts) -> Counts:
-        """Return the number of devices [64] with reports here and 1 to 64 slots earlier, on one chain."""
+        """Return the number of devices [64] with reports in this slot and 1 to 64 slots earlier, on one chain."""
         return counts[1:_HEAD]
 
     def sums(self, counts: Counts, coordinate: int = 0) -> tuple[int, int, int]:

@@ -2,7 +2,8 @@
 
 For streams it holds vectors of moments, which add up in the same way (`undertone_aggregator.counts.moments`).
 
-One process, several processes and the store use the same object. Nothing else of a report is kept after admission.
+One process, several processes and the store use the same object. After admission, the server keeps nothing else of a
+report.
 """
 
 import struct

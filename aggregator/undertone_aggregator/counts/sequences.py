@@ -51,7 +51,7 @@ def start(first_slot: int, slot: int, sequence: int) -> int:
 
 
 class Sequences:
-    """The state of all devices."""
+    """The newest sequence number and the missing reports of all devices."""
 
     def __init__(self) -> None:
         # Device's key -> its other two words: the newest slot with its number, and the number of missing reports.

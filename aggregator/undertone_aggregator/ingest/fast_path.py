@@ -21,7 +21,7 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.ingest.tally import Admitted, Integers, Mask
 from undertone_aggregator.store.store import Batch
 
-# For fewer deliveries, `judge` for each is faster.
+# Least number of deliveries for the fast path: with fewer, judging them one by one is faster.
 LEAST = 24
 
 

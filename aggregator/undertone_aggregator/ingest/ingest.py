@@ -135,7 +135,7 @@ class Ingest:
         self._was_ready = False
 
     def run(self, stop: threading.Event, ready: Ready) -> None:
-        """Take in reports until ``stop`` is set; then commit and acknowledge what was read.
+        """Count deliveries until ``stop`` is set; then commit and acknowledge those that were read.
 
         ``ready`` is called with True once the broker queues reports for this worker's session and the store takes
         them, and with False when either no longer holds.

@@ -43,7 +43,7 @@ _MOST_ROWS = 100_000
 # with other names.
 _GATHERED = re.compile(r"(.+)-(\d{20})-(\d{20})\.parquet")
 _WAITING = re.compile(r"(\d{20})\.parquet")
-# The names of merged files as a file pattern for Spark.
+# File pattern by which Spark finds merged files.
 GATHERED_GLOB = "*-[0-9]*-[0-9]*.parquet"
 
 # Column -> type; int32s: a list of int32. A refused delivery has only outcome, device, place, second and code.
@@ -62,7 +62,7 @@ COLUMNS = {
     "fingerprint": "int64",
     "kind": "int32",
     "slot": "int64",
-    # The symbol, or the first coordinate of a release; ``further``: the other coordinates.
+    # The symbol, or the first coordinate of a release; The column `further` holds the other coordinates.
     "value": "int64",
     "further": "int32s",
     "chain": "int32",

@@ -118,7 +118,7 @@ def _checkpoint(folder: Path) -> tuple[str | None, int]:
 
 
 def checkpoint_id(folder: Path) -> str:
-    """Return Spark's id of a checkpoint that has begun."""
+    """Return the id that Spark has given to a checkpoint in which it has begun."""
     name = _checkpoint(folder)[0]
     assert name is not None
     return name

@@ -28,7 +28,7 @@ from undertone_shared.topics import SHARDS
 
 # Seconds between two reads of the list of workers and of the free partitions.
 LOOK_SECONDS = 1.0
-# Share of a lease's duration after which it is renewed.
+# A lease is renewed after this share of its duration.
 RENEW_AFTER = 1 / 4
 _WAITING = "no server has begun the campaign yet: waiting for one"
 

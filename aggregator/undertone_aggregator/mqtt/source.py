@@ -86,7 +86,7 @@ class Source(Protocol):
 
     @property
     def open_intake(self) -> OpenIntake:
-        """Function that makes a worker's intake."""
+        """Function that opens the intake of one worker."""
 
     def serve(self, campaigns: Collection[str]) -> None:
         """Keep reports for these campaigns of the server from now on, also while one of them does not run."""
@@ -100,7 +100,7 @@ class Source(Protocol):
         stop: threading.Event,
         taken: Collection[int] = (),
     ) -> IngestPlan:
-        """Return the plan as it can run now; no worker may run meanwhile.
+        """Prepare the plan's workers to take over the campaign's reports, and return the plan; no worker may run.
 
         ``taken``: slots that other campaigns hold.
         """

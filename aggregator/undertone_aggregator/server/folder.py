@@ -137,7 +137,7 @@ class Home:
         self.file(name).unlink()
 
     def write_plan(self, name: str, text: str) -> None:
-        """Write or replace a campaign's plan."""
+        """Write the file of a campaign's plan, or replace it."""
         path = self.file(name)
         _make(path.parent)
         write_private(path, text)

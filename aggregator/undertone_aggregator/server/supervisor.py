@@ -289,7 +289,7 @@ class Stopped(Exception):
 def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
     """Open the source and the outlet, and yield the server. Waits for the first campaign.
 
-    Raises Invalid, at once if another server serves the folder; Stopped.
+    Raises Invalid, at once if another server uses the folder. Raises Stopped if ``stop`` is set during a wait.
     """
     with ExitStack() as opened:
         refusal = f"another server serves {home.folder}: stop it first"

@@ -45,7 +45,7 @@ class Counting:
         self._refused = [int.from_bytes(fingerprint, "big", signed=True) for fingerprint in refused]
 
     def __call__(self, bucket: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        """Return the rows of a bucket's part of a batch, and update its memory."""
+        """Count a bucket's part of a batch: return the counts as rows, and update the bucket's memory."""
         tally = self._recall(state)
         batch = Batch()
         frame = pd.concat(frames).sort_values("place", kind="stable")
@@ -117,7 +117,7 @@ def _epoch(timeline: Timeline, fingerprint: bytes) -> Epoch:
 
 
 def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
-    """Convert a batch to rows."""
+    """Convert a bucket's counts to rows that Spark can send."""
     rows: list[tuple[Any, ...]] = [
         (
             CELLS,

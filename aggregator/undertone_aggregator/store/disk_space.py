@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from undertone_aggregator.store.store import DiskFull
 
-# The disk is full, the quota is used up, the file is as large as this process may write.
+# Error numbers for: the disk is full, the quota is used up, the file is as large as this process may write.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FIRST_SECONDS = 1.0
 _MOST_SECONDS = 16.0
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def is_full(error: OSError) -> bool:
-    """Return True if the error means a full disk, and so ends once there is space."""
+    """Return True if the error means a full disk, so that the same write succeeds once there is space."""
     return isinstance(error, DiskFull) or error.errno in _FULL
 
 

@@ -13,7 +13,7 @@ COORDINATOR = "coordinator"
 
 
 class Fenced(Exception):
-    """Another worker has the lease now; the transaction was rolled back."""
+    """Error of a worker whose lease another worker has now; the worker's transaction was rolled back."""
 
 
 @dataclass(frozen=True)

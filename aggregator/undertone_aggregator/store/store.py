@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from undertone_aggregator.store.leases import Leases
 
 RECEIVED = "received"
-# The name of the fact that holds the newest settled slot; absent or -1 before the first.
+# Name of the entry of `Store.meta` that holds the newest settled slot; absent or -1 before the first.
 SETTLED = "settled"
-# The name of the fact that changes whenever the groups of devices change; absent in a store without groups.
+# Name of the entry of `Store.meta` that changes whenever the groups of devices change; absent without groups.
 GROUPED = "groups_edition"
 # Seconds for which the workers of a killed server may still use its store.
 LOCK_SECONDS = 5.0
@@ -105,7 +105,7 @@ class Store(Protocol):
         """Check the store; return what is damaged, or empty text. For a database, which checks itself, it is empty."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A transaction, durable on return; waits for other writers. A nested one is part of the outer one."""
+        """Return a transaction as a context, durable at its end. A nested transaction is part of the outer one."""
 
     @property
     def leases(self) -> "Leases | None":
@@ -117,10 +117,10 @@ class Store(Protocol):
     # --- Methods for facts of the campaign.
 
     def meta(self, *names: str) -> dict[str, str]:
-        """Return the facts of these names, or all facts."""
+        """Return name -> value of these entries about the campaign, or of all of them."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
-        """Write facts, in the open transaction or in one of their own."""
+        """Write entries for `meta`, name -> value, in the open transaction or in one of their own."""
 
     def epochs(self) -> list[Epoch]:
         """All epochs, oldest first."""
@@ -156,7 +156,7 @@ class Store(Protocol):
         """Return the newest slot that has a counted report."""
 
     def outcomes(self) -> Counter[str]:
-        """Deliveries by outcome, over all workers; ``received`` is the sum of the others."""
+        """Return outcome -> number of deliveries, over all workers; ``received`` is the sum of the others."""
 
     def losses(self) -> dict[tuple[str, int], int]:
         """Return (group, slot in which the loss was noticed) -> reports drawn that never arrived, over all workers."""
@@ -170,13 +170,13 @@ class Store(Protocol):
     # --- Methods for the operator's inventory of devices.
 
     def groups(self) -> dict[str, str]:
-        """Device -> group, as the campaign's server read them from its file."""
+        """Return device -> group, as the campaign's server read them from the file of groups."""
 
     def set_groups(self, groups: Mapping[str, str]) -> None:
         """Replace all groups, in one transaction."""
 
     def devices(self) -> dict[str, Device]:
-        """Name -> every device that was ever added."""
+        """Return name -> device, for every device that was ever added to the inventory."""
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         """Add or change these devices, and delete the names ``without``, in one transaction."""

@@ -28,7 +28,7 @@ def _campaign(*, primary_key: bool = False, index: bool = False) -> Column[int]:
     return Column("campaign", Integer, ForeignKey("campaigns.id"), nullable=False, primary_key=primary_key, index=index)
 
 
-# The revision of the tables, one row; the name is Alembic's, which wrote the revisions before 0010.
+# The revision of the tables, in one row. Alembic, which wrote the revisions before 0010, chose the table's name.
 revision = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 # One row per campaign in this database; the name is empty until the campaign is known.
 campaigns = Table(

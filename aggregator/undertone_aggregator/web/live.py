@@ -85,7 +85,7 @@ class Live:
             raise Full(f"{self.audience} pages listen already, {own} of them from your address: close one of these")
 
     async def begin(self, name: str) -> None:
-        """Record a campaign's mark before the response begins, so that every later change is sent."""
+        """Record the campaign's present mark before the response begins, so that every later change is sent."""
         if name not in self._tasks:
             with contextlib.suppress(Invalid, OSError):
                 self._begun.setdefault(name, await asyncio.to_thread(self._look, name))

@@ -20,7 +20,8 @@ _LARGEST_SESSIONS = 64
 _LEAST_TOKEN = 32
 _TRIES_PER_MINUTE = 10
 _TRY_SECONDS = 60.0
-# Largest number of networks whose wrong tokens are remembered; beyond it, the one that was quiet longest is forgotten.
+# Largest number of networks whose wrong tokens are remembered; beyond it, the network that was quiet longest is
+# forgotten.
 _LARGEST_NETWORKS = 4096
 
 

@@ -91,7 +91,7 @@ class Connection:
         self._topic = ""
         self._own: bytes | None = None
         self._queue = _NOWHERE
-        # The queue that had no room for this connection's next report, or None.
+        # The campaign's queue, if it had no room for this connection's next report; else None.
         self._full: Queue | None = None
         # The first bytes of a report to the topic of the last one, up to the packet identifier, and its length in
         # bytes.

@@ -28,7 +28,7 @@ class Listener:
     authority: Path | None = None
 
     def context(self) -> ssl.SSLContext | None:
-        """Return a context for TLS 1.2 or newer, None without a certificate.
+        """Return the endpoint's context for TLS 1.2 or newer; None without a certificate.
 
         Raises Invalid for an unusable certificate or key.
         """

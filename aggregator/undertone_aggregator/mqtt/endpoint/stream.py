@@ -118,7 +118,7 @@ class Stream:
             self.closed = self._closing = True
             self._out = b""
             self._watch(0)
-            # The end is counted before the other side can notice it.
+            # Report the end before the socket closes, so that it is counted before the other side can notice it.
             self.reader.ended(reason)
             if isinstance(self._socket, ssl.SSLSocket):
                 # Sends TLS's close_notify without waiting for an answer.
