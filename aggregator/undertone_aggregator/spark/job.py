@@ -251,7 +251,7 @@ class _Sink:
             f" {self._rows} rows in {now - self._began:.2f} s"
         )
         self._before = now
-        # The batch whose files were missing is done, so later batches must find all their files again.
+        # The batch whose files were missing is done, so the next query must find all its files again.
         self._state.without_missing = False
 
     def _apply(self, entry: ledger.Ledger, batch: Batch) -> bool:
