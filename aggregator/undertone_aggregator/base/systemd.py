@@ -30,7 +30,7 @@ class Watchdog:
         self._beaten_at = -math.inf
 
     def beat(self) -> None:
-        """Tell systemd that the loop works, unless the last notification was sent only a moment ago."""
+        """Notify systemd that the loop works, unless the last notification was only a moment ago."""
         now = time.monotonic()
         if self._every < math.inf and now >= self._beaten_at + self._every:
             self._beaten_at = now

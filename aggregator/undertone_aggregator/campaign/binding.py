@@ -46,7 +46,7 @@ class Change:
 
 
 def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | None) -> list[Change]:
-    """Return the differences between the plan that was applied last, in the store's facts ``meta``, and this one."""
+    """Return the differences between the plan applied last, in the entries ``meta`` of the store, and this plan."""
     if "facts" not in meta:
         # The campaign has not begun, so no plan has been applied yet.
         return []
@@ -102,12 +102,12 @@ def open_campaign(
 
 
 def version_of(meta: Mapping[str, str]) -> int:
-    """Return the version of the plan that is in force, from the store's facts ``meta``."""
+    """Return the version of the plan that applies now, from the entries ``meta`` of the store."""
     return int(meta.get(_VERSION, "1"))
 
 
 def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> int:
-    """Apply a plan whose ``version`` is the one in force, and return the new version.
+    """Apply a changed plan if ``version`` is that of the plan that applies now, and return the new version.
 
     Raises Invalid for another version, as when somebody else has changed the plan meanwhile, and as `open_campaign`.
     """

@@ -51,7 +51,7 @@ def device_key(device: str) -> tuple[int, int]:
 
 
 def digest(payload: bytes) -> int:
-    """Return 21 bits by which a repeated report is told from a different one.
+    """Return 21 bits that distinguish a repeated report from a different one.
 
     They decide whether an alarm is raised, never whether a report is counted.
     """

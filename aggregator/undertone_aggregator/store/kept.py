@@ -34,5 +34,5 @@ def note_kept(store: Store, audit: bool, days: int | None) -> None:
 
 
 def noted_as_kept(meta: Mapping[str, str]) -> list[str]:
-    """Return the sentences from a store's facts."""
+    """Return the sentences that `note_kept` stored, from the entries of `Store.meta`."""
     return list(json.loads(meta.get(_KEPT) or "[]"))

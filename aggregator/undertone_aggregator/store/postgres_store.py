@@ -35,7 +35,7 @@ _DISK_FULL = "53100"
 
 
 class PostgresStore(SqlStore):
-    """A store in a PostgreSQL database, ``postgresql://user@host/database``; held by an advisory lock."""
+    """A store in a PostgreSQL database, ``postgresql://user@host/database``, locked by an advisory lock."""
 
     _several = True
 

@@ -32,7 +32,7 @@ from undertone_shared.campaign import Campaign
 class SqlStore(Database):
     """A campaign's `Store` in a SQL database. Each kind of database has a subclass that opens and locks it."""
 
-    # --- Methods for facts of the campaign.
+    # --- Methods for entries about the campaign as a whole.
 
     def meta(self, *names: str) -> dict[str, str]:
         table = tables.meta

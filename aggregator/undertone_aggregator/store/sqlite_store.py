@@ -24,7 +24,7 @@ _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_S
 
 
 class SqliteStore(SqlStore):
-    """A store in a file; processes hold it by a lock file beside it."""
+    """A store in a SQLite file. Processes lock the store by a lock on another file beside it."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ class Store(Protocol):
     def fence(self, check: Callable[[], None] | None) -> None:
         """Begin every later transaction of this connection with ``check``; one in which it raises is rolled back."""
 
-    # --- Methods for facts of the campaign.
+    # --- Methods for entries about the campaign as a whole.
 
     def meta(self, *names: str) -> dict[str, str]:
         """Return name -> value of these entries about the campaign, or of all of them."""

@@ -144,7 +144,7 @@ def selection(results: PublicResults, query: "Parameters", hours: Hours | None) 
 
 
 def quantile_runs(results: PublicResults, query: "Parameters", every: int | None) -> tuple[dict[str, Any], list[Run]]:
-    """Return (facts of the campaign, runs of slots for a quantiles request); without ``from``, the newest runs.
+    """Return (fields about the campaign, runs of slots for a quantiles request); without ``from``, the newest runs.
 
     The runs are only read from the store; the quantiles are computed later. Raises Invalid.
     """
