@@ -71,7 +71,7 @@ AWAKE_MILLISECONDS = 60000
 TRIAL_MILLISECONDS = 6 * 3600 * 1000
 UNKNOWN_SLEEP_SECONDS = 600
 SHORT_SLEEP_SECONDS = 3600
-# The longest timeouts that ports allow: opening TLS must finish within one.
+# Watchdog timeouts in milliseconds, the longest that the ports allow; opening TLS must take less than the timeout.
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
 CONNECT_MILLISECONDS = 3500
 # Number of acknowledged reports that the clock's memory keeps through a sleep: 336 bytes with two times; even an

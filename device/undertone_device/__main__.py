@@ -95,7 +95,7 @@ def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int
         campaign = status.parse_status(read_bounded(f"{config.state}/{status.FILE}", status.LARGEST))["campaign"]
         slot = campaign["slot_seconds"] if campaign else slot
     except Invalid:
-        pass  # No device has run here yet.
+        pass  # There is no status before the first run.
     current = pauses.read(storage, now)
     if command == "resume":
         pause = pauses.end(current, now, slot, policy.rest_seconds)

@@ -155,8 +155,8 @@ class _Display:
             if not self._console.is_terminal and "±" in message:
                 self._console.print(f"  {message}")
         elif event.get("event") != "deliveries" and "no whole cycles" not in message:
-            # The warning does not apply to the demo, whose short rounds cover whole days by playing every fourth
-            # half-hour.
+            # The warning that rounds have no whole cycles does not apply to the demo, whose short rounds cover whole
+            # days by playing every fourth half-hour.
             self._console.print(f"  aggregator: {message}")
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:

@@ -227,7 +227,7 @@ def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = Fal
     for name, device in sorted(fleet.devices().items()):
         slot = last.get(name)
         ended = None if slot is None else (slot + 1) * seconds
-        # A device that was added recently is not lost yet.
+        # A device that has never reported counts as lost only if it was added long enough ago.
         heard = device.since if ended is None else ended
         if lost and (device.state != ACTIVE or now - heard <= late_seconds(fleet.config.campaign)):
             continue

@@ -40,7 +40,7 @@ class RuleState(Protocol):
         """Reset the counts, because another campaign becomes current."""
 
     def forget(self) -> None:
-        """Continue no earlier state."""
+        """Forget the state, so that the next report continues no earlier one."""
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
         """Return one word why this kind may not draw the slot, or None."""

@@ -144,7 +144,8 @@ class OpenSlot:
             return -1
         now = self._ticks()
         if (now - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
-            # Nobody looked when the slot ended, for example in a suspend: the time after it is not part of it.
+            # The program did not run when the slot ended, for example in a suspend; the time after its end is not part
+            # of the slot.
             now = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
         value = self.value.close(now)
         if self._whole:

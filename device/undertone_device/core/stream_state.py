@@ -126,8 +126,9 @@ class StreamState:
             ledger.reports = ledger.chains = 0
             self.forget()
         if not ledger.reports:
-            # By the ticks, a new window may begin up to one length early: a device that joins in the middle of a day
-            # then begins its next window with the day. Over time no more than one window begins in each length.
+            # By the ticks, a new window may begin early by up to the length of a window: a device that joins in the
+            # middle of a day then begins its next window with the day. Over time no more than one window begins per
+            # such length.
             length = rule.renewal * campaign.slot_seconds
             ledger.window_until = max(ledger.window_until, ledger.uptime) + length
         if chain is None:

@@ -125,7 +125,7 @@ _bound: tuple[Callable[..., Any], object] | None = None
 
 def _begin(work: Callable[..., Any], context: object) -> None:
     global _bound
-    # Ctrl-C reaches the whole process group; the parent reports it for all.
+    # Ctrl-C reaches every process of the group: a worker ends silently, and the parent process reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _bound = work, context
 

@@ -77,7 +77,7 @@ class Streams:
         return draws
 
     def _release(self, row: int, readings: Integers, where: Index, first: bool, buffers: Buffers) -> None:
-        """Do `StreamState.draw` for the devices at ``where``; a buffer that fails changes nothing."""
+        """Do `StreamState.draw` for the devices at ``where``; a device whose words run out keeps its state."""
         rule = self.rule
         noise: list[Integers] = []
         if rule.law == GAUSSIAN:

@@ -199,7 +199,7 @@ def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
 
 
 def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
-    """Plan a report in every slot at ε/(w + 1): a window of w slots that begins within one touches w + 1 of them."""
+    """Plan a report in every slot at ε/(w + 1), because a window as long as w slots can touch w + 1 slots."""
     parts = window // seconds + 1
     least = max(budget.epsilon / parts, Fraction(1, 10_000))
     tau = math.tanh(float(least) / 2)

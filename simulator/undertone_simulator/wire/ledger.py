@@ -61,7 +61,7 @@ class FleetLedger:
         self._lines.append(" ".join(str(word) for word in (self._milliseconds(), *words)) + "\n")
 
     def sent(self, device: str, report: bytes) -> None:
-        """Record that `report` is about to be handed to the transport; call `flush` before that."""
+        """Record that `report` is about to be handed to the transport; call `flush` before the hand-over."""
         self._add("sent", device, _hex(report))
 
     def acked(self, device: str, report: bytes) -> None:

@@ -203,7 +203,7 @@ def _begin_session(address: Address, client_id: str) -> None:
 
 
 def _ingest(store: Store, intake: Intake, reports: int, least: int) -> Drain:
-    """Drain with a server's worker; ``least``: smallest batch that takes the fast path."""
+    """Receive the backlog with a server's worker; ``least``: smallest batch that takes the fast path."""
     usual, fast_path.LEAST = fast_path.LEAST, least
     collect_rarely()
     try:

@@ -25,8 +25,8 @@ from undertone_studies.chaos.schedule import WORKERS, Event, device_faults
 Say = Callable[[str], None]
 # Largest size in bytes of a file of the server while its disk is simulated as full.
 _FULL = 4096
-# Seconds within which a server that must not run refuses, and one that starts is up, also on a machine with ten times
-# too much work.
+# Seconds within which a server that must not run refuses to start, and any other server has started, even on a machine
+# with ten times too much work.
 _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 FULL = "cannot be written, trying again"

@@ -23,7 +23,7 @@ BOUND = 10_000
 
 
 def run(options: Options) -> Outcome:
-    """622 households, half-hour by half-hour; see `coverage`. Raises Invalid without the data."""
+    """Measure the coverage for half-hours of 622 households; see `coverage`. Raises Invalid without the data."""
     if options.data is None:
         raise Invalid("coverage needs EDRP: give --data the folder of the real data sets")
     readings = in_time_order(options.data).T
