@@ -243,7 +243,7 @@ def run_once(config, alive, read):
     started = clock.ticks()
     memory = getattr(machine.RTC(), "memory", None)
     remembered = b"" if memory is None else memory()
-    # This is read before NTP changes the clock that ran during the sleep.
+    # The length of the sleep is read before NTP changes the clock that ran during the sleep.
     asleep = slept(remembered, clock.unix_time())
     link = Link(start_network(config), config.wifi)
     while not link.check() and elapsed(started) < WIFI_MILLISECONDS:

@@ -241,7 +241,7 @@ def measure(truth: TrueSeries, way: Way, devices: int, seeds: Sequence[int]) -> 
 
 
 def summary(cell: Case, draws: Sequence[Draw]) -> Result:
-    """Summarise several draws."""
+    """Return the means over several draws, and the standard errors of the coverages."""
     raw, smoothed, raw_later, causal, late = np.sqrt(np.mean([squares for squares, _, _ in draws], axis=0))
     level = float(np.mean(cell.published.truth))
     shares = np.array([held for _, held, _ in draws])

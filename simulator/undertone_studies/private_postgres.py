@@ -75,7 +75,7 @@ class Postgres:
 
     def close(self) -> None:
         """Stop the server and remove its files."""
-        # The server may be down already.
+        # Stopping fails if the server has already ended.
         with contextlib.suppress(subprocess.CalledProcessError):
             self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)

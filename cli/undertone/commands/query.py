@@ -272,7 +272,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
         mean = [f"{row.estimate:.1f}", f"{row.low:.1f} to {row.high:.1f}", _truncated(row)]
         return [local(row.start, zone), str(row.series), str(row.slots), str(row.absent), *mean, *total]
     assert isinstance(row, (Estimate, RangeEstimate))
-    # Reports can still change this slot.
+    # Late reports can still change the estimate of this slot.
     mark = " …" if isinstance(row, Estimate) and row.slot > settled else ""
     head = [local(row.start, zone) + mark, str(row.series)]
     if isinstance(row, Estimate) and row.is_absent:

@@ -80,7 +80,8 @@ def web(
 
 def _end_with_input() -> None:
     """End when standard input closes: `undertone serve` owns the other end, so no page outlives it."""
-    # This thread must not read sys.stdin, whose buffer it would keep locked when the interpreter exits.
+    # The thread that waits for the end must not read sys.stdin, whose buffer it would keep locked when the interpreter
+    # exits.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -83,6 +83,6 @@ def _parse_names(data: "bytes | None") -> "dict[str, str]":
         if isinstance(fields, dict):
             for fingerprint in fields:
                 names[fingerprint] = check_name("campaign", fields[fingerprint])
-    except (ValueError, RuntimeError):  # Invalid is a ValueError.
+    except (ValueError, RuntimeError):  # Invalid, a ValueError, is caught too.
         return {}
     return names

@@ -76,7 +76,8 @@ class Guard:
                 self.write()
             elif losses is not None:
                 return
-            # It is written after the ledger: a power cut in between leaves a ledger that began, not one that was lost.
+            # The file ``begun`` is written after the ledger, because a power cut between the two writes would otherwise
+            # make the new ledger look lost.
             self._storage.write(BEGUN, b"%d" % (int(losses or 0) + 1))
         except (OSError, ValueError) as error:
             raise Refused("storage", "the ledger could not be begun: %s" % error)
@@ -139,7 +140,7 @@ class Guard:
         if slot > campaign.last_slot:
             return "ended"
         if start + campaign.slot_seconds > now:
-            # The slot can only have been closed by a clock that was ahead.
+            # The slot has not ended yet by the clock, so the clock was ahead when the slot was closed.
             return "ahead"
         if start < ledger.spent_until:
             self._return(now)

@@ -25,7 +25,7 @@ class PauseSpan:
             numbers = [int(word) for word in (storage.read(COUNT) or b"").split()]
             self._start, self._until, self._begins, self._ends, self._seen = numbers
         except ValueError:
-            pass  # There is no count, or a damaged one: the pause counts as new.
+            pass  # Without a valid count the pause is new.
 
     def covers(self, pause: bytes, begin: int, end: int, now: int, opened: int, uptime: int) -> bool:
         """Return True if the pause overlaps the slot: [begin, end) by the clock, (opened, uptime] by the ticks.

@@ -85,7 +85,7 @@ class StreamState:
         self.forget()
 
     def forget(self) -> None:
-        """End all chains."""
+        """End all chains, so that the next report of each starts a new one."""
         self._chains = {}
 
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":

@@ -34,7 +34,7 @@ def ticks() -> int:
 
 
 def sleep_ms(milliseconds: int) -> None:
-    """Wait for that number of milliseconds."""
+    """Wait for ``milliseconds``."""
     if _sleep is None:
         time.sleep(milliseconds / 1000)
     else:

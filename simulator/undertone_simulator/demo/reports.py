@@ -173,11 +173,11 @@ class Reports:
     """Demonstration of one report per slot; see `undertone_simulator.demo.plan.DemoCollection`."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Return three short rounds."""
+        """Return the number of slots of each of three short threshold rounds."""
         return (min(options.round_slots, per_day),) * ROUNDS
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """Return options for one report epoch."""
+        """Return the options of the campaign's configuration that give it one report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
         return f"""\
 rounds = {list(rounds)}

@@ -240,5 +240,5 @@ def second_of(text: str) -> int | None:
 
 
 def time_text(second: int) -> str:
-    """Format a second since 1970."""
+    """Return the local date and time of a second since 1970 as text."""
     return (_EPOCH + timedelta(seconds=second)).isoformat(sep=" ")

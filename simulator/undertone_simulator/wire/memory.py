@@ -1,4 +1,4 @@
-"""This process's peak memory, and a device storage in memory."""
+"""The peak memory of the running process, and a device's storage in memory."""
 
 import resource
 import sys

@@ -145,7 +145,7 @@ class WireDevice:
         await self._connect()
 
     def check(self) -> None:
-        """Check the connection's timeouts."""
+        """Send pings and repetitions that are due, and abort a connection on which the broker is silent."""
         if self._connection is not None:
             self._connection.check()
 

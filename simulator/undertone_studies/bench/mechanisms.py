@@ -111,7 +111,8 @@ def _scalar(mechanism: Hybrid, draws: int) -> None:
         part.draw(part.level(i % (THETA + 1), THETA, entropy), entropy)
 
 
-# This program runs on both interpreters and prints microseconds for a refill and for a draw from a filled buffer.
+# The program ``_PROGRAM`` runs under CPython and MicroPython, and prints the microseconds of a refill and of a draw
+# from a filled buffer.
 _PROGRAM = """
 import json, sys, time
 sys.path[:0] = [sys.argv[1]]

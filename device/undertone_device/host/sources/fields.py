@@ -44,7 +44,7 @@ port = integer(1, 65535)
 
 
 def choice(*words: str) -> Check:
-    """Check for one of ``words``."""
+    """Return a check that a field is one of ``words``."""
 
     def check(name: str, value: Any, folder: str) -> str:
         if value not in words:
@@ -55,7 +55,7 @@ def choice(*words: str) -> Check:
 
 
 def flag(name: str, value: Any, folder: str) -> bool:
-    """Check for true or false."""
+    """Check that a field is true or false."""
     if not isinstance(value, bool):
         raise Invalid(f"{name} is {value!r}, expected true or false")
     return value
