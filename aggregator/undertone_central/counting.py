@@ -18,7 +18,7 @@ from undertone_central.noise import Draws, Integers
 from undertone_shared.errors import Invalid
 
 LONGEST = 1 << 40
-# Identifier of a noise draw: (kind of sum, number).
+# Type of the identifier of a noise draw: (kind of sum, number).
 Term = tuple[str, int]
 
 

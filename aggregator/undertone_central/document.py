@@ -87,8 +87,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
             for line in lines:
                 number += 1
                 if not line.endswith("\n"):
-                    # An unfinished line (being written, or cut by a power failure) is ignored: part of a number is
-                    # another number.
+                    # An unfinished line (being written, or cut by a power failure) is ignored, because part of a number
+                    # would be read as another number.
                     break
                 if line.startswith(PIECE):
                     pieces.append((json.loads(line[len(PIECE) :]), []))

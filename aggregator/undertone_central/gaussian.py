@@ -15,7 +15,8 @@ from undertone_central.entropy import Bytes
 from undertone_central.noise import Integers, discrete_laplace
 from undertone_shared.errors import Invalid
 
-# Margin within which integers decide; far above the rounding of γ and e^-γ in doubles (below 1e-12 for |Y| < 1000 σ).
+# Distance of a uniform number from e^-γ up to which integers decide whether a draw is accepted; it is far above the
+# rounding of γ and e^-γ in doubles (below 1e-12 for |Y| < 1000 σ).
 _MARGIN = 1e-9
 _BUFFER = 512
 

@@ -57,7 +57,7 @@ class Job:
         self._checkpoint = checkpoint
         self._settings = json.loads(json.dumps(settings))
         self.progress = Progress()
-        # State that the feed saves with the checkpoint and reads again after a restart.
+        # State that the source of the values saves with the checkpoint and reads again after a restart.
         self.notes: dict[str, Any] = {}
         self.resumed = checkpoint is not None and checkpoint.exists() and self._resume(checkpoint)
         if not self.resumed:

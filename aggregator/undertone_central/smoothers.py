@@ -160,7 +160,7 @@ class Auto(Smoother):
         for i, share in enumerate((1 / self._count, *AUTO_SHARES)):
             error = released - self._levels[i]
             self._errors[i] = AUTO_MEMORY * self._errors[i] + error * error
-            # The first sum replaces the initial level.
+            # The first released sum replaces the initial level of each average.
             self._levels[i] += (share if self._count > 1 else 1.0) * error
         self.prediction = self._levels[self._errors.index(min(self._errors))]
 

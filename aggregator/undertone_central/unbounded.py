@@ -60,7 +60,7 @@ class HybridCounter(Counter, OneByOne):
     def __init__(self, bound: int, epsilon: Epsilon, source: FreshBytes | None = None) -> None:
         super().__init__(bound, epsilon, source)
         self._noise = self._draws(Fraction(1, 2))
-        # The exact sum of the open segment, the noisy sum of all complete ones, and the start of the open one.
+        # The exact sum of the open segment, the noisy sum of all complete ones, and the start of the open segment.
         self._segment = self._logarithmic = self._base = 0
         self._within = self._counter(0)
 

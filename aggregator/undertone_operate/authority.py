@@ -19,7 +19,8 @@ _CA_DAYS = 3650
 _SERVER_DAYS = 825
 # Validity of a device's certificate in days; long, because boards in the field are rarely visited.
 _DEVICE_DAYS = 3650
-# Start of validity before now: a board whose clock is slow would refuse a certificate that starts now.
+# Time by which the validity of a certificate starts earlier than now: a board whose clock is slow would refuse a
+# certificate that starts now.
 _EARLIER = timedelta(days=1)
 
 

@@ -73,7 +73,8 @@ class FleetFiles:
             if not path.is_dir():
                 path.mkdir(mode=0o700, parents=True)
                 give_to_owner(path, path.parent)
-        # The campaign's name is the prefix: two campaigns may share a sensor, but two devices cannot share a name.
+        # The campaign's name is the prefix of its devices' names, because two campaigns may share a sensor, but two
+        # devices cannot share a name.
         return FleetFiles(home.config(name), folder, store, home.broker, home.fleets(), name)
 
     def devices(self) -> dict[str, Device]:

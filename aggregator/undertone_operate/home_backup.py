@@ -122,7 +122,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             give_to_owner(path, like)
             if path.is_dir():
                 sync(path)
-        # The rename succeeds if an empty folder is there, and fails for anything else.
+        # The rename succeeds if the target is missing or an empty folder, and fails for any other target.
         scratch.rename(folder)
         sync(folder.parent)
     except tarfile.TarError as wrong:

@@ -109,7 +109,7 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     folder = folder.resolve()
     for path in (folder, *(folder / name for name in (CAMPAIGNS, BROKER, FLEETS))):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A key from an earlier, interrupted try is kept.
+    # A signing key that an earlier, interrupted run made is used again.
     ensure_key(folder / "signing.key")
     users = {name: credentials.new_password() for name in (credentials.AGGREGATOR, credentials.ANALYST)}
     for name, password in users.items():
@@ -180,12 +180,12 @@ def _unit(folder: Path, wishes: Wishes) -> str:
     who = f"User={wishes.user}\nReadWritePaths={_word(str(folder))}"
     if folder.parent == _STATE:
         who = f"DynamicUser=yes\nStateDirectory={_word(folder.name)}\nStateDirectoryMode=0700"
-    # In a unit's command $ begins a variable. The path of a credential extends to the end of its line.
+    # In the command of a systemd unit, $ begins a variable. The path of a credential extends to the end of its line.
     command = " ".join(_word(word).replace("$", "$$") for word in (*wishes.program, "serve", str(folder)))
     return _UNIT.format(who=who, command=command, secrets=str(folder).replace("%", "%%"))
 
 
 def _word(text: str) -> str:
-    """Quote one word of a unit; % begins a specifier there."""
+    """Quote one word for a systemd unit, in which % begins a specifier."""
     plain = text.replace("%", "%%")
     return plain if _PLAIN.fullmatch(plain) else '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

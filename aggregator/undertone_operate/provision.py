@@ -41,7 +41,7 @@ from undertone_shared.topics import check_name, shard
 
 DAY = 86400
 LARGEST_PROVISIONED = 1_000_000
-# Path of the private authority's certificate in a folder.
+# Path of the private authority's certificate within the folder that has the authority.
 AUTHORITY = "tls/ca.crt"
 # File name, without suffix, of a device's own certificate and key.
 IDENTITY = "device"
@@ -99,7 +99,8 @@ def target_of(
         raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
     check_integer("--port", port, 1, 65535)
     places = [(name, own or port) for name, own in broker.places] if several else []
-    # If the endpoint authenticates devices by this same authority, devices use certificates from it.
+    # If the endpoint authenticates devices by the authority that devices trust, devices log in with certificates from
+    # it.
     shown = direct and broker.ca_file is not None and config.path(broker.ca_file) == ca
     return Target(host, port, ca, tuple(places), shown and ca == own)
 

@@ -51,7 +51,7 @@ _FIELDS = (
 
 
 def _stream(fields: "dict[str, Any]", bound: int, cycle: int, schedule: Schedule) -> "StreamRule":
-    # A board without streams never loads their code.
+    # The import is inside the function, so that a board without streams never loads the code of streams.
     from undertone_shared import stream
 
     return stream.parse_rule(fields, bound, cycle, schedule)
@@ -189,7 +189,8 @@ def _is_canonical(value: object, digest: bytes) -> bool:
     canonical = hashlib.sha256(b"")
     try:
         write_canonical(value, canonical.update)
-    # The value is nested too deeply, holds half of a surrogate pair or, on a board, an object with keys of two types.
+    # These errors mean that the value is nested too deeply, contains half of a surrogate pair or, on a board, contains
+    # an object with keys of two types.
     except (RuntimeError, ValueError, TypeError):
         return False
     return canonical.digest() == digest

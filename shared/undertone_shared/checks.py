@@ -73,6 +73,6 @@ def integers(name: str, value: object, least: int, most: int) -> tuple[int, ...]
         try:
             check_integer(name, value[i], -_LARGEST, _LARGEST)
         except Invalid:
-            # The element's name is made only for its error: on a board, 257 names are 12 KB of garbage.
+            # The element's name is made only for an error message, because on a board 257 names are 12 KB of garbage.
             check_integer("%s[%d]" % (name, i), value[i], -_LARGEST, _LARGEST)
     return tuple(value)

@@ -87,7 +87,7 @@ class WindowMechanism(WindowAnalysis):
         edges the bin index (no word). Raises Invalid for x or theta out of range.
         """
         if self.edges is not None:
-            # Bisection with a fixed number of steps, whatever the reading is.
+            # The bisection takes the same number of steps whatever the reading is.
             bin = 0
             step = self._step
             while step:

@@ -46,7 +46,7 @@ def _hybrid(name: str, fields: "dict[str, Any]") -> "Mechanism":
 
 
 def _table(name: str, fields: "dict[str, Any]") -> "Mechanism":
-    # A board without tables never loads their code.
+    # The import is inside the function, so that a board without tables never loads the code of tables.
     from undertone_shared.table import parse_table
 
     return parse_table(name, fields)

@@ -139,7 +139,7 @@ class Policy:
         # None.
         self._allowed: dict[str, Any] = {"scalar": None}
         if merged["stream"] is not False:
-            # A board without streams never loads their code.
+            # The import is inside the method, so that a board without streams never loads the code of streams.
             from undertone_shared.stream_policy import StreamPolicy
 
             self.stream = self._allowed["stream"] = StreamPolicy(merged["stream"])
@@ -186,7 +186,7 @@ class Policy:
         """Check that one of the signers signed the digest of a campaign. Raises Refused; ``alive`` feeds a watchdog."""
         if not self.signers:
             return
-        # A board loads this code only when a new campaign arrives.
+        # The import is inside the method, so that a board loads Ed25519's code only when a new campaign arrives.
         from undertone_shared.ed25519 import verify
 
         # Verification makes a megabyte of garbage. A board that collects after every 4 KB would collect 250 times,

@@ -45,7 +45,7 @@ def pack(kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequ
     check_integer("number of values", len(values), 1, LARGEST_DIMENSION)
     check_integer("chain index", chain, 1, 0xFFFF)
     for value in values:
-        # Every i32 is accepted, as in decoding; releases themselves are symmetric.
+        # Every i32 is accepted, as by the decoder, although a device's releases lie in a symmetric range.
         check_integer("released value", value, -LARGEST_RELEASE - 1, LARGEST_RELEASE)
     packed = struct.pack(">BB8sIiHI", VERSION, STREAM, fingerprint, slot, values[0], chain, sequence)
     for value in values[1:]:

@@ -59,7 +59,7 @@ class StreamRule(StreamAnalysis):
 
     kind = "stream"
     fields = _FIELDS
-    # There is no cohort: a report for the threshold would need its own budget.
+    # A stream has no cohort, because a report for the threshold would need a budget of its own.
     cohort = None
     report = None
     mechanisms: "tuple[tuple[str, WindowMechanism], ...]" = ()

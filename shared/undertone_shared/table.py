@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from undertone_shared.entropy import Entropy
 
-# One weight is 3 bytes, big-endian.
+# Number of bytes of one weight, big-endian.
 WIDTH = 3
 LARGEST_LEVEL = 1 << 20
 _MOST_LEVELS = 257

@@ -24,7 +24,7 @@ CERTIFIED = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", 
 # The θ for which `undertone certify` designs a table; its variance in units of θ/2 squared does not depend on it.
 _THETA = 1000
 REPORTS_PER_DAY = 48
-# Default δ of a stream.
+# Default δ in the guarantee of a stream.
 DELTA = 1e-5
 # Largest number of entries of a list that is shown in full; of a longer list only the length is shown.
 _SHORT = 5

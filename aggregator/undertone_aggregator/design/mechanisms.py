@@ -20,7 +20,7 @@ from undertone_shared.table import TableMechanism
 
 _MEMBERS = sorted(name for name in vars(Mechanism) if not name.startswith("_"))
 _PART_MEMBERS = sorted(name for name in vars(ChosenPart) if not name.startswith("_"))
-# Decoded values: the numerators and their common denominator.
+# Type of decoded values: the numerators and their common denominator.
 Decoded = tuple[tuple[int, ...], int]
 
 

@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 LEVELS = 24
 CELLS = 65
 BITS = 24
-# The largest decoded value, as a multiple of the least possible one.
+# Ratio of the largest decoded value in a table for a population to the least that this value can be.
 REACH = 1.1
 # Pairs (margin below the cap, least probability of a cell) that keep rounding from breaking the cap. The first pair
 # that passes is used; pairs that cost more variance come later. Cells to which the first solution gives less than the

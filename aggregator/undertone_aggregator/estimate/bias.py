@@ -92,7 +92,7 @@ class TruncationBias:
         return bias, math.sqrt(spread)
 
     def excess(self, level: Level) -> tuple[float, float]:
-        """Return (mean excess of the whole cycle at a level, its standard error from the level's)."""
+        """Return (mean excess of the whole cycle at ``level``, its standard error due to the error of ``level``)."""
         ends = [level.mean, level.mean - level.standard_error, level.mean + level.standard_error]
         now, low, high = np.interp(np.interp(ends, self.levels, _SCALES), _SCALES, self._excess)
         return float(now), float(high - low) / 2.0

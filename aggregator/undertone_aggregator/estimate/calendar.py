@@ -53,7 +53,7 @@ def _holidays(country: str) -> Collection[date]:
         raise Invalid("holidays need the package holidays: pip install 'undertone-ldp[calendar]'") from None
     name, _, part = country.partition("-")
     try:
-        # The object computes the holidays of a year when a day of it is looked up.
+        # The holidays object computes the holidays of a year when one of the year's days is looked up.
         listed: Collection[date] = holidays.country_holidays(name, subdiv=part or None)
     except NotImplementedError:
         raise Invalid(f"holidays is {country!r}, expected a country such as GB, or GB-SCT") from None
@@ -82,7 +82,8 @@ def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], N
         local = datetime.fromtimestamp(quarter * 900, days.zone)
         day = local.date()
         if day not in is_off:
-            # The holidays object fills itself when it is asked, so its truth value must not be tested first.
+            # The holidays object is empty until a day is looked up in it, so its truth value must not be tested before
+            # that.
             free = days.holidays is not None and day in days.holidays
             is_off[day] = day.weekday() in days.weekend or free
         shift[i] = (local.utcoffset() or timedelta()).total_seconds()

@@ -192,8 +192,8 @@ class Estimate(MeanRow):
 class RangeEstimate(MeanRow):
     """The mean over the slots first..last of the slots' means, in the reading's unit; see `MeanRow`.
 
-    ``slots``: how many of them had reports, and are in it. Bias and its error are the slots' averages, for one model is
-    behind them all.
+    ``slots``: number of these slots that had reports and are in the mean. The bias and its error are averages over the
+    slots, because one model is behind the biases of all slots.
     """
 
     plural: ClassVar[str] = "ranges"

@@ -200,7 +200,8 @@ class OpenCampaign:
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` means all devices together."""
-        # Settled slots get only late reports, for which the store searches each time.
+        # The groups of settled slots are not read again: settled slots get only late reports, among which the store
+        # searches each time.
         settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
         self._groups |= self._store.counted_groups(self._groups_from)
         self._groups_from = settled

@@ -141,7 +141,8 @@ class Reconstruction:
             return []
         bias = bias_of(newest, mine)
         if isinstance(bias, TwoSidedBias):
-            # For ranges far from zero a change of level is not a factor.
+            # Where the range of readings is far from zero, readings do not change by a factor, so that this test does
+            # not apply.
             return []
         factor, low, high = bias.factor(levels[-1])
         if low <= STALE and high >= 1 / STALE:

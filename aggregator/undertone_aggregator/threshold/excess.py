@@ -22,7 +22,7 @@ _SETTLES = 4
 
 
 def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
-    """Reduce false symbols to the frequency that the others predict.
+    """Reduce the counts of false symbols to those that the other symbols predict.
 
     Return the round and the number of reports removed.
 

@@ -34,7 +34,8 @@ def chi(epsilon: float, delta: float) -> float:
         root = sqrt(x * x + epsilon)
         if x < 0:
             return float(erfc(x)) - exp(epsilon) * float(erfc(root)) - 2 * delta
-        # Both terms contain the factor e^{-χ²}; with the scaled functions a tiny δ stays exact.
+        # Both terms of the equation contain the factor e^{-χ²}; the scaled error functions leave it out, so that a tiny
+        # δ stays exact.
         return log(max(float(erfcx(x) - erfcx(root)), 5e-324)) - x * x - log(2 * delta)
 
     if excess(0.0) < 0:

@@ -119,7 +119,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:
-        # Reports are independent: every difference can have its largest value.
+        # Without a share of the last report, reports are independent, so that every difference can have its largest
+        # value.
         slew = Fraction(1, 4)
     if rule.lag > 1 or not 0 < slew < Fraction(1, 2) or rule.reports / slew > _LARGEST_PROGRAMME:
         return None

@@ -16,7 +16,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.rationals import rational
 
 Array = NDArray[np.float64]
-# A number from a person or a program; it is converted exactly.
+# Type of a number that a person or a program gives; it is converted exactly.
 Written = Fraction | float | str
 
 LARGEST_PLANNED = 10**9

@@ -10,7 +10,7 @@ from math import lcm
 
 from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences, check_slew
 
-# State of the programme: the last differences, the newest first.
+# Type of a state of the dynamic programme: the last differences, the newest first.
 Steps = tuple[int, ...]
 # Largest number of states of the dynamic programme: grid times moves^(taps - 1).
 _LARGEST_STATES = 200_000
