@@ -101,7 +101,7 @@ class Simple1(Bounded):
         self._noise = self._draws(Fraction(1, horizon))
 
     def extend(self, values: Integers) -> Integers:
-        """Return the counts after each of these values."""
+        """Return the noisy running sums, one after each of these values."""
         sums = self._sum + np.cumsum(np.clip(integers(values), 0, self.bound))
         self._tick(len(sums))
         self._sum = int(sums[-1]) if len(sums) else self._sum
@@ -124,7 +124,7 @@ class Simple2(Counter):
         self._noise = self._draws(Fraction(1))
 
     def extend(self, values: Integers) -> Integers:
-        """Return the counts after each of these values."""
+        """Return the noisy running sums, one after each of these values."""
         values = np.clip(integers(values), 0, self.bound)
         sums = self._sum + np.cumsum(values + self._noise.take(len(values)))
         self._time += len(sums)
@@ -136,7 +136,7 @@ class Simple2(Counter):
         return {("value", i): self._noise.law.variance for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """Return the variance of the sum of the values first to end - 1, each of which has a draw of its own."""
+        """Return the noise variance of the sum of values number ``first`` to ``end`` - 1, each with its own draw."""
         return (end - first) * self._noise.law.variance
 
 
@@ -164,7 +164,7 @@ class TwoLevel(Bounded, OneByOne):
         return {**super().parameters, "block": self.block}
 
     def push(self, value: int | None) -> list[int]:
-        """Return the count after this value."""
+        """Return the noisy running sum after this value."""
         self._tick()
         x = clip(value, self.bound)
         self._exact += x
@@ -200,7 +200,7 @@ class Binary(Bounded, OneByOne):
         self._noise = self._draws(Fraction(1, levels))
 
     def push(self, value: int | None) -> list[int]:
-        """Return the count after this value."""
+        """Return the noisy running sum after this value."""
         self._tick()
         level = (self._time & -self._time).bit_length() - 1
         total = clip(value, self.bound) + sum(self._exact[:level])

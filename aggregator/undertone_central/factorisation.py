@@ -73,7 +73,7 @@ class SquareRoot(Bounded, OneByOne):
         return {**super().parameters, "delta": str(self.delta)}
 
     def push(self, value: int | None) -> list[int]:
-        """Return the count after this value."""
+        """Return the noisy running sum after this value."""
         self._tick()
         t = self._time
         self._values[t - 1] = clip(value, self.bound)

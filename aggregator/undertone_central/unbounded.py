@@ -23,7 +23,7 @@ class Unbounded(Counter, OneByOne):
         self._levels: list[Draws] = []
 
     def push(self, value: int | None) -> list[int]:
-        """Return the count after this value."""
+        """Return the noisy running sum after this value."""
         self._time += 1
         level = (self._time & -self._time).bit_length() - 1
         if level == len(self._exact):
@@ -65,7 +65,7 @@ class HybridCounter(Counter, OneByOne):
         self._within = self._counter(0)
 
     def push(self, value: int | None) -> list[int]:
-        """Return the count after this value."""
+        """Return the noisy running sum after this value."""
         self._time += 1
         x = clip(value, self.bound)
         self._segment += x
@@ -119,7 +119,7 @@ class Monotone(Counter, OneByOne):
         return {**self._counter.parameters, "monotone": True}
 
     def push(self, value: int | None) -> list[int]:
-        """Return the count after this value."""
+        """Return the noisy running sum after this value."""
         (count,) = self._counter.push(value)
         self._shown = min(max(count, self._shown), self._shown + self.bound)
         return [self._shown]

@@ -184,7 +184,7 @@ class StreamRule(StreamAnalysis):
         return clip(point, previous, self.slew, self.levels // 2)
 
     def draw_noise(self, first: bool, entropy: "Entropy") -> "Point":
-        """Draw e of every coordinate, for a chain's first report or a later one; refills the buffer as needed."""
+        """Draw the noise e of every coordinate of a chain's first or later report; refills the buffer as needed."""
         variance = self.noise[0] if first else self.noise[1]
         return tuple([discrete_gaussian(variance, entropy) for _ in range(self.dimension)])
 

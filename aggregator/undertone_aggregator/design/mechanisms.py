@@ -45,7 +45,7 @@ class Traits:
 
     @property
     def decodes(self) -> bool:
-        """True if a symbol has an unbiased decode with the values known here."""
+        """True if a symbol has an unbiased decode, given the decode values that these traits contain."""
         return self.decoding is None or self.decoded is not None
 
 

@@ -148,7 +148,7 @@ class Estimate(MeanRow):
 
     @property
     def group(self) -> str:
-        """The series' group."""
+        """The name of the group of devices that the series is about."""
         return self.series.group
 
     @property
@@ -213,7 +213,7 @@ class RangeEstimate(MeanRow):
 
     @property
     def group(self) -> str:
-        """The series' group."""
+        """The name of the group of devices that the series is about."""
         return self.series.group
 
 

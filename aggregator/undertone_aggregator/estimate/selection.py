@@ -78,7 +78,7 @@ class Selection(MeanRow):
 
     @property
     def group(self) -> str:
-        """The series' group."""
+        """The name of the group of devices that the series is about."""
         return self.series.group
 
 

@@ -41,11 +41,11 @@ class Channel(Protocol):
     outputs: int
 
     def apply(self, f: Vector) -> Vector:
-        """Return A f; shapes [inputs] → [outputs]."""
+        """Return A f, the probabilities of the symbols for inputs of distribution f; shapes [inputs] → [outputs]."""
         ...
 
     def adjoint(self, g: Vector) -> Vector:
-        """Return Aᵀ g; shapes [outputs] → [inputs]."""
+        """Return Aᵀ g, the transposed map of a vector g over the symbols; shapes [outputs] → [inputs]."""
         ...
 
 
@@ -94,7 +94,7 @@ class WindowChannel:
         return out
 
     def adjoint(self, g: Vector) -> Vector:
-        """Return Aᵀ g; shapes [cells] → [levels + 1]."""
+        """Return Aᵀ g, the transposed map of a vector g over the symbols; shapes [cells] → [levels + 1]."""
         np.add.accumulate(g, out=self._cells_filled)
         if self._plain:
             out: Vector = np.subtract(self._to, self._from)
@@ -119,11 +119,11 @@ class MatrixChannel:
         self.outputs, self.inputs = matrix.shape
 
     def apply(self, f: Vector) -> Vector:
-        """Return A f; shapes [inputs] → [outputs]."""
+        """Return A f, the probabilities of the symbols for inputs of distribution f; shapes [inputs] → [outputs]."""
         return np.asarray(self.matrix @ f)
 
     def adjoint(self, g: Vector) -> Vector:
-        """Return Aᵀ g; shapes [outputs] → [inputs]."""
+        """Return Aᵀ g, the transposed map of a vector g over the symbols; shapes [outputs] → [inputs]."""
         return np.asarray(g @ self.matrix)
 
 

@@ -26,7 +26,7 @@ class Query:
 
     @staticmethod
     def fleet(n: int) -> "Query":
-        """Make the query of one slot of `n` reporting devices: n and n²."""
+        """Make the query of one slot of `n` reporting devices: its moments are n and n²."""
         return Query(float(n), float(n) * float(n))
 
     @staticmethod
@@ -41,7 +41,7 @@ class Query:
 
     @staticmethod
     def paper(r: int) -> "Query":
-        """Make the query of a random range of one stream, up to `r` long: (r + 2)/3 and (r + 1)(r + 2)/6."""
+        """Make the query of a random range of one stream, up to `r` long: moments (r + 2)/3 and (r + 1)(r + 2)/6."""
         return Query((r + 2) / 3.0, (r + 1) * (r + 2) / 6.0)
 
 
