@@ -73,7 +73,7 @@ def _spans(parameters: dict[str, Any], first: int, start: int) -> Iterable[tuple
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
-    """Read the parameters and the pieces of a release. Raises Invalid for any other file, OSError."""
+    """Read the parameters and the pieces of a release. Raises Invalid for a file that is no release, OSError."""
     pieces: list[tuple[dict[str, int], list[int]]] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = next(lines, "")

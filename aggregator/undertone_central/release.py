@@ -102,7 +102,7 @@ class Release:
     def quantiles(self, shares: Sequence[float]) -> list[int]:
         """Return quantiles of a release of synthetic items.
 
-        Raises Invalid for any other, and for a share outside [0, 1].
+        Raises Invalid for a release of another kind, and for a share outside [0, 1].
         """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
@@ -115,7 +115,7 @@ class Release:
 
 
 def open_release(path: Path | str) -> Release:
-    """Read a release from its file. Raises Invalid for any other file, OSError."""
+    """Read a release from its file. Raises Invalid for a file that is no release, OSError."""
     return Release(*read(Path(path)))
 
 

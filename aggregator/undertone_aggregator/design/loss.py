@@ -36,7 +36,7 @@ class Losses:
         """
         rise = np.diff(deltas) / np.expm1(step)
         fall = np.diff(deltas) / -np.expm1(-step)
-        # The slope in e^ε changes by -q at each point; the probability there is p = e^ε q.
+        # The slope of δ as a function of e^ε changes by -q at each point; the loss there has probability p = e^ε q.
         inner = rise[1:] - fall[:-1]
         top = -fall[-1]
         mass = np.maximum(np.concatenate([[0.0], inner, [top]]), 0.0)

@@ -275,7 +275,7 @@ class RemoteResults(Results):
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
-    """Read the whole answer. Raises ValueError if it is too large or takes too long."""
+    """Read the page's whole answer. Raises ValueError if the answer is too large or takes too long."""
     ends = time.monotonic() + _PATIENCE_SECONDS
     data = bytearray()
     while piece := answer.read1(_PIECE):

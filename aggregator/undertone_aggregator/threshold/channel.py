@@ -173,7 +173,7 @@ class StackedChannel:
         return np.concatenate([channel.apply(f) for channel in self._channels])
 
     def adjoint(self, g: Vector) -> Vector:
-        """Σ_r A_rᵀ g_r; shapes [outputs] → [inputs]."""
+        """Return Σ_r A_rᵀ g_r over the channels r, where g_r is a channel's part of g; [outputs] → [inputs]."""
         total: Vector = np.zeros(self.inputs)
         for channel, part in zip(self._channels, self._parts, strict=True):
             total += channel.adjoint(g[part])

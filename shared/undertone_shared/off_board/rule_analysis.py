@@ -22,7 +22,7 @@ class ScalarAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold, of several blocks the highest; None while none is chosen."""
+        """The threshold θ, of several blocks the highest; None while no θ is chosen."""
         return max([theta for _, _, theta in self.ranges]) if self.ranges else None
 
     def describe(self) -> "dict[str, Any]":
