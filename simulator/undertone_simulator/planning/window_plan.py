@@ -204,7 +204,8 @@ def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     least = max(budget.epsilon / parts, Fraction(1, 10_000))
     tau = math.tanh(float(least) / 2)
 
-    # Stochastic rounding is the Hybrid at small ε; below 0.05 no integers are designed, and its formula is used.
+    # At small ε the Hybrid is stochastic rounding. Its integer weights are not designed for ε below 0.05, so the errors
+    # are computed here by the formula of stochastic rounding.
     thetas = np.unique(np.rint(np.geomspace(2, slots.edges[-1] - 1, _THETAS // 2)).astype(np.int64))
     means, _ = slots.moments(thetas)
     variance = noise(thetas, 1 / tau**2, devices)

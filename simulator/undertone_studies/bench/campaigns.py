@@ -103,7 +103,7 @@ class _Served:
         self._page = page
         names = home.names()
         self._devices = [(f"{names[n % len(names)]}-{n:05d}", names[n % len(names)]) for n in range(devices)]
-        # The stores stay open: opening twenty during a timed drain takes longer than a turn of the server.
+        # The stores stay open, because opening twenty of them while a drain is timed would distort the measured time.
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))

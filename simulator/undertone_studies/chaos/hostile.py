@@ -33,7 +33,7 @@ class Hostile:
         self._ledger = FleetLedger(folder / "hostile.ledger")
 
     def flood(self, seconds: float) -> int:
-        """Publish random data and others' reports, changed or unchanged, under its own name.
+        """Publish random data and other devices' reports, changed or unchanged, under the malicious device's own name.
 
         Return the number acknowledged.
         """
