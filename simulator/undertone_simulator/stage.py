@@ -73,9 +73,11 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in (*self._children, self.aggregator):
-            end(child, signal.SIGKILL)
-        self.broker.stop()
+        # A second Ctrl-C, or one for the process group, would leave the rest of them running.
+        with uninterrupted():
+            for child in (*self._children, self.aggregator):
+                end(child, signal.SIGKILL)
+            self.broker.stop()
 
     def start_aggregator(self, config: Path) -> None:
         """Start `undertone serve` with its log as JSON lines."""

@@ -11,6 +11,7 @@ import pytest
 
 from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
+from undertone_simulator import stage as stage_module
 from undertone_simulator.stage import Stage
 
 
@@ -73,5 +74,27 @@ def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
     finally:
         signal.signal(signal.SIGTERM, before)
         for child in started:
+            child.kill()
+            child.wait()
+
+
+def test_a_second_signal_while_processes_are_ended_leaves_none_running(
+    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    children = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)]
+    end = stage_module.end
+
+    def interrupted(*arguments: Any) -> int | None:
+        signal.raise_signal(signal.SIGINT)
+        return end(*arguments)
+
+    monkeypatch.setattr(stage_module, "end", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt), Stage(tmp_path, 0) as stage:
+            stage._children += children
+        assert all(child.poll() is not None for child in children)
+    finally:
+        for child in children:
             child.kill()
             child.wait()

@@ -1,4 +1,4 @@
-"""Delays signals while a child process is started and recorded: a signal in between would leave an orphan."""
+"""Delays signals while child processes are started and recorded, or ended: a signal in between would leave orphans."""
 
 import contextlib
 import signal

@@ -109,7 +109,7 @@ def demo(
     if directory is not None:
         ledgers = " ".join(f"--ledger {path}" for path in sorted(folder.glob("*.ledger")))
         console.print(
-            f"accounts: undertone verify {ledgers} --ledger {folder / 'micropython.log'}"
+            f"check the accounts: undertone verify {ledgers} --ledger {folder / 'micropython.log'}"
             f" --store {folder / 'store.sqlite'}"
         )
     if not result.accounts.holds:

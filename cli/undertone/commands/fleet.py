@@ -151,7 +151,7 @@ def _show(result: "LoadResult", *, kept: bool, theirs: bool) -> None:
     if kept:
         ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
         store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "store.sqlite"
-        console.print(f"accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)
+        console.print(f"check the accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)
 
 
 class _Line:
