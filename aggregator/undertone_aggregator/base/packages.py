@@ -6,7 +6,7 @@ from pathlib import Path
 from undertone_shared.errors import Invalid
 
 Need = tuple[str, tuple[str, ...], str]
-# (What needs the packages, their import names, the extra that installs them.)
+# For each optional feature: (its name, the import names of its packages, the extra that installs them).
 PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")
 
