@@ -30,6 +30,6 @@ def _used(pid: int, first: int, end: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
-        # The process has ended, and its parent counts its time.
+        # The process has ended. The operating system has added its processor time to that of its parent.
         return 0.0
     return sum(map(int, fields[first:end])) / _TICKS

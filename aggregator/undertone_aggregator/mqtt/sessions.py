@@ -125,8 +125,8 @@ def _move(
     if stop.is_set():
         return plan
     store.set_meta({_SESSIONS: json.dumps([plan.slots])})
-    # In one transaction, so that a worker that lost its lock on the store, for example because the database restarted,
-    # cannot commit in between.
+    # Both steps are in one transaction: a worker that lost its lock on the store, for example because the database
+    # restarted, cannot commit between them.
     with store.transaction():
         _dispossess(store, plan)
         _consolidate(store)

@@ -19,7 +19,7 @@ from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
 _BUSY_SECONDS = 60
-# The error codes of SQLite that mean a full disk (FULL), a full quota, or a limit on a file's size (the other two).
+# SQLite's error codes for no room: FULL for a full disk; both IOERR codes for a full quota or a file that may not grow.
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 

@@ -183,7 +183,7 @@ members = Table(
     Column("most", Integer, nullable=False),
     Column("until", Float, nullable=False),
 )
-# The groups of devices, for workers on machines without the file.
+# The groups of devices, for workers on machines that do not have the groups file.
 groups = Table(
     "groups",
     metadata,

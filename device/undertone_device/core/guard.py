@@ -214,7 +214,7 @@ class Guard:
             if covered and ledger.uptime - self._wrote_at >= self._policy.write_seconds:
                 self.write()
         except (OSError, ValueError, IndexError):
-            covered = True  # The end cannot be read: the pause lasts until the file is repaired or removed.
+            covered = True  # The file of the pause is damaged: the pause lasts until the file is repaired or removed.
         return "pause" if covered else None
 
     def _cost(self, campaign: "Campaign") -> int:

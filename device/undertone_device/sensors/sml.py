@@ -75,7 +75,7 @@ class Sml:
         if byte == 1:
             self._ones += 1
             if self._ones == 4:
-                # Within a frame this would be escaped, so the frame before did not end.
+                # A frame would escape these bytes, so they begin a new frame, and the frame before them has no end.
                 self._drop()
                 self._frame = bytearray(_START)
         elif byte == 0x1A and not self._ones and self._frame is not None:

@@ -80,7 +80,7 @@ class FileStorage:
 
     def delete(self, name: str) -> None:
         """Delete the content, if any. Raises OSError if it cannot be deleted."""
-        # The file that would be read instead is deleted first.
+        # The new version goes first, because a later start would read it if only the file itself were gone.
         for candidate in (name + ".new", name):
             try:
                 os.remove(self._path(candidate))

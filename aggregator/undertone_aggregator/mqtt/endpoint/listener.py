@@ -50,7 +50,7 @@ class Listener:
                 context.load_verify_locations(str(self.authority))
             except (OSError, ssl.SSLError) as wrong:
                 raise Invalid(f"the authority {self.authority} cannot be used: {wrong}") from None
-            # Optional, because a device with a password shows no certificate.
+            # Client certificates are optional, because a device with a password shows none.
             context.verify_mode = ssl.CERT_OPTIONAL
 
     def open(self) -> list[socket.socket]:
