@@ -89,12 +89,14 @@ def test_a_second_signal_while_processes_are_ended_leaves_none_running(
         signal.raise_signal(signal.SIGINT)
         return end(*arguments)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(stage_module, "end", interrupted)
     try:
         with pytest.raises(KeyboardInterrupt), Stage(tmp_path, 0) as stage:
             stage._children += children
         assert all(child.poll() is not None for child in children)
     finally:
+        signal.signal(signal.SIGINT, before)
         for child in children:
             child.kill()
             child.wait()
