@@ -123,9 +123,10 @@ class Settling:
                 context.outlet.publish(topic, message, again=True)
 
     def _log(self, estimates: list[Estimate], now: int) -> None:
-        """Log the newest estimate if the last log line is old or of another kind, and each manipulated-looking one."""
+        """Log the newest estimate of each kind if the last line is old or of another kind, and each suspicious one."""
         journal = self._context.journal
-        for estimate in estimates[-1:]:
+        newest = {estimate.kind: estimate for estimate in estimates}
+        for estimate in newest.values():
             if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged_kind:
                 self._logged_at, self._logged_kind = now, estimate.kind
                 sentence = describe(estimate, self._context.plan.unit)
