@@ -95,7 +95,7 @@ class StreamingSanitizer(Continual):
     def close(self, ending: str = "hold") -> Integers:
         """End the stream: a last incomplete block is held back, or padded with public items.
 
-        The padding is evenly spread over [0, B]; its size is as public as the stream's length.
+        The padding values are evenly spaced from 0 to B. Their number depends on the length of the stream alone.
         """
         if check_word("ending", ending, ENDINGS) == "hold" or not len(self._held):
             return np.zeros(0, dtype=np.int64)

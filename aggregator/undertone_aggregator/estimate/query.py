@@ -164,7 +164,7 @@ class Results(OpenCampaign):
         return with_absent(rows, low, high, self.campaign.slot_seconds, self.groups if groups is None else groups)
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
-        """Yield pairs (groups, reports for their estimates), which together cover all the wanted groups."""
+        """Yield the wanted groups in parts, each part with the reports that its estimates need."""
         yield groups, self._store.partial(first, last)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:

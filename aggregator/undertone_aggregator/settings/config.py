@@ -217,7 +217,7 @@ class Config:
 
     @property
     def store_address(self) -> StoreAddress:
-        """The store's address, a relative file taken from ``folder``. Raises Invalid for an unknown scheme."""
+        """Return the store's address; file names are relative to ``folder``. Raises Invalid for an unknown scheme."""
         return store_address(self.store.path).within(self.folder)
 
     @property
@@ -247,7 +247,7 @@ class Config:
         return self.campaign.budget if self.stream is None else Budget.parse(self.campaign.epsilon, self.stream.delta)
 
     def path(self, name: str) -> Path:
-        """Return a path of the configuration, taken from ``folder``."""
+        """Return the path of a file that the configuration names, relative to ``folder``."""
         return self.folder / name
 
     def secret(self, name: str) -> Path:

@@ -33,8 +33,8 @@ _PARTITIONS = 8
 # Largest size of one batch's files: about 50 million reports.
 _MOST_BYTES = 1 << 30
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# Options of Spark's JVM: a large stack, because Spark removes secrets from the query plans in its errors by a recursive
-# regular expression.
+# Spark's JVM gets a stack of 8 MB. When an error quotes a query plan, Spark removes secrets from it with a recursive
+# regular expression, and a long plan overflows the default stack.
 _JAVA_OPTIONS = "-Xss8m"
 
 

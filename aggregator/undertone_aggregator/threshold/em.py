@@ -67,7 +67,7 @@ def ems_step(f: Vector) -> Vector:
 
 
 class _Problem:
-    """The EM map and the objective, including the prior's pseudo-reports."""
+    """One step of expectation maximisation, and the log-likelihood that it raises; both count the prior as reports."""
 
     def __init__(self, channel: Channel, counts: Vector, prior: PseudoReports | None) -> None:
         self.channel = channel

@@ -71,7 +71,7 @@ class Threshold:
 
 
 class Block(NamedTuple):
-    """Block of the cycle: the ``first`` slot, its ``share`` of the cycle's slots, and the ``choice`` of its own θ."""
+    """Part of the day with its own θ: its ``first`` slot, its ``share`` of the day's slots, and the ``choice`` of θ."""
 
     first: int
     share: float

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
-# Name of the truth that intervals are compared with, by the kind of the campaign's rules.
+# For each kind of campaign, the name of the true value that the printed intervals should contain.
 _TRUTHS = {"scalar": "the mean of the readings", "stream": "the clipped truth"}
 
 

@@ -12,7 +12,7 @@ from undertone_simulator.wire.fleet import JITTER, LARGEST_JITTER
 from undertone_simulator.wire.verify import Accounts
 
 LARGEST_LOAD = 10_000
-# Name of a fault in the load test's options -> name of the fault in `undertone_simulator.wire.faults`.
+# Maps each fault's name in the load test's options to its name in `undertone_simulator.wire.faults`.
 FAULTS = {"kill": "kill", "duplicate": "duplicate", "delay": "hold", "lie": "lie"}
 
 
