@@ -257,16 +257,16 @@ def run_once(config, alive, read):
     judge(client)
     now = clock.unix_time()
     if memory is not None:
-        # The stored time since the last draw must never exceed the real one; if this wake drew a report, zero is
-        # stored.
+        # Milliseconds since the last draw are stored. They must never be more than really passed, so zero is stored if
+        # this wake drew a report.
         since = 0 if report is not None else (asleep or 0) + elapsed(started)
         times = now.to_bytes(4, "big") + min(since, TICKS_MASK).to_bytes(4, "big")
         memory(times + b"".join(acknowledged[-REMEMBERED:]))
     campaign = client.reporter.campaign
     seconds = UNKNOWN_SLEEP_SECONDS
     if campaign is not None:
-        # The board does not wake at the slot's edge, where all boards would wake at once; two draws must be 0.9 slots
-        # apart.
+        # The board wakes up to a twentieth of a slot after the slot's end, at random, because all boards would
+        # otherwise wake at once. It may not wait longer, because two draws must be 0.9 slots apart.
         slot = campaign.slot_seconds
         seconds = slot - now % slot + client.jitter(slot // 20)
     print("undertone: sleeping for", seconds, "s;", client.reporter.paused or client.trouble or "reported")

@@ -19,7 +19,7 @@ from undertone_shared.topics import check_name
 
 try:
     from undertone_shared.off_board.campaign_analysis import CampaignAnalysis
-except ImportError:  # boards do not carry the package off_board
+except ImportError:  # MicroPython boards do not have the package off_board.
     CampaignAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def _stream(fields: "dict[str, Any]", bound: int, cycle: int, schedule: Schedule
     return stream.parse_rule(fields, bound, cycle, schedule)
 
 
-# Ways in which a campaign collects, by the kind of its rule.
+# Kind of rule, as in a campaign's field, -> the function that parses it. A rule is a way of collecting reports.
 RULES: "dict[str, Parser]" = {"scalar": scalar.parse_rule, "stream": _stream}
 
 

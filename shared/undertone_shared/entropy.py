@@ -61,8 +61,8 @@ class Entropy:
     def _repeats(self) -> bool:
         """Return True if the same byte occurs six times or more in a row, including bytes before this buffer.
 
-        Of six equal bytes in a row two are at multiples of three: only those are compared, which is a third of the
-        work.
+        Two of any six bytes in a row are at positions divisible by three, so the search for a run compares only the
+        bytes at those positions: a third of the work.
         """
         buffer = self._buffer
         # Length of the run of equal bytes at the end of the last buffer.

@@ -86,7 +86,7 @@ class ScalarRule(ScalarAnalysis):
     def __init__(self, cohort: Cohort, report: "ReportRule | None"):
         self.cohort = cohort
         self.report = report
-        # (first slot of the cycle, low, theta) of each block, the range to which its readings are truncated.
+        # For each block of the cycle (first slot, low, theta); the block's readings are truncated to [low, theta].
         self.ranges = () if report is None else report.ranges
         # Every mechanism that may draw, with the name of its part of the campaign.
         self.mechanisms: tuple[tuple[str, Mechanism], ...] = (("cohort", cohort.mechanism),)

@@ -117,7 +117,7 @@ class StreamRule(StreamAnalysis):
 
     @property
     def swing(self) -> int:
-        """G(A - R) + 2cR: the width of the range of ξ after a chain's start."""
+        """The width of the range of ξ after a chain's start: G(A - R) + 2cR (letters: the module's docstring)."""
         return swing(self.levels, self.slew, self.shift, self.reuse)
 
     # Methods that compute the privacy cost.
@@ -125,7 +125,7 @@ class StreamRule(StreamAnalysis):
     def rho(self) -> tuple[int, int]:
         """Return ρ of one window as a rational: zCDP, and for Gaussian noise also half of μ².
 
-        Closed form: with D the difference of two streams, σ²S² <= m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA).
+        It is `squared_bound` over twice the variance of a later report's noise (for one-bit noise `step_variance`).
         """
         top = squared_bound(self.reports, self.chains, self.levels, self.slew, self.shift, self.reuse)
         if self.law == GAUSSIAN:
@@ -134,10 +134,7 @@ class StreamRule(StreamAnalysis):
         return top * den, 2 * num
 
     def report_charge(self) -> int:
-        """Return ρ of the most expensive single report in multiples of 2^-20, rounded up.
-
-        Earlier reports are public.
-        """
+        """Return ρ of the most expensive single report, given all earlier ones, in multiples of 2^-20, rounded up."""
         most = 0
         for width, noise in ((self.levels, self.noise[0]), (self.swing, self.noise[1])):
             num, den = (noise - ROUNDING_VARIANCE, 1) if self.law == GAUSSIAN else step_variance(noise, width)
@@ -150,7 +147,7 @@ class StreamRule(StreamAnalysis):
         return _units(num, den)
 
     def windows(self, period_seconds: int, slot_seconds: int, epoch: int) -> int:
-        """Return the number of windows that may draw within one period of the policy."""
+        """Return the largest number of windows that overlap one period of the policy, with ``epoch`` as their start."""
         length = self.renewal * slot_seconds
         if not length:
             return 1
@@ -189,7 +186,7 @@ class StreamRule(StreamAnalysis):
         return tuple([discrete_gaussian(variance, entropy) for _ in range(self.dimension)])
 
     def first(self, point: "Point", noise: "Point", entropy: "Entropy") -> "Point":
-        """Return X_1 of a chain; uses ``noise`` for gaussian, one word for one-bit."""
+        """Return X_1 of a chain. ``noise``: the drawn Gaussian noise; one-bit noise uses one word of ``entropy``."""
         if self.law == ONE_BIT:
             step = self.noise[0]
             return (step if entropy.below(2 * step) < step + point[0] else -step,)
@@ -200,7 +197,7 @@ class StreamRule(StreamAnalysis):
     ) -> "Point":
         """Return X_i from the clipped points n_i, n_{i-1} and X_{i-1}.
 
-        Uses ``noise`` for gaussian, one word for one-bit.
+        ``noise``: the drawn Gaussian noise; one-bit noise uses one word of ``entropy`` instead.
         """
         if self.law == ONE_BIT:
             step = self.noise[1]
@@ -213,7 +210,7 @@ class StreamRule(StreamAnalysis):
     def publish(self, drawn: int, released: int) -> int:
         """Return X_i = round((y_i + R X_{i-1})/A), half up: a public function of the draw and the last release.
 
-        Rounding shifts a chain's X by at most 1/(2(1 - r)) grid points.
+        In the letters of the module's docstring, rounding shifts a chain's X by at most 1/(2(1 - r)) grid points.
         """
         total = 2 * (drawn + self.reuse * released) + (1 << self.shift)
         return _bounded(total >> (self.shift + 1))
@@ -251,12 +248,19 @@ def _bounded(value: int) -> int:
 
 
 def swing(levels: int, slew: int, shift: int, reuse: int) -> int:
-    """Return G(A - R) + 2cR: twice the largest |ξ| after a chain's start (V in grid units, Eq. 19)."""
+    """Return twice the largest |ξ| after a chain's start: G(A - R) + 2cR, V of the paper's Eq. 19 in grid units.
+
+    G is ``levels``, A = 2^``shift``, R ``reuse`` and c ``slew``; the module's docstring defines ξ.
+    """
     return levels * ((1 << shift) - reuse) + 2 * slew * reuse
 
 
 def squared_bound(reports: int, chains: int, levels: int, slew: int, shift: int, reuse: int) -> int:
-    """Return the bound of σ²S² for l reports in at most m chains: m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA)."""
+    """Return the bound of σ²S² for l ``reports`` in at most m ``chains``; S is the stream's sensitivity.
+
+    It is m (2R(A-R)G² - 4c²RA) + l ((A-R)²G² + 4c²RA), with m = 1 if the first bracket is not positive. G is
+    ``levels``, A = 2^``shift``, R ``reuse`` and c ``slew``; docs/cgm-proof.md defines S and proves the bound.
+    """
     gap = (1 << shift) - reuse
     moved = 4 * slew * slew * reuse << shift
     start = 2 * reuse * gap * levels * levels - moved
@@ -264,18 +268,27 @@ def squared_bound(reports: int, chains: int, levels: int, slew: int, shift: int,
 
 
 def least_first_variance(later: int, shift: int, reuse: int) -> int:
-    """Return ceil((s - 4)/(A² - R²)) + 4: a chain's first variance that makes the noise stationary, or safely more."""
+    """Return the least variance of a chain's first noise with which the noise is stationary, or slightly more.
+
+    It is ceil((s - 4)/(A² - R²)) + 4, with s the variance ``later`` of later noise, A = 2^``shift`` and R ``reuse``.
+    """
     return -(-(later - ROUNDING_VARIANCE) // ((1 << 2 * shift) - reuse * reuse)) + ROUNDING_VARIANCE
 
 
 def step_variance(step: int, swing: int) -> tuple[int, int]:
-    """Return b²(1 - τ²)², τ = W/(2b): the variance that represents a one-bit step in ρ <= Δξ²/(2 variance)."""
+    """Return the variance that makes ρ <= (ξ - ξ')²/(2 variance) true of one-bit noise, as a pair (p, q).
+
+    It is b²(1 - τ²)² with τ = W/(2b), where b is ``step`` and W is ``swing``, the width of the range of ξ.
+    """
     gap = 4 * step * step - swing * swing
     return gap * gap, 16 * step * step
 
 
 def first_step_suffices(first: int, later: int, levels: int, slew: int, shift: int, reuse: int) -> bool:
-    """Return True if a one-bit chain's first step costs no more than the closed form allows for it."""
+    """Return True if the first report of a one-bit chain costs no more ρ than `squared_bound` allows for it.
+
+    ``first`` and ``later`` are b of the first and of later reports.
+    """
     num, den = step_variance(first, levels)
     num_later, den_later = step_variance(later, swing(levels, slew, shift, reuse))
     return num * den_later * ((1 << 2 * shift) - reuse * reuse) >= num_later * den

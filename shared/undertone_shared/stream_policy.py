@@ -71,7 +71,7 @@ class StreamPolicy:
             raise Refused("rho", "all streams' rho comes to %d/2^20, allowed are %d/2^20 ever" % (total, self.lifetime))
 
     def cap(self, rule: StreamRule) -> int:
-        """Return the largest total of a period to which this stream is added."""
+        """Return the largest total charge that is allowed in a period in which this stream reports."""
         return min(self.rho * rule.reports if self.per_report else self.rho, LARGEST_RHO)
 
     def check_total(self, total: int, rule: StreamRule) -> None:

@@ -70,7 +70,7 @@ def keep(root: str = "") -> None:
 def _manifest(url: str, digest: str) -> "dict[str, str]":
     import mip
 
-    # mip itself downloads with this module.
+    # mip.requests is the HTTP client that mip itself uses for its downloads.
     answer: Any = mip.requests.get(url)
     try:
         data = answer.content
@@ -108,7 +108,7 @@ def _make_folders(path: str) -> None:
     for i in range(len(parts)):
         try:
             os.mkdir("/".join(parts[: i + 1]))
-        except OSError:  # The folder exists, or opening the file will raise the reason.
+        except OSError:  # The folder exists already; after any other error, opening the file fails, too.
             pass
 
 

@@ -45,7 +45,7 @@ class CampaignFiles:
         self._remember(campaign)
 
     def _remember(self, campaign: Campaign) -> Campaign:
-        campaign.body = b""  # The body is in the file; a board needs its memory.
+        campaign.body = b""  # The body is in the campaign's file, and a board needs the memory that it takes.
         self._names[campaign.fingerprint.hex()] = campaign.name
         return campaign
 
@@ -64,7 +64,7 @@ class CampaignFiles:
                 self._storage.write(NAMES, json.dumps(names).encode())
             self._storage.delete(_file(fingerprint))
         except OSError:
-            pass  # If the disk fails, only a name is lost, or a file stays that nobody reads.
+            pass  # If the disk fails, a campaign's name is lost or an unused file stays; both are harmless.
         self._remember(following)
 
     def name_of(self, report: bytes) -> "str | None":
@@ -83,6 +83,6 @@ def _parse_names(data: "bytes | None") -> "dict[str, str]":
         if isinstance(fields, dict):
             for fingerprint in fields:
                 names[fingerprint] = check_name("campaign", fields[fingerprint])
-    except (ValueError, RuntimeError):  # Invalid, a ValueError, is caught too.
+    except (ValueError, RuntimeError):  # Invalid is a ValueError, so that a wrong name is caught, too.
         return {}
     return names

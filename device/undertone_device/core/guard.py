@@ -168,11 +168,12 @@ class Guard:
         return state.obstacle(campaign, slot) if state else None
 
     def _return(self, now: int) -> None:
-        """Limit the ledger's times to ``now``, after a clock that was ahead agrees with the server's again.
+        """Limit the ledger's times to ``now`` if a clock that was far ahead has been corrected.
 
-        An honest clock never spends more than a day and a block of reserved slots ahead. Everything that was measured
-        was measured by now, and the ticks keep the next draw a slot and a rest away. Devices without such ticks, and
-        streams, whose windows the clock numbers, are not changed: their owner can use `reset`.
+        The clock was wrong if the ledger counts time as spent more than a day and a block of reserved slots after
+        ``now``. Lowering that time is safe: nothing that was measured lies after ``now``, and by the tick counter the
+        next draw still waits for a whole slot and the rest. The ledger is not changed if rests are not counted in
+        ticks, or if the policy allows streams, whose windows are numbered by the clock; the owner can then use `reset`.
         """
         ledger = self._ledger
         policy = self._policy
@@ -224,7 +225,8 @@ class Guard:
         """
         if campaign is not self._campaign:
             self._campaign = campaign
-            # Draws that were reserved in advance were charged at the previous campaign's ε, so they cannot be used.
+            # Draws that were reserved in advance were charged at the previous campaign's ε, so this campaign cannot
+            # use them.
             self._units = self._reserved = 0
             # The cost is computed once per campaign, so the code for it is not kept in a board's memory.
             from undertone_device.core import units

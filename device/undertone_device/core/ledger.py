@@ -81,8 +81,8 @@ NO_CAMPAIGN = bytes(FINGERPRINT_BYTES)
 _MAGIC = b"UTL2"
 _HEADER = ">4sIIIIIHH8s8sIIIIIHHQQI"
 _HEADER_BYTES = 88
-# Numbers of the cap's groups and of days in the ledger's sums; then offsets in bytes of the days' sums and of the
-# groups.
+# Layout of `Sums`: the number of groups in which the cap is counted, the number of days with a sum of epsilon, and the
+# offsets in bytes at which the days' sums and the groups begin.
 GROUPS = 48
 DAYS = 31
 MONTH = 24
@@ -156,9 +156,10 @@ class Sums:
         self._count = 0
 
     def limit(self, most: int, start: int, uptime: int) -> int:
-        """Set the cap to ``most``; if the file was counted with another cap, all of the new one counts as used.
+        """Set the cap to ``most`` draws, and return the uptime of the last draw.
 
-        Draws that the file reserved count as drawn at (``start``, ``uptime``). Return the uptime of the last draw.
+        If the file's draws were counted for another cap, the whole new cap counts as used. Draws that the file reserved
+        count as drawn at Unix second ``start`` and ``uptime``.
         """
         size = (most + GROUPS - 1) // GROUPS
         groups = most // size
@@ -207,7 +208,7 @@ class Sums:
         self._put(self._newest, start, uptime)
 
     def spend(self, day: int, units: int) -> None:
-        """Add to a day's sum; days in between are empty."""
+        """Add ``units`` to the sum of ``day``; the sums of days between the newest one and ``day`` become 0."""
         buffer = self.buffer
         newest = struct.unpack(">I", buffer[20:24])[0]
         if day > newest:

@@ -25,7 +25,7 @@ class PauseSpan:
             numbers = [int(word) for word in (storage.read(COUNT) or b"").split()]
             self._start, self._until, self._begins, self._ends, self._seen = numbers
         except ValueError:
-            pass  # Without a valid count the pause is new.
+            pass  # If the file has no valid count, the count of the pause begins now.
 
     def covers(self, pause: bytes, begin: int, end: int, now: int, opened: int, uptime: int) -> bool:
         """Return True if the pause overlaps the slot: [begin, end) by the clock, (opened, uptime] by the ticks.
@@ -42,11 +42,11 @@ class PauseSpan:
     def _look(self, start: int, until: int, now: int, uptime: int, end: int) -> None:
         ahead = max(start - now, 0)
         # A slot that ends when the pause begins is not part of it, whatever the oscillator's error. One that ends later
-        # is part of it, even if the clock says that the pause is over: it may have jumped before anybody looked.
+        # is part of it, even if the clock says that the pause is over: the clock may have jumped since the last look.
         begins = uptime + ahead + ahead // 32 + 1 if ahead else min(uptime, uptime + start - end)
         ends = uptime + ahead + in_ticks(until - start)
         if start != self._start or uptime < self._seen:
-            # The pause is new, or it was counted with another ledger.
+            # The pause is new, or its ticks were counted with a ledger that was lost since.
             self._begins, self._ends, self._seen = begins, ends, uptime
         elif until < self._until:
             self._ends = min(self._ends, uptime + max(until - now, 0))

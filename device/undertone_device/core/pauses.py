@@ -19,9 +19,9 @@ ENDLESS = 0xFFFFFFFF
 def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[int, int]:
     """Return (from, until) of a pause requested at ``now``, with slots of ``slot`` seconds and the policy's ``rest``.
 
-    It starts at the first slot's edge after now and a rest, because what is measured until then was not known.
-    ``at_once``: it starts now, with the open slot, and lasts at least a rest and a day. ``seconds``: its length, 0 for
-    no end.
+    It starts at the first slot's edge at least a rest after now, so that its owner does not know the readings that it
+    omits. ``at_once``: it starts now and omits the open slot, but then lasts at least a day and at least the rest.
+    ``seconds``: its length, 0 for no end.
     """
     start = now if at_once else _edge(now + rest, slot)
     least = max(rest, DAY) if at_once else max(rest, slot)
@@ -29,10 +29,10 @@ def begin(now: int, slot: int, rest: int, at_once: bool, seconds: int) -> tuple[
 
 
 def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, int]:
-    """Return the pause with its end at the first slot's edge after now, and after a rest; (0, 0) if it is not in force.
+    """Return the pause with an earlier end: the first slot's edge after now. Return (0, 0) if no pause is in force.
 
-    A pause that began at once, and so not at a slot's edge, lasts at least a day: its owner knew the measurement, and
-    must not omit a single slot.
+    It lasts at least a slot and the policy's rest. A pause that began at once, and so not at a slot's edge, lasts at
+    least a day: its owner knew the open slot's measurement, and must not be able to omit just this slot.
     """
     start, until = pause
     if not start <= now < until:
@@ -42,7 +42,7 @@ def end(pause: tuple[int, int], now: int, slot: int, rest: int) -> tuple[int, in
 
 
 def extend(pause: tuple[int, int], more: tuple[int, int], now: int) -> tuple[int, int]:
-    """Return both pauses as one, including the time between them; ``more`` alone if the other one is over."""
+    """Return one pause from the earlier beginning to the later end of both; ``more`` alone if ``pause`` is over."""
     if pause[1] <= now:
         return more
     return min(pause[0], more[0]), max(pause[1], more[1])

@@ -80,7 +80,7 @@ class Reporter:
 
     @property
     def next_campaign(self) -> "Campaign | None":
-        """The campaign that replaces it when its epoch begins."""
+        """The accepted campaign that will replace the current one when its own epoch begins; None if there is none."""
         return self._accepted.following
 
     @property
@@ -141,7 +141,7 @@ class Reporter:
         campaign, slot, value, opened = finished
         self.paused = self._obstacle(campaign, slot, now, opened)
         if self.paused == "rate":
-            # The draw is only too early: a later call within the slot may still draw.
+            # It is too early for the next draw; the slot stays finished, so that a later call may draw its report.
             return None
         self._open.finished = None
         if self.paused is not None:

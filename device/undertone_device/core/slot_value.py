@@ -165,8 +165,9 @@ class OpenSlot:
         self._slot = now // seconds
         self._whole = self._slot * seconds == end
         self._campaign = campaign
-        # The slot starts from the state of the last one, if it is the same quantity. A counter's base was read
-        # somewhere in the last slot: after a longer slot it may be older than one of these slots, and is dropped.
+        # If the quantity is the same as in the last slot, the new slot continues from that slot's state. After a change
+        # to shorter slots a counter does not: its reading in the last slot, from which this slot's value would be
+        # counted, may be older than a slot, so it is dropped.
         stale = campaign.measure == "counter" and self._seconds > seconds
         self._seconds = seconds
         if self.value is None or stale or self.value.measure != campaign.measure or self._dimension != dimension:

@@ -26,7 +26,7 @@ def drawn_since(sums: "Sums", start: int) -> int:
 def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
     """Return the units of epsilon of the ``days`` UTC days up to ``day``; 31 cover any thirty times 24 hours up to now.
 
-    ``ever``: the total of all days, which is used if a day's sum does not fit its place.
+    ``ever``: the total of all days, which is returned if a day's sum was too large for its 32 bits.
     """
     buffer = sums.buffer
     newest = struct.unpack(">I", buffer[20:24])[0]

@@ -132,7 +132,7 @@ class PahoTransport:
         if not opening.done.wait(milliseconds / 1000):
             if opening.elapsed() < ANSWER_MILLISECONDS:
                 return ""
-            # The thread ends by itself, and its connection with it.
+            # The thread that opens the connection ends by itself, and then closes the connection.
             self._opening = None
             return f"no connection within {ANSWER_MILLISECONDS // 1000} s"
         self._opening = None

@@ -63,7 +63,7 @@ class Client:
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
         # The owner of the loop sets ``reachable`` to False while there is no network to connect over.
         self.reachable = True
-        # For status displays: the reason why there is no connection, or what was refused since it was made.
+        # For status displays: the reason why there is no connection, or what the broker refused on this connection.
         self.trouble = ""
         self._transport = transport
         self._entropy = entropy

@@ -65,7 +65,7 @@ class SocketConnection:
                 raw.close()
                 raise OSError("TLS: %s" % error)
         self._socket.setblocking(False)
-        # MicroPython's TLS sockets have only the stream methods, CPython's sockets have the others.
+        # MicroPython's TLS sockets have only readinto and write, CPython's sockets have recv_into and send.
         self._read_into = getattr(self._socket, "readinto", None) or self._socket.recv_into
         self._write = getattr(self._socket, "send", None) or self._socket.write
         self._poll = select.poll()

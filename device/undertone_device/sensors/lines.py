@@ -47,7 +47,7 @@ class RegisterLines:
         return None
 
     def end(self) -> str:
-        """End the line and return it; empty if it is longer than any register's."""
+        """End the line and return it. Return "" if it is too long to be a register's line, or not UTF-8."""
         length = self._length
         self._length = 0
         if length >= LONGEST:

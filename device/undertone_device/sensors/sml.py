@@ -42,8 +42,8 @@ class Sml:
         self._scale = scale
         # The bytes of the current frame, None outside a frame.
         self._frame: bytearray | None = None
-        # Numbers of bytes: of the current escape sequence (5 to 7 within one that is written twice), of 01 bytes after
-        # it, and of those still missing at the end of the file.
+        # Three counts of bytes: escape bytes (1b) read so far (5 to 7 within a sequence that is written twice), start
+        # bytes (01) read after them, and bytes of the frame's end that have yet to arrive.
         self._escapes = 0
         self._ones = 0
         self._left = 0

@@ -24,7 +24,7 @@ class BrokerSettings:
 
 
 class DeviceConfig:
-    """The validated file. ``wifi`` is a dict or None; all paths start with ``folder``, the file's.
+    """The validated device.json, which is in ``folder``; relative paths have been joined to it. ``wifi``: dict or None.
 
     ``source``: a dict; `undertone_device.setup.config` knows only its ``seconds``, `undertone_device.host.sources` the
     rest.

@@ -80,7 +80,8 @@ class FileStorage:
 
     def delete(self, name: str) -> None:
         """Delete the content, if any. Raises OSError if it cannot be deleted."""
-        # The new version goes first, because a later start would read it if only the file itself were gone.
+        # The file NAME.new is deleted first: if only NAME were deleted before a power cut, the next start would read
+        # NAME.new as its content.
         for candidate in (name + ".new", name):
             try:
                 os.remove(self._path(candidate))

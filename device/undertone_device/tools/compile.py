@@ -21,7 +21,7 @@ _OFF_BOARD = "undertone_shared.off_board"
 
 
 def board_files(*lists: str) -> dict[str, Path]:
-    """Return target and source of each module: those that package.json installs, or the ``lists`` named instead."""
+    """Return path on the board -> source file, for the modules that package.json or the named ``lists`` install."""
     files = {}
     for name in lists or ("package.json",):
         for place, _ in json.loads(shipped(name).read_text(encoding="utf-8"))["urls"]:
@@ -77,10 +77,10 @@ def slim(source: str) -> str:
 
 
 def _whole_number(node: ast.expr, constants: dict[str, int]) -> int | None:
-    """Return the value of an expression of literals and ``constants`` names, if it is a small integer."""
+    """Return the value of an expression of literals and names in ``constants``; None if it is no small integer."""
     try:
         value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(constants))
-    except Exception:  # The expression uses a name that only a board or another module knows.
+    except Exception:  # The expression uses a name that is not in ``constants``.
         return None
     return value if type(value) is int and abs(value) < _SMALL else None
 

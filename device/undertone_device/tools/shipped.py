@@ -5,7 +5,8 @@ from pathlib import Path
 from undertone_shared.errors import Invalid
 
 _HERE = Path(__file__).resolve()
-# In the wheel these files lie in the package (see pyproject.toml); in a checkout, where they are written.
+# An installed wheel has the shipped files in its folder ``shipped`` (see pyproject.toml); a checkout of the sources has
+# them in its folders device and its root.
 _WHEEL = _HERE.parents[1] / "shipped"
 _PLACES = (_WHEEL, _HERE.parents[2], _HERE.parents[3])
 FILES = (

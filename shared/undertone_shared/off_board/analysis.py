@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class WindowAnalysis:
-    """Weights, decode and variance of a `WindowMechanism`."""
+    """Weights, decode and variance of a `WindowMechanism`, whose docstring defines the letters used here.
+
+    Further letters: theta is the width of the range of readings, k a level, j a symbol less ``first``.
+    """
 
     a: int
     b: int
@@ -73,21 +76,21 @@ class WindowAnalysis:
         return [outside] * before + [inside] * self.window + [outside] * (self.cells - before - self.window)
 
     def row_total(self) -> int:
-        """Return the sum of each row of ``weights``: Z."""
+        """Return Z = (a-b)w + bN, the sum of each row of ``weights``."""
         return self.total
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """Return the reading k theta/K that ``level`` represents. Raises Invalid for a mechanism with edges."""
+        """Return the reading that ``level`` represents: level · theta/``levels``. Raises Invalid if there are edges."""
         check_integer("level", level, 0, self.levels)
         if self.edges is not None:
             raise Invalid("a mechanism with edges has no value per level: its bins are not evenly spaced")
         return (level * theta, self.levels)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """Return the unbiased estimate (y + 1) theta/2 of the truncated reading, y = Z(2j - N + 1)/((a-b) w s K),
-        exactly.
+        """Return the unbiased estimate of the truncated reading, exactly: (y + 1) theta/2.
 
-        Raises Invalid for a symbol out of range, or for a mechanism with edges, which has no unbiased decode.
+        y = Z(2j - N + 1)/((a-b) w s K), where j is the symbol less ``first``; `WindowMechanism` defines the other
+        letters. Raises Invalid for a symbol out of range, or for a mechanism with edges, which has no unbiased decode.
         """
         check_integer("symbol", symbol, self.first, self.symbols - 1)
         if self.edges is not None:
@@ -97,23 +100,24 @@ class WindowAnalysis:
         return (theta * (unit + self.total * (2 * j - self.cells + 1)), 2 * unit)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Return Var of ``decode`` at ``level``, exactly: (theta/2)^2 (V0 + c x^2) with x = 2k/K - 1, c = bN/((a-b)w).
+        """Return the variance of ``decode`` at ``level``, exactly: (theta/2)^2 (V0 + c x^2).
 
-        V0 = D^2 [bN(N^2-1) + (a-b)w(w^2-1)]/(12Z), D = 2Z/((a-b) w s K). Raises Invalid like ``value``.
+        x = 2 level/K - 1, c = bN/((a-b)w), V0 = D^2 [bN(N^2-1) + (a-b)w(w^2-1)]/(12Z), D = 2Z/((a-b) w s K), where
+        `WindowMechanism` defines a, b, w, s, K, N and Z. Raises Invalid for the same input as ``value``.
         """
         k, levels = self.value(level, 1)
         n = self.cells
         w = self.window
         inside = (self.a - self.b) * w
         unit = inside * self.stride * levels
-        # The next line uses that D^2/(12Z) = Z/(3 unit^2).
+        # With unit = (a-b) w s K, the factor D^2/(12Z) of V0 is Z/(3 unit^2).
         spread = self.total * (self.b * n * (n * n - 1) + inside * (w * w - 1)) * inside * levels * levels
         slope = 3 * unit * unit * self.b * n * (2 * k - levels) * (2 * k - levels)
         return (theta * theta * (spread + slope), 12 * unit * unit * inside * levels * levels)
 
 
 class HybridAnalysis:
-    """Weights, decode and variance of a `Hybrid`."""
+    """Weights, decode and variance of a `Hybrid`, the mixture of stochastic rounding and the piecewise mechanism."""
 
     coin: int
     kind = "hybrid"

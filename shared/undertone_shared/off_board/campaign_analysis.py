@@ -18,20 +18,20 @@ class CampaignAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold in the reader's units, including the offset.
+        """The threshold in the reader's units, including the offset; None while no threshold is chosen.
 
-        Of several blocks the highest, None before there is one.
+        If blocks of the cycle have thresholds of their own, it is the highest of these.
         """
         return None if self.rule.theta is None else self.offset + self.rule.theta
 
     @property
     def ranges(self) -> "tuple[tuple[int, int, int], ...]":
-        """(first slot of the cycle, lowest reading kept, threshold) of each block, in the reader's units."""
+        """(first slot, lower end of the range, threshold) of each block of the cycle, in the reader's units."""
         return tuple([(first, self.offset + low, self.offset + theta) for first, low, theta in self.rule.ranges])
 
     @property
     def thetas(self) -> str:
-        """The thresholds in words, in the reader's units; empty while none is chosen."""
+        """Text with the threshold, or the least and the largest of several, and the unit; empty without a threshold."""
         every = [theta for _, _, theta in self.ranges]
         if len(set(every)) < 2:
             return "%d %s" % (every[0], self.unit) if every else ""

@@ -85,10 +85,13 @@ class Mechanism(Protocol):
         """Return the sum of each row of weights."""
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """Return the reading that a level represents. Raises Invalid with edges."""
+        """Return the reading that a level represents. Raises Invalid for a mechanism with edges."""
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """Return the unbiased estimate of the truncated reading, given a symbol. Raises Invalid with edges."""
+        """Return the unbiased estimate of the truncated reading, given a symbol.
+
+        Raises Invalid for a mechanism with edges, which has no unbiased decode.
+        """
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Return the variance of ``decode`` at a level. Raises Invalid with edges."""
+        """Return the variance of ``decode`` at a level. Raises Invalid for a mechanism with edges."""

@@ -7,7 +7,10 @@ from undertone_shared.report import COHORT, LARGEST_DIMENSION, LENGTH, STREAM, V
 
 
 class Report:
-    """A decoded report; ``values`` contains the symbol (kinds 0, 1) or the d coordinates of X_i (kind 2)."""
+    """A decoded report; ``values`` contains the symbol or, in a report of a stream (kind 2), d coordinates.
+
+    The fields are described in `undertone_shared.report`.
+    """
 
     def __init__(self, kind: int, fingerprint: bytes, slot: int, values: tuple[int, ...], sequence: int, chain: int):
         self.kind = kind

@@ -84,7 +84,11 @@ def build(
 
 
 def pack(campaign: Campaign, issued_at: int, sign: "Callable[[bytes], bytes] | None" = None) -> bytes:
-    """Return the retained message. ``sign`` makes 64 bytes from 32; None: unsigned. Raises Invalid for issued_at."""
+    """Return the campaign's retained message, as issued at Unix second ``issued_at``.
+
+    ``sign`` returns the 64-byte signature of a 32-byte digest; without it the campaign is not signed. Raises Invalid if
+    ``issued_at`` does not fit 32 bits.
+    """
     check_integer("issued_at", issued_at, 0, LARGEST_TIME)
     signature = bytes(SIGNATURE_BYTES) if sign is None else sign(digest_of(campaign.body))
     return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body + signature

@@ -16,7 +16,8 @@ _LARGEST_EXPONENT = 400
 def rational(name: str, value: "Any", least: str, most: str) -> "tuple[int, int]":
     """Parse a decimal number or a fraction such as 0.05, 1e-5 or 1/20 to (p, q), q > 0, ``least`` <= p/q <= ``most``.
 
-    ``value`` is text, a Fraction or an integer, or a float, taken as ``str`` writes it. Raises Invalid, with ``name``.
+    ``value`` is text, a Fraction, an integer or a float; a float means the decimal number that ``str`` prints for it.
+    Raises Invalid, naming the field ``name``, for any other value.
     """
     written = None
     if isinstance(value, (str, float)):

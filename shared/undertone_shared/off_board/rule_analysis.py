@@ -22,7 +22,7 @@ class ScalarAnalysis:
 
     @property
     def theta(self) -> "int | None":
-        """The threshold θ, of several blocks the highest; None while no θ is chosen."""
+        """The threshold θ, or the highest if blocks of the cycle have their own; None while no θ is chosen."""
         return max([theta for _, _, theta in self.ranges]) if self.ranges else None
 
     def describe(self) -> "dict[str, Any]":

@@ -24,7 +24,7 @@ class SensorSource:
     trouble = ""
 
     def read(self, now: int) -> int | None:
-        """Return one sample, None after the last. Raises OSError or ValueError, whose text becomes ``trouble``."""
+        """Return one sample, None if there are no more. Raises OSError or ValueError; its text becomes ``trouble``."""
         try:
             sample = self.sample(now)
         except (OSError, ValueError) as error:
@@ -76,7 +76,7 @@ class Plausible(SensorSource):
         """Return the plausible samples."""
         plausible: list[int] = []
         if self.polled:
-            # The error message of the last read is shown until the next read.
+            # Only ``read`` gets samples of a polled source; ``trouble`` keeps the error of the last ``read``.
             return plausible
         try:
             samples = self._source.arrived()
