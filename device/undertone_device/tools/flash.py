@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,22 @@ from undertone_device.tools.shipped import LISTS, shipped
 from undertone_shared.errors import Invalid
 
 Say = Callable[[str], None]
-_SECONDS = 120
+_SECONDS = 600
+# Runs on the board before the first file is copied. Without main.py and the notes of an update (`code`, `code.new`), a
+# board that is unplugged in between does not start half of the new program.
+_PREPARE = """
+import os
+for name in ("main.py", "code", "code.new"):
+    try:
+        os.remove(name)
+    except OSError:
+        pass
+for name in {folders}:
+    try:
+        os.mkdir(name)
+    except OSError:
+        pass
+"""
 _ANSWER_SECONDS = 5
 # Largest number of lines to read before the board's answer, because its terminal first echoes the input.
 _LINES = 20
@@ -50,17 +66,10 @@ def flash(folder: Path, port: str, sensor: Path | None, say: Say, *, meters: boo
         out = Path(scratch)
         order = collect(folder, out, sensor, meters=meters)
         say(f"{len(order)} files, {sum((out / name).stat().st_size for name in order)} bytes, to {port}")
-        # A board that is unplugged in between must not start half of the new program.
-        _mpremote(port, "fs", "rm", ":main.py", may_fail=True)
-        # The board must not run code in an update's folder either.
-        for name in ("code", "code.new"):
-            _mpremote(port, "fs", "rm", f":{name}", may_fail=True)
-        for place in sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."}):
-            _mpremote(port, "fs", "mkdir", f":{place}", may_fail=True)
-        for number, name in enumerate(order, 1):
-            _mpremote(port, "fs", "cp", str(out / name), f":{name}")
-            if number % 10 == 0 or number == len(order):
-                say(f"{number} of {len(order)} files")
+        folders = sorted({str(parent) for name in order for parent in Path(name).parents if str(parent) != "."})
+        commands = [["exec", _PREPARE.format(folders=folders)]]
+        commands += [["fs", "cp", str(out / name), f":{name}"] for name in order]
+        _mpremote(port, commands, say, len(order))
 
 
 def _files(folder: Path) -> list[str]:
@@ -127,14 +136,30 @@ def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
     raise Invalid(f"the board at {port} does not answer: is main.py on it, and device.json not?")
 
 
-def _mpremote(port: str, *words: str, may_fail: bool = False) -> None:
-    command = [sys.executable, "-m", "mpremote", "connect", port] + list(words)
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise Invalid(f"the board at {port} does not answer within {_SECONDS} s") from None
-    if "No module named mpremote" in done.stderr:
+def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> None:
+    """Run the commands in one process, which opens the port once. Raises Invalid with mpremote's message.
+
+    A process for each file would close the port each time, and another program could open it in between.
+    """
+    line = [sys.executable, "-m", "mpremote", "connect", port]
+    for command in commands:
+        line += ["+"] + command
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        limit = threading.Timer(_SECONDS, process.kill)
+        limit.start()
+        copied, output = 0, ""
+        assert process.stdout is not None
+        for text in process.stdout:
+            output = text.strip() or output
+            if text.startswith("cp "):
+                copied += 1
+                if copied % 10 == 0 or copied == files:
+                    say(f"{copied} of {files} files")
+        process.wait()
+        limit.cancel()
+    if "No module named mpremote" in output:
         raise Invalid("flashing needs mpremote: pip install 'undertone-ldp[boards]'")
-    if done.returncode and not may_fail:
-        output = (done.stderr or done.stdout).strip().splitlines()
-        raise Invalid(f"the board at {port}: {output[-1] if output else 'mpremote failed'}")
+    if process.returncode < 0:
+        raise Invalid(f"the board at {port} is not done within {_SECONDS} s")
+    if process.returncode:
+        raise Invalid(f"the board at {port}: {output or 'mpremote failed'}")

@@ -70,6 +70,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
     said = capsys.readouterr().out
     assert f"to {board.path}" in said
     expected = collect(folder, tmp_path / "again", sensor)
+    assert said.splitlines()[-1] == f"{len(expected)} of {len(expected)} files"
     written = {str(path.relative_to(flash)) for path in flash.rglob("*") if path.is_file()}
     assert written == {*expected, "state/ledger"}
     for name in expected:
@@ -82,6 +83,16 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
         paths=[flash / "lib"],
     )
     assert result.stdout.strip() == "meter-17", result.stderr
+
+
+@pytest.mark.micropython
+def test_a_board_is_flashed_over_one_connection(folder: Path, board: Board, monkeypatch) -> None:
+    """Between two connections another program could open the port."""
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda line, **options: started.append(line) or popen(line, **options))
+    assert command.main(["flash", str(folder), "--port", board.path]) == 0
+    assert [line.count("connect") for line in started if "mpremote" in line] == [1]
 
 
 def test_what_every_board_loads_fits_46_kilobytes() -> None:
