@@ -15,6 +15,7 @@ import numpy as np
 
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.counts.device_states import SEEN
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.seen import Seen, device_key
 from undertone_aggregator.mqtt import credentials
@@ -168,7 +169,7 @@ class FleetFiles:
     def last_slots(self) -> dict[str, int | None]:
         """Return the newest counted slot of each device, None for a device without one."""
         seen = Seen()
-        seen.load(self.store.seen())
+        seen.load(self.store.segments(SEEN))
         words = np.frombuffer(seen.snapshot(), dtype="<u8").reshape(4, -1)
         newest = dict(zip(words[0].tolist(), (words[1] >> np.uint64(32)).tolist(), strict=True))
         return {name: newest.get(device_key(name)[1]) for name in self.devices()}

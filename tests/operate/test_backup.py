@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.server import two_epochs
+from undertone_aggregator.counts.device_states import SEEN
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store.store import Batch, DiskFull, open_store
 from undertone_operate.backup import restore
@@ -37,7 +38,9 @@ def test_a_backup_is_consistent_while_others_write(tmp_path: Path) -> None:
     with open_store(copy, read_only=True) as copied:
         counted = copied.outcomes()["counted"]
         assert counted >= 10
-        assert sum(len(data) for _, data in copied.seen()) == 16 * counted // 10, "one transaction, whole or not at all"
+        assert sum(len(data) for _, data in copied.segments(SEEN)) == 16 * counted // 10, (
+            "one transaction, whole or not at all"
+        )
     assert copy.stat().st_mode & 0o777 == 0o600
     with open_store(store, read_only=True) as opened, pytest.raises(Invalid, match="exists already"):
         opened.backup(copy)

@@ -2,58 +2,57 @@
 
 import contextlib
 import copy
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
+from undertone_aggregator.counts.device_states import Segment
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.store.inventory import ACTIVE, Device
-from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch, StoreError
+from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
-_NUMBERS = itertools.count()
-_KEPT = (
-    *("_meta", "_epochs", "_partials", "_late", "_outcomes", "_conflicts"),
-    *("_seen", "_chains", "_sequences", "_losses", "_audit"),
-)
+_STORES: dict[str, "MemoryStore"] = {}
+
+
+def open_memory(where: str, *, campaign: str | None, read_only: bool, create: bool, choose: bool) -> "MemoryStore":
+    """Open the store ``memory:where`` of this process, which holds one campaign; one object is all its connections."""
+    if where not in _STORES and read_only:
+        raise NoStore(f"there is no store memory:{where}")
+    return _STORES.setdefault(where, MemoryStore(where))
+
+
+@dataclass
+class _Content:
+    meta: dict[str, str] = field(default_factory=dict)
+    epochs: list[Epoch] = field(default_factory=list)
+    partials: dict[str, Partial] = field(default_factory=dict)
+    late: Partial = field(default_factory=Partial)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    losses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    conflicts: Counter[str] = field(default_factory=Counter)
+    audit: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    segments: list[tuple[str, str, Segment]] = field(default_factory=list)
+    devices: dict[str, Device] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryStore:
-    """One connection is all there is."""
+    """A campaign's store that lives as long as this process."""
 
-    def __init__(self) -> None:
-        self._number = next(_NUMBERS)
+    def __init__(self, where: str = "") -> None:
+        self.url = self.name = f"memory:{where}"
+        self.leases = None
         self._holders = 0
         self._served = False
-        self._meta: dict[str, str] = {}
-        self._epochs: list[Epoch] = []
-        self._partials: dict[str, Partial] = {}
-        self._late = Partial()
-        self._outcomes: Counter[str] = Counter()
-        self._devices: dict[str, Device] = {}
-        self._seen: list[tuple[str, bool, bytes]] = []
-        self._chains: list[tuple[str, bytes]] = []
-        self._sequences: list[tuple[str, bytes]] = []
-        self._losses: Counter[tuple[str, int]] = Counter()
-        self._conflicts: Counter[str] = Counter()
-        self._audit: dict[tuple[str, bytes], str] = {}
-        self._groups: dict[str, str] = {}
         self._fence: Callable[[], None] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"memory:{self._number}"
-
-    @property
-    def name(self) -> str:
-        return self.url
+        self._content = _Content()
 
     def campaigns(self) -> list[str]:
-        return [self._meta["campaign"]] if "campaign" in self._meta else []
+        return [self._content.meta["campaign"]] if "campaign" in self._content.meta else []
 
     def close(self) -> None:
         pass
@@ -64,15 +63,27 @@ class MemoryStore:
     def __exit__(self, *_: object) -> None:
         pass
 
+    # Locks: one holder alone, or several together; a second one is refused at once.
+
     @contextlib.contextmanager
     def exclusive(self, seconds: float) -> Iterator[None]:
-        with self._hold(alone=True):
+        if self._holders:
+            raise Invalid(f"another aggregator uses the store {self.url}")
+        self._holders = -1
+        try:
             yield
+        finally:
+            self._holders = 0
 
     @contextlib.contextmanager
     def shared(self, seconds: float) -> Iterator[None]:
-        with self._hold(alone=False):
+        if self._holders < 0:
+            raise Invalid(f"another aggregator uses the store {self.url}")
+        self._holders += 1
+        try:
             yield
+        finally:
+            self._holders -= 1
 
     @contextlib.contextmanager
     def serving(self, seconds: float) -> Iterator[None]:
@@ -84,145 +95,119 @@ class MemoryStore:
         finally:
             self._served = False
 
-    @contextlib.contextmanager
-    def _hold(self, *, alone: bool) -> Iterator[None]:
-        before = self._holders
-        if before < 0 or (alone and before):
-            raise Invalid(f"another aggregator uses the store {self.url}")
-        self._holders = -1 if alone else before + 1
-        try:
-            yield
-        finally:
-            self._holders = 0 if alone else self._holders - 1
-
     def backup(self, path: Path) -> None:
         raise Invalid("a store in memory has no backup")
 
     def damage(self) -> str:
         return ""
 
-    @property
-    def leases(self) -> None:
-        return None
-
     def fence(self, check: Callable[[], None] | None) -> None:
         self._fence = check
 
-    def groups(self) -> dict[str, str]:
-        return dict(self._groups)
-
-    def set_groups(self, groups: Mapping[str, str]) -> None:
-        self._groups = dict(groups)
-
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        before: dict[str, Any] = {name: copy.copy(getattr(self, name)) for name in _KEPT}
+        before = _Content(*(copy.copy(getattr(self._content, part.name)) for part in fields(_Content)))
         try:
             if self._fence is not None:
                 self._fence()
             yield
         except BaseException:
-            self.__dict__.update(before)
+            self._content = before
             raise
 
+    # Entries about the campaign as a whole.
+
     def meta(self, *names: str) -> dict[str, str]:
-        return {name: value for name, value in self._meta.items() if not names or name in names}
+        return {name: value for name, value in self._content.meta.items() if not names or name in names}
 
     def set_meta(self, values: Mapping[str, str]) -> None:
-        self._meta |= values
+        self._content.meta |= values
 
     def epochs(self) -> list[Epoch]:
-        return sorted(self._epochs, key=lambda epoch: epoch.campaign.epoch)
+        return sorted(self._content.epochs, key=lambda epoch: epoch.campaign.epoch)
 
     def epoch_count(self) -> int:
-        return len(self._epochs)
+        return len(self._content.epochs)
 
     def add_epoch(self, epoch: Epoch) -> None:
-        if any(epoch.campaign.epoch == other.campaign.epoch for other in self._epochs):
-            raise StoreError(f"epoch {epoch.campaign.epoch} is there")
-        self._epochs.append(epoch)
+        if any(epoch.campaign.epoch == other.campaign.epoch for other in self._content.epochs):
+            raise StoreError(f"epoch {epoch.campaign.epoch} exists already")
+        self._content.epochs.append(epoch)
+
+    # The counts of reports.
 
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
-            settled = int(self._meta.get(SETTLED, -1))
+            content, settled = self._content, int(self._content.meta.get(SETTLED, -1))
             late = Partial({key: counts for key, counts in batch.partial.items() if key.slot <= settled})
             rest = Partial({key: counts for key, counts in batch.partial.items() if key.slot > settled})
-            self._partials[worker] = self._partials.get(worker, Partial()).merge(rest)
-            self._late = self._late.merge(late)
-            self._outcomes += batch.outcomes
-            if batch.seen:
-                self._seen.append((worker, False, bytes(batch.seen)))
-            if batch.chains:
-                self._chains.append((worker, bytes(batch.chains)))
-            if batch.sequences:
-                self._sequences.append((worker, bytes(batch.sequences)))
-            self._losses.update(batch.lost)
-            self._conflicts += batch.conflicts
+            content.late = content.late.merge(late)
+            content.partials[worker] = content.partials.get(worker, Partial()).merge(rest)
+            content.outcomes += batch.outcomes
+            content.losses.update(batch.lost)
+            content.conflicts += batch.conflicts
+            content.segments += [(state, worker, (False, data)) for state, data in batch.records()]
             for device, digest, outcome in batch.audit:
                 if outcome is None:
                     raise StoreError("an outcome is missing")
-                if outcome == COUNTED or (device, digest) not in self._audit:
-                    self._audit[device, digest] = outcome
+                if outcome == COUNTED or (device, digest) not in content.audit:
+                    content.audit[device, digest] = outcome
 
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
-        campaign = self._meta.get("campaign", "")
+        campaign = self._content.meta.get("campaign", "")
         return Partial.gather(
             (key._replace(campaign=campaign), counts)
-            for partial in (*self._partials.values(), *([self._late] if late else []))
+            for partial in (*self._content.partials.values(), *([self._content.late] if late else []))
             for key, counts in partial.items()
             if first <= key.slot <= last and kind in (None, key.kind)
         )
 
     def late_reports(self) -> int:
-        return self._late.reports
+        return self._content.late.reports
 
     def counted_groups(self, first: int = 0) -> set[str]:
-        counted = {key.group for partial in self._partials.values() for key in partial if key.slot >= first}
-        return counted | {key.group for key in self._late}
+        counted = {key.group for partial in self._content.partials.values() for key in partial if key.slot >= first}
+        return counted | {key.group for key in self._content.late}
 
     def newest_slot(self) -> int | None:
         return max((key.slot for key in self.partial()), default=None)
 
     def outcomes(self) -> Counter[str]:
-        return Counter({**self._outcomes, RECEIVED: sum(self._outcomes.values())})
+        return Counter({**self._content.outcomes, RECEIVED: sum(self._content.outcomes.values())})
 
     def losses(self) -> dict[tuple[str, int], int]:
-        return {key: n for key, n in self._losses.items() if n}
+        return {key: n for key, n in self._content.losses.items() if n}
 
     def conflicts(self) -> dict[str, int]:
-        return dict(self._conflicts)
+        return dict(self._content.conflicts)
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
-        return ((device, digest, outcome) for (device, digest), outcome in self._audit.items())
+        return ((device, digest, outcome) for (device, digest), outcome in self._content.audit.items())
+
+    # The operator's inventory.
+
+    def groups(self) -> dict[str, str]:
+        return dict(self._content.groups)
+
+    def set_groups(self, groups: Mapping[str, str]) -> None:
+        self._content.groups = dict(groups)
 
     def devices(self) -> dict[str, Device]:
-        return dict(sorted(self._devices.items()))
+        return dict(sorted(self._content.devices.items()))
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         for name in without:
-            self._devices.pop(name, None)
-        self._devices |= {device.name: device for device in devices}
+            self._content.devices.pop(name, None)
+        self._content.devices |= {device.name: device for device in devices}
 
     def revoked_count(self) -> int:
-        return sum(device.state != ACTIVE for device in self._devices.values())
+        return sum(device.state != ACTIVE for device in self._content.devices.values())
 
-    def seen(self) -> Iterator[tuple[bool, bytes]]:
-        return ((is_snapshot, data) for _, is_snapshot, data in self._seen)
+    # The states of devices.
 
-    def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        self._seen = [row for row in self._seen if row[0] != worker and not everyone]
-        self._seen.append((worker, True, snapshot))
+    def segments(self, state: str) -> Iterator[Segment]:
+        return (segment for name, _, segment in self._content.segments if name == state)
 
-    def chains(self) -> Iterator[bytes]:
-        return (data for _, data in self._chains)
-
-    def sequences(self) -> Iterator[bytes]:
-        return (data for _, data in self._sequences)
-
-    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        self._sequences = [row for row in self._sequences if row[0] != worker and not everyone]
-        self._sequences.append((worker, records))
-
-    def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        self._chains = [row for row in self._chains if row[0] != worker and not everyone]
-        self._chains.append((worker, records))
+    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+        others = [row for row in self._content.segments if row[0] != state or not (everyone or row[1] == worker)]
+        self._content.segments = [*others, (state, worker, (True, snapshot))]

@@ -52,7 +52,7 @@ class Chains:
                 del chains[old]
         return pairs
 
-    def records(self) -> bytes:
+    def snapshot(self) -> bytes:
         """Return the whole state as records."""
         return b"".join(
             record(key, newest - age, origin)
@@ -61,11 +61,11 @@ class Chains:
             for age in reversed(list(_ones(window)))
         )
 
-    def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
-        """Replay records in the order in which they were written; only records of devices in these shards count."""
+    def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
+        """Replay a store's segments, in the order in which they were written, for devices of these shards only."""
         mine = np.zeros(SHARDS, dtype=bool)
         mine[list(shards)] = True
-        for data in segments:
+        for _, data in segments:
             for key, slot, origin in _RECORD.iter_unpack(data):
                 if mine[(key >> 56) % SHARDS]:
                     self.observe(key, slot, origin)

@@ -136,7 +136,7 @@ class Sequences:
         self._merge()
         return self._words.T.astype("<u8").tobytes()
 
-    def load(self, segments: Iterable[bytes], shards: Iterable[int] = range(SHARDS)) -> None:
+    def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
         """Load a store's segments, in the order in which they were written, for devices of these shards only.
 
         A later record of a device replaces an earlier one. Raises Invalid for a damaged segment.
@@ -144,7 +144,7 @@ class Sequences:
         mine = np.zeros(256, dtype=bool)
         mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
         rows = [self._words]
-        for data in segments:
+        for _, data in segments:
             if len(data) % RECORD_BYTES:
                 raise Invalid(f"a segment of sequence numbers has {len(data)} bytes, expected whole rows")
             words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 3).T

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from undertone_aggregator.base.background import Ready
 from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit, collect_rarely
 from undertone_aggregator.base.timing import COMMITS
-from undertone_aggregator.counts.chains import Chains
+from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_aggregator.counts.seen import RECORD_BYTES, Seen
-from undertone_aggregator.counts.sequences import MissingReports, Sequences
+from undertone_aggregator.counts.seen import RECORD_BYTES
+from undertone_aggregator.counts.sequences import MissingReports
 from undertone_aggregator.ingest.admission import Admission, worker_shards
 from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.ingest.fast_path import FastPath
@@ -219,12 +219,8 @@ class Ingest:
         return batch
 
     def _compact(self) -> None:
-        admission = self._admission
-        self._store.compact_seen(self._plan.name, admission.seen.snapshot())
-        if len(admission.chains):
-            self._store.compact_chains(self._plan.name, admission.chains.records())
-        if len(admission.sequences):
-            self._store.compact_sequences(self._plan.name, admission.sequences.snapshot())
+        for name, snapshot in self._admission.states.snapshots():
+            self._store.compact(name, self._plan.name, snapshot)
         self._records = 0
 
     def _gather(self, how: Callable[[Landing], None]) -> None:
@@ -254,21 +250,16 @@ class Ingest:
         """Return the admission in the state that the store holds."""
         plan = self._plan
         self._groups_edition = None
-        seen = Seen()
-        shards = range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers)
-        seen.load(self._store.seen(), shards)
-        chains = Chains()
-        chains.load(self._store.chains(), shards)
-        sequences = Sequences()
-        sequences.load(self._store.sequences(), shards)
+        states = DeviceStates()
+        states.load(self._store.segments, range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers))
         return Admission(
             plan.prefix,
             plan.campaign,
             plan.slot_seconds,
-            seen,
+            states.seen,
             cells=plan.cells,
-            chains=chains,
-            sequences=sequences,
+            chains=states.chains,
+            sequences=states.sequences,
             losses=MissingReports(self._store.losses()),
             groups=plan.groups,
             audit=plan.audit,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.counts.chains import Chains
 from undertone_aggregator.counts.columns import Columns
+from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.counts.seen import CONFLICT, COUNTED, NEWER, Seen, gaps, newer, record, records
@@ -84,6 +85,11 @@ class Tally:
         self.chains = Chains() if chains is None else chains
         self.sequences = Sequences() if sequences is None else sequences
         self.losses = MissingReports() if losses is None else losses
+
+    @property
+    def states(self) -> DeviceStates:
+        """The states of devices, which a store keeps."""
+        return DeviceStates(self.seen, self.chains, self.sequences)
 
     def count(self, rule: Any, received: Report, key: int, group: str, code: int, batch: Batch) -> str:
         """Count a report into ``batch`` if it is the first of its device and slot.

@@ -9,9 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from undertone_aggregator.counts.chains import Chains
-from undertone_aggregator.counts.seen import Seen
-from undertone_aggregator.counts.sequences import Sequences
+from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.ingest.admission import topic_filters
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan, Say
 from undertone_aggregator.ingest.intake import Intake
@@ -153,19 +151,11 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
 
 
 def _consolidate(store: Store) -> None:
-    """Replace all deduplication segments by one snapshot."""
-    seen = Seen()
-    seen.load(store.seen())
-    if len(seen):
-        store.compact_seen("", seen.snapshot(), everyone=True)
-    chains = Chains()
-    chains.load(store.chains())
-    if len(chains):
-        store.compact_chains("", chains.records(), everyone=True)
-    sequences = Sequences()
-    sequences.load(store.sequences())
-    if len(sequences):
-        store.compact_sequences("", sequences.snapshot(), everyone=True)
+    """Replace all segments of each state of devices by one snapshot."""
+    states = DeviceStates()
+    states.load(store.segments)
+    for name, snapshot in states.snapshots():
+        store.compact(name, "", snapshot, everyone=True)
 
 
 def slots_of(store: Store) -> set[int]:

@@ -57,7 +57,7 @@ class Counting:
         if raw.any():
             count(tally, frame[raw], batch)
         missing = [[group, slot, n] for (group, slot), n in tally.losses.open().items()]
-        state.update((tally.seen.snapshot(), tally.sequences.snapshot(), tally.chains.records(), json.dumps(missing)))
+        state.update((tally.seen.snapshot(), tally.sequences.snapshot(), tally.chains.snapshot(), json.dumps(missing)))
         yield pd.DataFrame(rows_of(batch), columns=_NAMES)
 
     def _recall(self, state: Any) -> Tally:
@@ -66,8 +66,8 @@ class Counting:
         if state.exists:
             words, numbers, records, missing = state.get
             seen.load([(True, bytes(words))])
-            sequences.load([bytes(numbers)])
-            chains.load([bytes(records)])
+            sequences.load([(True, bytes(numbers))])
+            chains.load([(True, bytes(records))])
             losses = MissingReports({(group, slot): n for group, slot, n in json.loads(missing)})
         tally = Tally(self._campaign, seen, cells=cells_of, chains=chains, sequences=sequences, losses=losses)
         tally.timeline = _timeline(self._bodies)

@@ -3,7 +3,8 @@
 A new database gets these tables at once. Two older formats are brought up to them:
 
 - 0.1.0: a SQLite file of one campaign, known by its table ``migrations``. Its rows move to the tables of today.
-- 0.2.0: revisions 0001 to 0009 while it was developed. They lack tables and columns, nothing else.
+- 0.2.0: revisions 0001 to 0010 while it was developed. They lack tables and columns, and keep each state of devices in
+  a table of its own.
 
 In both, campaigns of wire 1 are written again as wire 2 (`converted`), sequence records get a third word, and facts
 about the plan get the names of today.
@@ -21,6 +22,7 @@ from typing import Any
 
 from sqlalchemy import Connection, inspect, select, text
 
+from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES
 from undertone_aggregator.store import tables
 from undertone_shared.campaign import write_canonical
 
@@ -30,12 +32,12 @@ _FIRST_FORMAT = {
     "epochs": "epoch, fingerprint, body, issued_at, threshold, decoded",
     "partials": "slot, fingerprint, kind, grp, worker, counts",
     "counters": "worker, outcome, n",
-    "seen": "id, worker, is_snapshot, data",
     "audit": "device, digest, outcome",
-    "chains": "id, worker, data",
 }
 _FIRST_MARK = "migrations"
 _ONLY_CAMPAIGN = 1
+# States of devices whose segments had a table of their own, by this name, before revision 0011.
+_OWN_TABLES = (SEEN, CHAINS, SEQUENCES)
 # Columns of an epoch's planned privacy cost, which the first revision of 0.2.0 lacked.
 _EPOCH_COLUMNS = {"epsilon": "TEXT", "delta": "FLOAT"}
 # The first revision in which a sequence record has three words of 64 bits; before it, a record had two.
@@ -57,8 +59,10 @@ def upgrade(connection: Connection) -> None:
     there = set(inspect(connection).get_table_names())
     if before is None and _FIRST_MARK in there:
         _move_first_format(connection, there)
+        _gather_segments(connection, there, str(_ONLY_CAMPAIGN))
     else:
         tables.metadata.create_all(connection)
+        _gather_segments(connection, there, "campaign")
     if before is not None:
         _add_epoch_columns(connection)
         if before < _THREE_WORDS:
@@ -86,6 +90,21 @@ def _move_first_format(connection: Connection, there: set[str]) -> None:
     connection.execute(text(f"DROP TABLE {_FIRST_MARK}"))
 
 
+def _gather_segments(connection: Connection, there: set[str], campaign: str) -> None:
+    """Move the segments of all states of devices into one table. ``campaign``: SQL for the campaign's number."""
+    for state in _OWN_TABLES:
+        if state in there:
+            # Only the state of deduplication distinguished snapshots from appended records; elsewhere they look alike.
+            is_snapshot = "is_snapshot" if state == SEEN else "false"
+            connection.execute(
+                text(
+                    "INSERT INTO segments (campaign, state, worker, is_snapshot, data)"
+                    f" SELECT {campaign}, '{state}', worker, {is_snapshot}, data FROM {state} ORDER BY id"
+                )
+            )
+            connection.execute(text(f"DROP TABLE {state}"))
+
+
 def _add_epoch_columns(connection: Connection) -> None:
     there = {column["name"] for column in inspect(connection).get_columns("epochs")}
     for name, kind in _EPOCH_COLUMNS.items():
@@ -95,8 +114,8 @@ def _add_epoch_columns(connection: Connection) -> None:
 
 def _widen_sequences(connection: Connection) -> None:
     """Give each sequence record its third word, no missing report: older gaps can no longer be closed."""
-    table = tables.sequences
-    for number, data in connection.execute(select(table.c.id, table.c.data)).all():
+    table = tables.segments
+    for number, data in connection.execute(select(table.c.id, table.c.data).where(table.c.state == SEQUENCES)).all():
         wide = b"".join(record + bytes(8) for record in _records(data))
         connection.execute(table.update().where(table.c.id == number).values(data=wide))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Table, and_, bindparam, delete, func, select, true, tuple_
 
+from undertone_aggregator.counts.device_states import Segment
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.partial import (
     Counts,
@@ -88,12 +89,8 @@ class SqlStore(Database):
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
             self._add_partial(worker, batch.partial)
-            if batch.seen:
-                self._append(tables.seen, worker, bytes(batch.seen), is_snapshot=False)
-            if batch.chains:
-                self._append(tables.chains, worker, bytes(batch.chains))
-            if batch.sequences:
-                self._append(tables.sequences, worker, bytes(batch.sequences))
+            for state, data in batch.records():
+                self._append(state, worker, data, is_snapshot=False)
             self.upsert(
                 tables.losses,
                 [
@@ -259,45 +256,26 @@ class SqlStore(Database):
 
         return int(self.execute(self.prepared("revoked", build)).scalar_one())
 
-    # --- Methods for the deduplication of reports.
+    # --- Methods for the states of devices.
 
-    def seen(self) -> Iterator[tuple[bool, bytes]]:
-        for row in self._segments(tables.seen):
+    def segments(self, state: str) -> Iterator[Segment]:
+        table = tables.segments
+        wanted = and_(self.own_rows(table), table.c.state == state)
+        for row in self.rows(select(table).where(wanted).order_by(table.c.id)):
             yield row.is_snapshot, bytes(row.data)
 
-    def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+        table = tables.segments
+        replaced = and_(self.own_rows(table), table.c.state == state)
+        if not everyone:
+            replaced = and_(replaced, table.c.worker == worker)
         with self.transaction():
-            self._forget(tables.seen, worker, everyone)
-            self._append(tables.seen, worker, snapshot, is_snapshot=True)
+            self.execute(delete(table).where(replaced))
+            self._append(state, worker, snapshot, is_snapshot=True)
 
-    def chains(self) -> Iterator[bytes]:
-        for row in self._segments(tables.chains):
-            yield bytes(row.data)
-
-    def sequences(self) -> Iterator[bytes]:
-        for row in self._segments(tables.sequences):
-            yield bytes(row.data)
-
-    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        with self.transaction():
-            self._forget(tables.sequences, worker, everyone)
-            self._append(tables.sequences, worker, records)
-
-    def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        with self.transaction():
-            self._forget(tables.chains, worker, everyone)
-            self._append(tables.chains, worker, records)
-
-    def _segments(self, table: Table) -> Iterator[Any]:
-        return self.rows(select(table).where(self.own_rows(table)).order_by(table.c.id))
-
-    def _append(self, table: Table, worker: str, data: bytes, **columns: bool) -> None:
-        row = {"campaign": self._campaign, "worker": worker, "data": data, **columns}
-        self.execute(self.prepared(f"append {table.name}", table.insert), row)
-
-    def _forget(self, table: Table, worker: str, everyone: bool) -> None:
-        whose = self.own_rows(table) if everyone else and_(self.own_rows(table), table.c.worker == worker)
-        self.execute(delete(table).where(whose))
+    def _append(self, state: str, worker: str, data: bytes, *, is_snapshot: bool) -> None:
+        row = {"campaign": self._campaign, "state": state, "worker": worker, "is_snapshot": is_snapshot, "data": data}
+        self.execute(self.prepared("append", tables.segments.insert), row)
 
 
 def _decoded(text: str | None) -> tuple[tuple[int, ...], int] | None:

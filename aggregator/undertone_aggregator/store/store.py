@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES, Segment
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.store.inventory import Device
@@ -49,7 +50,7 @@ class Batch:
     partial: Partial = field(default_factory=Partial)
     # Deliveries by outcome.
     outcomes: Counter[str] = field(default_factory=Counter)
-    # Records of the counted reports, see `undertone_aggregator.counts.seen`.
+    # Records to append to the states of devices: of the counted reports, see `undertone_aggregator.counts.seen`.
     seen: bytearray = field(default_factory=bytearray)
     # Records of the counted stream reports, see `undertone_aggregator.counts.chains`.
     chains: bytearray = field(default_factory=bytearray)
@@ -63,6 +64,12 @@ class Batch:
     audit: list[tuple[str, bytes, str]] = field(default_factory=list)
     # Names of devices that sent a report contradicting a counted one; they are logged, not stored.
     conflicting: set[str] = field(default_factory=set)
+
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (name, records) of each state of devices that the batch adds to."""
+        for name, data in ((SEEN, self.seen), (CHAINS, self.chains), (SEQUENCES, self.sequences)):
+            if data:
+                yield name, bytes(data)
 
 
 class Store(Protocol):
@@ -184,25 +191,16 @@ class Store(Protocol):
     def revoked_count(self) -> int:
         """Return how many devices are not active. It only grows; when it has grown, workers read the devices again."""
 
-    # --- Methods for the deduplication of reports.
+    # --- Methods for the states of devices, of which the store knows the names alone.
 
-    def seen(self) -> Iterator[tuple[bool, bytes]]:
-        """Yield the segments that `Seen.load` takes, oldest first."""
+    def segments(self, state: str) -> Iterator[Segment]:
+        """Yield the segments of the state of this name, oldest first; see `DeviceStates.load`."""
 
-    def compact_seen(self, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one snapshot; if ``everyone``, all workers' segments: then none may run."""
+    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+        """Replace the worker's segments of a state by one snapshot; if ``everyone``, those of all workers.
 
-    def chains(self) -> Iterator[bytes]:
-        """The segments that `undertone_aggregator.counts.chains.Chains.load` takes, oldest first."""
-
-    def sequences(self) -> Iterator[bytes]:
-        """The segments that `undertone_aggregator.counts.sequences.Sequences.load` takes, oldest first."""
-
-    def compact_sequences(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one; if ``everyone``, all workers' segments: then none may run."""
-
-    def compact_chains(self, worker: str, records: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments by one; if ``everyone``, all workers' segments: then none may run."""
+        With ``everyone`` no worker may run.
+        """
 
 
 def open_store(url: str | Path, *, campaign: str | None = None, read_only: bool = False, create: bool = True) -> Store:

@@ -10,7 +10,8 @@ from undertone_shared.errors import Invalid
 class StoreKind:
     """A kind of store.
 
-    ``module``, ``opener``: the class that opens one, called with (where, campaign=, read_only=, create=, choose=).
+    ``module``, ``opener``: a class or function that opens one, called with (where, campaign=, read_only=, create=,
+    choose=), see `undertone_aggregator.store.store.open_store`.
     ``shared``: any machine can open the store, and it may hold several campaigns. Otherwise it is a file of one
     campaign on the machine that counts. ``example``: an address, for error sentences.
     """

@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The revision whose tables these are, see `migrations`.
-HEAD = "0010"
+HEAD = "0011"
 
 metadata = MetaData()
 # The type of row numbers: SQLite numbers rows by itself only if their type is INTEGER.
@@ -94,31 +94,16 @@ counters = Table(
     Column("outcome", Text, primary_key=True),
     Column("n", BigInteger, nullable=False),
 )
-seen = Table(
-    "seen",
+# The states of devices, see `undertone_aggregator.counts.device_states`. state: the state's name. is_snapshot: true if
+# the data is the whole state of the worker's devices, false if it is appended to what the segments before it hold.
+segments = Table(
+    "segments",
     metadata,
     Column("id", _NUMBER, primary_key=True, autoincrement=True),
     _campaign(index=True),
+    Column("state", Text, nullable=False),
     Column("worker", Text, nullable=False),
     Column("is_snapshot", Boolean, nullable=False),
-    Column("data", LargeBinary, nullable=False),
-    sqlite_autoincrement=True,
-)
-chains = Table(
-    "chains",
-    metadata,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    _campaign(index=True),
-    Column("worker", Text, nullable=False),
-    Column("data", LargeBinary, nullable=False),
-    sqlite_autoincrement=True,
-)
-sequences = Table(
-    "sequences",
-    metadata,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    _campaign(index=True),
-    Column("worker", Text, nullable=False),
     Column("data", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )

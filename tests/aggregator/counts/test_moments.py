@@ -75,15 +75,17 @@ def test_a_repeated_slot_makes_no_pair():
 
 def test_state_comes_back_from_its_records_by_shard():
     first, second = 1 << 56, 2 << 56
-    segments = [record(key, slot, origin) for slot, origin in ((10, 5), (12, 5), (13, 12)) for key in (first, second)]
+    segments = [
+        (False, record(key, slot, origin)) for slot, origin in ((10, 5), (12, 5), (13, 12)) for key in (first, second)
+    ]
     chains = Chains()
     chains.load(segments, [1])
     again = Chains()
-    again.load([chains.records()])
+    again.load([(True, chains.snapshot())])
     assert len(again) == 1
     assert sorted(again.observe(first, 14, 5)) == [(14, 2), (14, 4)]
     assert again.observe(second, 14, 5) == []
-    assert len(again.records()) // RECORD_BYTES == 5
+    assert len(again.snapshot()) // RECORD_BYTES == 5
 
 
 def test_old_chains_are_forgotten():
@@ -91,7 +93,7 @@ def test_old_chains_are_forgotten():
     for origin in range(0, 5000, 100):
         for slot in range(origin + 1, origin + 5):
             chains.observe(9, slot, origin)
-    assert len(chains.records()) // RECORD_BYTES <= 12
+    assert len(chains.snapshot()) // RECORD_BYTES <= 12
 
 
 @settings(max_examples=60, deadline=None)

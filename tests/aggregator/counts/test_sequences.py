@@ -105,16 +105,16 @@ def test_the_state_survives_in_records_and_in_snapshots() -> None:
             sequences.observe(key, 0, slot, slot + 1)
             records.append(sequences.record(key))
     replayed, resumed, half = Sequences(), Sequences(), Sequences()
-    replayed.load(records)
+    replayed.load((False, record) for record in records)
     snapshot = sequences.snapshot()
-    resumed.load([snapshot])
-    half.load([snapshot], range(32))
+    resumed.load([(True, snapshot)])
+    half.load([(True, snapshot)], range(32))
     assert keys_of(half) == [key for key in keys_of(sequences) if (key >> 56) % 64 < 32]
     assert replayed.snapshot() == resumed.snapshot() == snapshot
     assert len(snapshot) == RECORD_BYTES * len(sequences)
     assert 0 < len(half) < len(sequences)
     with pytest.raises(Invalid, match="expected whole rows"):
-        Sequences().load([b"x"])
+        Sequences().load([(False, b"x")])
 
 
 def test_losses_are_kept_by_group_with_the_slot_of_the_oldest() -> None:

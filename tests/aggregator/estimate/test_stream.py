@@ -218,7 +218,7 @@ def test_order_restart_and_duplicates_change_nothing():
     for topic, payload in shuffled[:50]:
         rules.judge(topic, payload, False, START + 60 * SLOT, first)
     chains = Chains()
-    chains.load([bytes(first.chains)])
+    chains.load([(False, bytes(first.chains))])
     seen, rules = rules.seen, admission(fleet, chains)
     rules.seen = seen
     for topic, payload in shuffled[50:]:

@@ -236,7 +236,7 @@ def test_what_a_report_shows_to_be_missing_is_its_groups_and_its_number_is_kept(
         gate.judge(*delivery(NEW, OTHER, FIRST + slot, sequence=sequence), False, FIRST + 200, batch)
     assert batch.lost == {("north", FIRST + 155): 2}
     resumed = Sequences()
-    resumed.load([bytes(batch.sequences)])
+    resumed.load([(False, bytes(batch.sequences))])
     assert resumed.snapshot() == gate.sequences.snapshot()
 
 

@@ -98,7 +98,7 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
 
 
 def _rows(judged: Admission) -> list[bytes]:
-    data = judged.chains.records()
+    data = judged.chains.snapshot()
     return [data[i : i + 20] for i in range(0, len(data), 20)]
 
 

@@ -12,6 +12,7 @@ from support.server import FIRST, PREFIX, delivery, two_epochs
 from support.waiting import wait_for
 from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit
 from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.device_states import SEEN
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.ingest import ingest as module
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
@@ -119,9 +120,9 @@ def test_deduplication_is_compacted_and_survives(store: Failing, monkeypatch: py
     ingest = make(store, [])
     for slot in range(5):
         ingest.commit(reports(4, FIRST + slot))
-    assert [is_snapshot for is_snapshot, _ in store.seen()] == [True, False, False]
+    assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [True, False, False]
     seen = Seen()
-    seen.load(store.seen())
+    seen.load(store.segments(SEEN))
     assert len(seen) == 4
     again = make(store, [])
     again.commit(reports(4, FIRST + 4))

@@ -11,6 +11,7 @@ from sqlalchemy import Table, update
 
 from support.postgres import Postgres
 from support.waiting import wait_for
+from undertone_aggregator.counts.device_states import SEEN
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, fair_shares
 from undertone_aggregator.store.postgres_store import PostgresStore
@@ -91,14 +92,14 @@ def test_a_late_commit_is_refused_and_leaves_nothing(opened: Opened) -> None:
         for late in (
             lambda: store.commit("0of2", Batch(outcomes=Counter(counted=5), seen=bytearray(b"\2"))),
             lambda: store.set_meta({"status": "late"}),
-            lambda: store.compact_seen("0of2", b"\3"),
+            lambda: store.compact(SEEN, "0of2", b"\3"),
             lambda: store.set_devices([]),
         ):
             with pytest.raises(Fenced):
                 late()
         store.fence(None)
         assert other.outcomes() == {"counted": 1, "received": 1}
-        assert list(other.seen()) == [(False, b"\1")]
+        assert list(other.segments(SEEN)) == [(False, b"\1")]
         assert other.meta() == {}
 
 

@@ -17,9 +17,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from support.postgres import Postgres
 from support.server import two_epochs
+from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES, DeviceStates
 from undertone_aggregator.counts.partial import pack_counts
-from undertone_aggregator.counts.seen import Seen
-from undertone_aggregator.counts.sequences import Sequences
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store.postgres_store import PostgresStore
 from undertone_aggregator.store.sql_store import SqlStore
@@ -96,14 +95,14 @@ def test_a_file_from_before_revisions_moves_over_whole(before: Path) -> None:
         with open_store(before) as store:
             assert store.meta() == {"campaign": "load", "epsilon": "1"}
             assert store.outcomes() == {"counted": 3, "late": 1, "received": 4}
-            assert list(store.seen()) == [(True, b"\x01"), (False, b"\x02")]
-            assert list(store.chains()) == [b"\x0b"]
+            assert list(store.segments(SEEN)) == [(True, b"\x01"), (False, b"\x02")]
+            assert list(store.segments(CHAINS)) == [(False, b"\x0b")]
             assert list(store.audit()) == [("d", b"\x0a", "counted")]
             ((key, counts),) = store.partial().items()
             assert (key.campaign, key.slot, key.fingerprint, counts.tolist()) == ("load", 7, b"\x01\x02", [1, 2, 0])
     with open_store(before, campaign="load") as store:
         store.commit("0of1", Batch(seen=bytearray(b"\x03")))
-        assert [data for _, data in store.seen()] == [b"\x01", b"\x02", b"\x03"]
+        assert [data for _, data in store.segments(SEEN)] == [b"\x01", b"\x02", b"\x03"]
 
 
 def test_epochs_of_wire_1_are_still_there(before: Path) -> None:
@@ -135,7 +134,30 @@ def test_facts_of_the_first_format_get_the_names_of_today(before: Path) -> None:
     assert json.loads(meta["plan"]) == {"epsilon": "1"}
 
 
-@pytest.mark.parametrize("revision", [f"000{number}" for number in range(1, 10)])
+# The tables of the states of devices before revision 0011, one of each state.
+SPLIT = """
+    CREATE TABLE seen (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, campaign INTEGER NOT NULL, worker TEXT NOT NULL,
+        is_snapshot BOOLEAN NOT NULL, data BLOB NOT NULL
+    );
+    CREATE INDEX ix_seen_campaign ON seen (campaign);
+    CREATE TABLE chains (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, campaign INTEGER NOT NULL, worker TEXT NOT NULL, data BLOB NOT NULL
+    );
+    CREATE TABLE sequences (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, campaign INTEGER NOT NULL, worker TEXT NOT NULL, data BLOB NOT NULL
+    );
+"""
+
+
+def split_segments(database: sqlite3.Connection) -> None:
+    """Give a new store the empty tables that it had before revision 0011, in place of the one of today."""
+    database.execute("DROP TABLE segments")
+    for statement in filter(str.strip, SPLIT.split(";")):
+        database.execute(statement)
+
+
+@pytest.mark.parametrize("revision", [f"{number:04}" for number in range(1, 11)])
 def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revision: str) -> None:
     """Each lacked tables and columns that later ones added; what is there stays."""
     path = tmp_path / "s.sqlite"
@@ -144,6 +166,9 @@ def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revi
     added = {"0003": ("sequences", "losses"), "0004": ("devices",), "0006": ("leases", "members", "groups")}
     added |= {"0007": ("conflicts",), "0009": ("late",)}
     with contextlib.closing(sqlite3.connect(path)) as database, database:
+        split_segments(database)
+        database.execute("INSERT INTO seen VALUES (4, 1, '0of1', 1, x'01'), (7, 1, '0of1', 0, x'02')")
+        database.execute("INSERT INTO chains VALUES (2, 1, '0of1', x'03')")
         for since, names in added.items():
             for name in names if revision < since else ():
                 database.execute(f"DROP TABLE {name}")
@@ -157,6 +182,9 @@ def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revi
         assert [epoch.budget for epoch in store.epochs()] == [Budget.parse("1")]
         store.commit("0of1", Batch(outcomes=Counter(counted=1), sequences=bytearray(24)))
         assert (store.late_reports(), store.losses(), store.groups(), store.devices()) == (0, {}, {}, {})
+        assert list(store.segments(SEEN)) == [(True, b"\x01"), (False, b"\x02")]
+        assert list(store.segments(CHAINS)) == [(False, b"\x03")]
+        assert list(store.segments(SEQUENCES)) == [(False, bytes(24))]
     assert columns_of(path) == columns_of_new(tmp_path)
 
 
@@ -184,10 +212,9 @@ def test_a_store_of_revision_0005_opens_and_goes_on(tmp_path: Path) -> None:
             assert [epoch.campaign.rule.theta for epoch in store.epochs()] == [None, 500]
             assert store.devices()["d9"].state == "revoked"
             assert len(list(store.audit())) == 11
-            seen, sequences = Seen(), Sequences()
-            seen.load(store.seen())
-            sequences.load(store.sequences())
-            assert (len(seen), len(sequences)) == (6, 6)
+            states = DeviceStates()
+            states.load(store.segments)
+            assert (len(states.seen), len(states.sequences), len(states.chains)) == (6, 6, 0)
             assert (store.groups(), store.conflicts()) == ({}, {})
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
@@ -228,7 +255,7 @@ def test_campaigns_in_one_database_do_not_meet(postgres: Postgres) -> None:
         with open_store(url, campaign=name, read_only=True) as store:
             assert store.meta() == {"campaign": name}
             assert store.outcomes() == {"counted": number, "received": number}
-            assert [data for _, data in store.seen()] == [name.encode()]
+            assert [data for _, data in store.segments(SEEN)] == [name.encode()]
             with pytest.raises(StoreError):
                 store.set_meta({"campaign": "other"})
     with pytest.raises(Invalid, match="holds the campaigns load, water: name one of them"):
@@ -236,8 +263,8 @@ def test_campaigns_in_one_database_do_not_meet(postgres: Postgres) -> None:
     with pytest.raises(Invalid, match="holds no campaign gas"):
         open_store(url, campaign="gas", read_only=True)
     with open_store(url, campaign="load") as load, open_store(url, campaign="water") as water:
-        water.compact_seen("0of1", b"", everyone=True)
-        assert [data for _, data in load.seen()] == [b"load"]
+        water.compact(SEEN, "0of1", b"", everyone=True)
+        assert [data for _, data in load.segments(SEEN)] == [b"load"]
         with load.exclusive(0), water.exclusive(0):
             pass
 
@@ -292,12 +319,13 @@ def test_want_of_room_is_told_from_other_failures(tmp_path: Path) -> None:
 def test_sequence_numbers_from_before_have_no_open_gaps(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     with open_store(path, campaign="power") as store:
-        store.compact_sequences("0of1", b"\x01" * 24)
+        store.set_meta({"campaign": "power"})
     with contextlib.closing(sqlite3.connect(path)) as database, database:
+        split_segments(database)
         database.execute("UPDATE alembic_version SET version_num = '0007'")
-        database.execute("UPDATE sequences SET data = ?", (b"\x01" * 16 + b"\x02" * 16,))
+        database.execute("INSERT INTO sequences VALUES (1, 1, '0of1', ?)", (b"\x01" * 16 + b"\x02" * 16,))
     with open_store(path, campaign="power") as store:
-        assert list(store.sequences()) == [b"\x01" * 16 + bytes(8) + b"\x02" * 16 + bytes(8)]
+        assert list(store.segments(SEQUENCES)) == [(False, b"\x01" * 16 + bytes(8) + b"\x02" * 16 + bytes(8))]
 
 
 def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:

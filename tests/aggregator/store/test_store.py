@@ -12,17 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.memory_store import MemoryStore
-from support.server import FIRST, delivery, two_epochs
+from support.list_intake import ListIntake
+from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.campaign.collection import cells_of
+from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.ingest.admission import Admission
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
+from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.store.inventory import Device, tombstone
-from undertone_aggregator.store.store import SETTLED, Batch, Store, StoreError, open_store
+from undertone_aggregator.store.store import SETTLED, Batch, NoStore, Store, StoreError, open_store
+from undertone_aggregator.store.store_address import KINDS, StoreKind
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.errors import Invalid
+
+STATES = (SEEN, CHAINS, SEQUENCES)
 
 
 def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
@@ -36,16 +42,61 @@ def judged(symbols: list[int], slot: int = FIRST + 50) -> Batch:
     return batch
 
 
-@pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.services)])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+# What the product ships, and the store of the guide. A new kind of store is a line here, and passes all tests of
+# `opened`.
+KINDS_TRIED = ["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.services)]
+
+
+@pytest.fixture(params=KINDS_TRIED)
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a store that does not exist yet, of each kind."""
+    monkeypatch.setitem(KINDS, "memory", StoreKind("support.memory_store", "open_memory", False, "memory:NAME"))
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres").new_database())
+    return f"{request.param}:{tmp_path / 'store'}"
+
+
+@pytest.fixture
+def opened(url: str) -> Callable[[], Store]:
     """Opens one store of each kind, as often as it is called."""
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres").new_database()
-        return lambda: open_store(url)
-    if request.param == "sqlite":
-        return lambda: open_store(tmp_path / "s.sqlite")
-    kept = MemoryStore()
-    return lambda: kept
+    return lambda: open_store(url)
+
+
+def test_every_kind_that_is_shipped_is_tried() -> None:
+    tried = {getattr(kind, "values", (kind,))[0] for kind in KINDS_TRIED}
+    assert tried == {*KINDS, "memory"}
+
+
+def test_it_has_every_member_that_the_protocol_names(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        assert [name for name in vars(Store) if not name.startswith("_") and not hasattr(store, name)] == []
+
+
+def test_its_own_address_opens_it_again(url: str) -> None:
+    if not url.startswith("postgresql"):
+        with pytest.raises(NoStore):
+            open_store(url, read_only=True)
+    with open_store(url, campaign="meters") as store:
+        store.set_meta({"campaign": "meters"})
+        assert store.name in store.url
+        again = store.url
+    with open_store(again, read_only=True) as store:
+        assert (store.meta(), store.campaigns(), store.damage()) == ({"campaign": "meters"}, ["meters"], "")
+
+
+def test_a_worker_counts_into_it_and_goes_on_from_it(opened: Callable[[], Store]) -> None:
+    epoch = two_epochs()[0]
+    plan = IngestPlan(PREFIX, "meters", 1, cells_of)
+    sent = [Delivery(*delivery(epoch.campaign, f"d{number}", FIRST + 50), False) for number in range(7)]
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        store.add_epoch(epoch)
+    for counted, duplicate in ((7, 0), (7, 7)):
+        with opened() as store:
+            intake = ListIntake(sent)
+            Ingest(plan, store, intake, clock=lambda: FIRST + 200.0).step()
+            assert (intake.waiting, store.partial().reports) == (0, 7)
+            assert (store.outcomes()["counted"], store.outcomes()["duplicate"]) == (counted, duplicate)
 
 
 def test_batches_add_up_over_workers_and_restarts(opened: Callable[[], Store]) -> None:
@@ -99,7 +150,7 @@ def test_a_batch_is_all_or_nothing(opened: Callable[[], Store]) -> None:
         with pytest.raises(StoreError):
             store.commit("0of1", batch)
         assert store.partial().reports == 0
-        assert not list(store.seen())
+        assert not list(store.segments(SEEN))
         assert store.outcomes()["received"] == 0
 
 
@@ -162,18 +213,18 @@ def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None
         batch = judged([0, 1, 1])
         store.commit("0of1", batch)
         seen = Seen()
-        seen.load(store.seen())
+        seen.load(store.segments(SEEN))
         assert len(seen) == 3
-        store.compact_seen("0of1", seen.snapshot())
-        assert [is_snapshot for is_snapshot, _ in store.seen()] == [True]
+        store.compact(SEEN, "0of1", seen.snapshot())
+        assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [True]
         again = Seen()
-        again.load(store.seen())
+        again.load(store.segments(SEEN))
         assert again.snapshot() == seen.snapshot()
 
 
 def test_compacting_forgets_what_it_replaces_and_no_other_workers(opened: Callable[[], Store]) -> None:
     def data(store: Store) -> list[list[bytes]]:
-        return [[bytes(data) for _, data in store.seen()], list(store.chains()), list(store.sequences())]
+        return [[data for _, data in store.segments(state)] for state in STATES]
 
     with opened() as store:
         for worker in ("0of2", "1of2"):
@@ -182,14 +233,12 @@ def test_compacting_forgets_what_it_replaces_and_no_other_workers(opened: Callab
                 store.commit(worker, Batch(seen=part, chains=part, sequences=part))
         before = [b"0of21", b"0of22", b"1of21", b"1of22"]
         assert [sorted(rows) for rows in data(store)] == [before] * 3
-        store.compact_seen("0of2", b"seen")
-        store.compact_chains("0of2", b"chains")
-        store.compact_sequences("0of2", b"sequences")
-        assert data(store) == [[*before[2:], name] for name in (b"seen", b"chains", b"sequences")]
-        assert [is_snapshot for is_snapshot, _ in store.seen()] == [False, False, True]
-        store.compact_seen("0of1", b"all", everyone=True)
-        store.compact_chains("0of1", b"all", everyone=True)
-        store.compact_sequences("0of1", b"all", everyone=True)
+        for state in STATES:
+            store.compact(state, "0of2", state.encode())
+        assert data(store) == [[*before[2:], state.encode()] for state in STATES]
+        assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [False, False, True]
+        for state in STATES:
+            store.compact(state, "0of1", b"all", everyone=True)
     with opened() as store:
         assert data(store) == [[b"all"]] * 3
 

@@ -1,0 +1,41 @@
+"""The states of devices that a worker holds in memory, and that a store keeps as segments of bytes by their names.
+
+A segment is either a snapshot of a whole state or records that were appended to one, in the format of the state's
+class.
+A new state is a field of `DeviceStates`; stores need no change for it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+
+from undertone_aggregator.counts.chains import Chains
+from undertone_aggregator.counts.seen import Seen
+from undertone_aggregator.counts.sequences import Sequences
+from undertone_shared.topics import SHARDS
+
+# Names of the states in a store: the names of the fields of `DeviceStates`.
+SEEN, CHAINS, SEQUENCES = "seen", "chains", "sequences"
+# (True for a snapshot, False for appended records; the data).
+Segment = tuple[bool, bytes]
+
+
+@dataclass
+class DeviceStates:
+    """Which slots each device has reported, the chains of its streams, and its sequence numbers."""
+
+    seen: Seen = field(default_factory=Seen)
+    chains: Chains = field(default_factory=Chains)
+    sequences: Sequences = field(default_factory=Sequences)
+
+    def load(self, segments: Callable[[str], Iterable[Segment]], shards: Iterable[int] = range(SHARDS)) -> None:
+        """Load each state from ``segments(name)``, oldest first, for devices of these shards only. Raises Invalid."""
+        shards = list(shards)
+        for part in fields(self):
+            getattr(self, part.name).load(segments(part.name), shards)
+
+    def snapshots(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (name, snapshot) of each state that knows a device."""
+        for part in fields(self):
+            state = getattr(self, part.name)
+            if len(state):
+                yield part.name, state.snapshot()
