@@ -59,7 +59,7 @@ class Epoch:
         return rule if decoding is None else ReportRule(rule.low, rule.theta, decoding(self.decoded), rule.ranges[1:])
 
     def block_at(self, slot: int) -> int:
-        """Return the index of the rule's range, a lower end and θ for a time of day, that applies in a slot."""
+        """Return the index of the block of the cycle that contains a slot; each block has a range of its own."""
         at = slot % self.campaign.cycle
         return sum(first <= at for first, _, _ in self.campaign.rule.ranges) - 1
 

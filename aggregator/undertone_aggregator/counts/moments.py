@@ -85,7 +85,7 @@ class Layout:
         """Return (number of reports, ΣX, ΣX²) of one coordinate, as exact integers."""
         n = int(counts[0])
         first, high, low = (sum(map(int, counts[_HEAD + 1 + 3 * coordinate + part :: self._row])) for part in range(3))
-        # Σ(u - B)² = Σu² - 2BΣu + nB²
+        # X = u - B with B = 2^31, so that ΣX² = Σ(u - B)² = Σu² - 2BΣu + nB².
         return n, first - n * _BIAS, (high << _HALF) + low - 2 * _BIAS * first + n * _BIAS * _BIAS
 
 

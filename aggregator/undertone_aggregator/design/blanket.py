@@ -9,8 +9,9 @@ is largest where they are 1 or p, and where no report has p for both: with t = (
 
     (A, B, R) | T ~ Multinomial(T; t, t, 1 - 2t),    loss = ln[(T + (p - 1) A) / (T + (p - 1) B)],
 
-under P, whose weight is γ (T + (p - 1) A)/T. This pair dominates for any mechanism with these p and γ; for stochastic
-rounding, piecewise and the Hybrid it is exact.
+where A reports have G_k = p, B reports have G_k' = p, and the other R reports have neither. The loss is taken under the
+reading k: its distribution P is this multinomial one times γ (T + (p - 1) A)/T. It dominates the loss of any mechanism
+with these p and γ; for stochastic rounding, piecewise and the Hybrid it is exact.
 """
 
 from dataclasses import dataclass

@@ -62,9 +62,10 @@ class Losses:
         return Losses(self.step, low, mass, min(infinite, 1.0))
 
     def _range(self, releases: int, mean: float, spread: float) -> tuple[int, int]:
-        """Return the first and last point that the total loss leaves with a probability of about `_LEFT_OUT` at most.
+        """Return the first and the last point of a range that contains the total loss.
 
-        The bound is Bernstein's inequality, which includes the largest single loss.
+        The loss is outside with a probability of about `_LEFT_OUT` at most, by Bernstein's inequality, which includes
+        the largest single loss.
         """
         bound = -np.log(_LEFT_OUT)
         largest = max(abs(self.first), abs(self.first + len(self.mass))) * self.step + abs(mean)

@@ -103,9 +103,9 @@ class Blocks:
         )
 
     def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
-        """Return the mean of Var(decoded report) over the mean of (width/2)².
+        """Return the mean of Var(decoded report), divided by the mean of (width/2)², over the blocks.
 
-        It does not depend on the common range.
+        The result does not depend on ``theta``.
         """
         return sum(share * readings.mean_variance(mechanism, width) for share, width, readings in self._costs())
 

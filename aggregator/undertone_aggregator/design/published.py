@@ -24,15 +24,15 @@ MOST_REPORTS = 10**8
 LARGEST_RELEASES = 1 << 20
 # Width of the counted range in standard deviations of a count; counts outside it are charged as infinite loss.
 _WIDE = 9.0
-# Cells of A and of B, and points of ε, per standard deviation of the loss: FINE for displayed numbers, COARSE for
-# numbers computed while the server does other work.
+# Resolution of the computation, in cells per standard deviation: cells of the counts A and B of `design.blanket`, and
+# points of ε. FINE is for displayed numbers, COARSE for numbers computed while the server does other work.
 FINE = 32
 COARSE = 10
-# Largest width of a bucket of blanket counts, as a factor on the width of a cell. Each bucket counts with its lower
-# end, because fewer blankets hide less.
+# Numbers of blankets are grouped in buckets of at most this width, as a factor on the width of a cell. The lower end
+# stands for the whole bucket, because fewer blankets hide less.
 _BUCKET = 0.25
 _LEAST_CHANCE = 1e-22
-# Number of probabilities of (A, B) that are computed at a time.
+# Number of probabilities of pairs (A, B) that are computed at a time, which limits the memory.
 _BLOCK = 1 << 21
 # Beyond `_WIDE` standard deviations a count's probability decreases by at least this share at each step: the tail of a
 # log-concave distribution is at most a geometric series.
@@ -153,11 +153,11 @@ def _factorials(low: int, high: int) -> Vector:
 
 
 def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> tuple[Vector, float]:
-    """Return an upper bound of δ at every ε of ``grid`` for ``blankets`` blankets, and the probability under P left
-    out.
+    """Return an upper bound of δ at every ε of ``grid`` for ``blankets`` blankets, and the probability left out.
 
-    Counts are grouped in cells of A and B. A cell whose losses all exceed ε adds P - e^ε Q, exactly; a cell whose
-    losses lie on both sides of ε adds at most P (1 - e^{ε - its largest loss}).
+    P and Q are the distributions of the counts A and B (`design.blanket`) under the two readings to be distinguished.
+    Counts are grouped in cells. A cell whose losses all exceed ε adds P - e^ε Q, exactly; a cell whose losses lie on
+    both sides of ε adds at most P (1 - e^{ε - its largest loss}).
     """
     low, high = _span(blankets, t)
     width = max(int(math.sqrt(blankets * t * (1 - t)) / cells), 1)
@@ -167,7 +167,8 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     edge = (base[0].sum() + base[:, 0].sum() if low > 0 else 0.0) + (
         base[-1].sum() + base[:, -1].sum() if high < blankets else 0.0
     )
-    # γ E[pA + B + R]/T = 1, so P is the base measure times (T + (p-1) A)/T over its mean 1 + (p-1) t.
+    # In the letters of `design.blanket`, γ E[pA + B + R]/T = 1, so P is the multinomial probability times
+    # (T + (p-1) A)/T, divided by the mean of that factor, 1 + (p-1) t.
     scale = blankets * (1 + extra * t)
     p = (blankets * base + extra * moment_a) / scale
     q = (blankets * base + extra * moment_b) / scale
@@ -177,7 +178,8 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     left_out = (1 + extra) * (edge / _FALL + float(p[~used].sum()))
     p, q, upper, lower = p[used], q[used], upper[used], lower[used]
     size = len(grid)
-    # For each cell, the index of the first ε of the grid that is not below its least, and its largest, loss.
+    # For each cell, the index of the first ε of the grid that is not below the cell's least loss (``divided``), and of
+    # the first that is not below its largest loss (``above``).
     divided = np.searchsorted(grid, lower)
     above = np.searchsorted(grid, upper)
     sums_p = _from_above(np.bincount(divided, p, size + 1))
@@ -197,14 +199,14 @@ def _from_above(counts: NDArray[Any]) -> Vector:
 
 
 def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Vector, Vector, Vector]:
-    """Return probability, and sums of A and of B times probability, of cells of (A, B) | T.
+    """Return, for cells of the counts (A, B) given T ``blankets``: probability, Σ A · probability, Σ B · probability.
 
-    Shape [cells, cells] each.
+    `design.blanket` defines A, B, R and T. Shape [cells, cells] each.
     """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)
-    # The array ``by_sum`` is indexed by A + B - 2 low. Where no other blanket is possible (t = 1/2), R = 0 is the only
-    # case left.
+    # ``by_sum[A + B - 2 low]`` is the logarithm of the factor of the other R = T - A - B blankets. If t = 1/2, every
+    # blanket is counted in A or B, so that only R = 0 has a probability.
     fewest, most = max(blankets - 2 * high, 0), max(blankets - 2 * low, 0)
     others = _factorials(fewest, most)
     left = np.arange(fewest, most + 1)

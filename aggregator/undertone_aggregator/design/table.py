@@ -36,7 +36,7 @@ _MARGINS = (
     *((1e-5, 2e-5), (1e-4, 2e-5), (1e-4, 1e-3), (1e-3, 2e-5), (1e-3, 1e-4)),
     *((3e-3, 2e-4), (1e-2, 2e-5), (1e-2, 4e-4)),
 )
-# Offsets of single cells from the even grid; with them a row's mean can be repaired to the unit.
+# Offsets of single cells from the even grid, in units of 2^-shift; with them `_repair` can make a row's mean exact.
 _SHIFTS = (4096, 512, 64, 8, 1)
 
 
@@ -233,10 +233,10 @@ def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
 
 
 def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
-    """Move units between cells until Σ W y is ``wanted``; the sum of the row does not change.
+    """Move units of weight between cells until Σ W y is ``wanted``; the sum of the row does not change.
 
-    Units first move to or from shifted cells until the difference is a multiple of the step. Then they move between the
-    other cells, wide steps before narrow ones, so that few units move.
+    Units first move to or from shifted cells until what is missing is a multiple of the grid's step. Then they move
+    between pairs of the other cells, the widest pair first, so that few units move.
     """
     ys = grid.ys
     low = grid.narrow[0]
@@ -246,7 +246,7 @@ def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
         _move(weights, low, j, units)
     plain = [j for j in range(len(ys)) if j not in grid.shifted]
     plain.sort(key=lambda j: weights[j])
-    # If several pairs have the same width, the last one, which has the largest weights, is taken.
+    # Width of a pair of cells -> the pair. Of pairs of equal width the last one is kept: it has the largest weights.
     wide = {ys[j] - ys[i]: (i, j) for i in plain for j in plain if i < j} | {grid.step: grid.narrow}
     rest = wanted - _moment(weights, ys)
     for width in sorted(wide, reverse=True):
@@ -259,7 +259,7 @@ def _moment(weights: Sequence[int], ys: Sequence[int]) -> int:
 
 
 def _nearest(rest: int, width: int) -> tuple[int, int]:
-    """Return (units, remainder) with rest = units width + remainder and |remainder| <= width / 2."""
+    """Return (units, remainder) with rest = units · width + remainder and |remainder| <= width / 2."""
     units = (2 * rest + width) // (2 * width)
     return units, rest - units * width
 

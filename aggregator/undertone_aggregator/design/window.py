@@ -24,7 +24,8 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 Epsilon = Fraction | float | str
 
 LEVELS = 256
-# Least number of cells over which the window's positions range: fine for every epsilon, small for a histogram per slot.
+# Least number of cells between the window's first and last position. It is enough for every epsilon, and makes a
+# histogram that is small enough to be stored for every slot.
 _SPAN = 1024
 _TOLERANCE = 1.0005
 # With this number of bins or more, the closed-form width of the Square Wave is close enough to the best whole number.
@@ -118,8 +119,9 @@ def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
 def worst_tail_variance(a: int, b: int, window: int, bins: int) -> float:
     """Return the largest Cramér-Rao variance, per report, of a tail excess Σ_i f_i (i - t)+, over t = 0..bins-2.
 
-    For a Square Wave of ``bins`` bins at the uniform f, where L(f) is estimated with variance
-    Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)² (mechanisms with few bins: window 1 is k-ary randomised response).
+    f is the uniform distribution over the ``bins`` bins of a Square Wave with channel A. A linear function Lᵀf is
+    estimated with a variance of at least Lᵀ(Aᵀ diag(1/(Af)) A)⁻¹L - (Lᵀf)². (A window of 1 is k-ary randomised
+    response.)
     """
     cell, level = np.ogrid[: bins - 1 + window, :bins]
     weights = np.where((cell >= level) & (cell < level + window), float(a), float(b))

@@ -5,9 +5,9 @@ how this excess is distributed over the day. Two extreme answers enclose the tru
 in every slot. In the second, the readings of a slot are those of the whole cycle times a factor, which is chosen to
 explain the slot's truncated mean in the report phase. The model takes their geometric mean, scaled to keep the average,
 and half their distance as a standard error. Three more errors are added: the uncertainty of the average itself, the
-chance with which a few large readings occur among these devices, and one generous factor for the rest (on half-hourly
-household meters the excess of one half-hour varies by .55 of its mean from day to day). All of this is post-processing
-of private reports.
+random number of large readings among these devices, and one generous factor for the rest (on half-hourly household
+meters the excess of one half-hour varies by .55 of its mean from day to day). All of this is post-processing of private
+reports.
 
 Readings change after the rounds. The truncated means of the cycle around a slot (its `Level`) show by what factor, and
 the model uses the excess of the rounds' readings times that factor. Half of the change is added to the standard error,
@@ -83,7 +83,8 @@ class TruncationBias:
         moved = 0.0
         if level is not None:
             now, noise = self.excess(level)
-            # The slot keeps its share of the day's excess; if the excess was 0, no share is known.
+            # Assume that the ratio of the slot's excess to the mean excess of the day stays as it was in the rounds. If
+            # the mean excess was 0 then, the ratio is unknown, and 1 is used.
             share = bias / self._flat if self._flat else 1.0
             bias, half = now * share, half * (now / self._flat if self._flat else 1.0)
             moved = math.hypot((now - self._flat) / 2.0, noise) * share
@@ -98,7 +99,10 @@ class TruncationBias:
         return float(now), float(high - low) / 2.0
 
     def factor(self, level: Level) -> tuple[float, float, float]:
-        """Return (factor of the readings since the rounds, lower limit, upper limit), at three standard errors."""
+        """Return (factor by which readings have changed since the rounds, its lower limit, its upper limit).
+
+        The limits are three standard errors of ``level`` away.
+        """
         margin = 3.0 * level.standard_error
         middle, low, high = np.interp([level.mean, level.mean - margin, level.mean + margin], self.levels, _SCALES)
         return float(middle), float(low), float(high)
@@ -138,7 +142,7 @@ class TwoSidedBias:
         self._bias, self._both = threshold.bias, threshold.bias_se
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """(bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
+        """Return (bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
         return self._bias, _TWO_SIDED * self._both
 
 

@@ -26,7 +26,7 @@ class Quantile(Row):
     """The smallest reading x with P(reading <= x) >= ``share`` among all (device, slot) of slots first..last.
 
     ``low``, ``high``: central 90 % of the posterior (`undertone_aggregator.threshold`), whose tail is extrapolated.
-    ``cohort``, ``reports``: number of reports of either kind that were used.
+    ``cohort``: number of reports for the threshold that were used; ``reports``: number of other reports.
     """
 
     plural: ClassVar[str] = "quantiles"

@@ -121,9 +121,10 @@ class Estimate(MeanRow):
     ``bias`` with its ``bias_se``: what truncation removes from the mean, a model; None where no threshold round came
     before.
     ``misfit``: log10 of the evidence that the histogram is not from honest devices, who reach m > 0 with probability at
-    most 10^-m; 6 and more is an alarm. ``manipulation``: if 1 % of the reports are fake, the mean of the others is at
-    most so far from ``estimate``.
-    ``carried``: the share of the noise of the last slot on its chain that is in this one's; None: noise is independent.
+    most 10^-m; 6 and more is an alarm. ``manipulation``: the largest distance from ``estimate`` of the honest reports'
+    mean if 1 % of the reports are fake.
+    ``carried``: the share of the noise of the chain's last slot that the noise of this slot contains; None if the noise
+    of slots is independent.
     """
 
     plural: ClassVar[str] = "slots"
@@ -222,7 +223,7 @@ class Estimator(Protocol):
 
     @property
     def memory(self) -> int:
-        """Number of slots before a slot whose Partials its estimate needs."""
+        """Number of preceding slots whose Partials the estimate of a slot needs."""
 
     @property
     def chains(self) -> int:

@@ -66,8 +66,9 @@ class Filtered:
     """Result per slot [n]: the signal given all values (``mean``, ``standard_error``), and given those up to it
     (``causal``).
 
-    ``used``: False if raw is as good; then all fields are the values and their own standard errors. ``fitted`` is None
-    with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the root mean square error over raw's.
+    ``used``: False if the raw series is as good; then all fields are the values and their own standard errors.
+    ``fitted`` is None with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the filter's root mean square
+    error, divided by that of the raw series.
     """
 
     mean: Vector
@@ -242,8 +243,9 @@ def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, in
 
 
 def _stein(residual: Vector, noise: Vector, posterior: Vector) -> float:
-    """Return Stein's unbiased estimate of the filter's root mean square error over raw's, for any noise covariance.
+    """Return Stein's unbiased estimate of the filter's root mean square error, divided by that of the raw series.
 
+    With y the raw values of a signal x, N the covariance of their noise (any), and m(y) the filtered values,
     E|m - x|² = E|y - m|² - tr N + 2 tr(N ∂m/∂y), and N ∂m/∂y is the posterior covariance of a linear Gaussian filter.
     """
     risk = float(np.mean(residual**2 - noise + 2.0 * posterior))

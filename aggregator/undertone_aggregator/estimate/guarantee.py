@@ -88,7 +88,7 @@ def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
 
 
 def _one_report(rule: StreamRule) -> Fraction | None:
-    """Return (1 + τ)/(1 - τ) of a one-bit stream, the ratio for a single report; None for Gaussian noise."""
+    """Return the largest ratio of the probabilities of a one-bit stream's single report; None for Gaussian noise."""
     if rule.law != ONE_BIT:
         return None
     first, later = rule.noise

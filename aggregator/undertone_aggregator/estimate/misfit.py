@@ -76,8 +76,9 @@ class Goodness:
     def _evidence(self, counts: Vector, likely: Vector) -> Vector:
         """Return a lower bound of ``likely`` less the log of the reports' largest probability under the hull.
 
-        The method is expectation maximisation; the largest over k of Σ_j h_j P(j|k) / p_j, less n, bounds its error. It
-        ends when the error is small, or when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
+        The method is expectation maximisation. With h_j of a slot's n reports in group j, and p_j the fitted
+        probability of the group, max_k Σ_j h_j P(j|k) / p_j - n bounds its error. It ends when the error is small, or
+        when no evidence is possible. Shapes [slots, groups], [slots] → [slots].
         """
         n = counts.sum(axis=1)
         law = np.full((len(counts), len(self._some)), 1.0 / len(self._some))

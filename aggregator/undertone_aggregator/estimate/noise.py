@@ -15,9 +15,11 @@ from undertone_aggregator.design.levels import Vector, level_law, level_position
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
-# Below this value of 1 + p2 the reports say too little about x²; for stochastic rounding alone it is 0.
+# `QuadraticNoise` estimates x² from reports only if 1 + p2 is at least this: the smaller it is, the less do reports say
+# about x². For stochastic rounding alone it is 0.
 _LEAST_CURVATURE = 0.2
-# Concentration of the Dirichlet prior of a slot's readings around the population's, in readings without noise.
+# Concentration of the Dirichlet prior of a slot's distribution of readings around the population's: it weighs as much
+# as this many readings seen without noise.
 _CONCENTRATION = 3.0
 
 

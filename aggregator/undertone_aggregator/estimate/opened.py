@@ -107,7 +107,7 @@ class OpenCampaign:
 
     @property
     def budget(self) -> Budget:
-        """The largest budget of any epoch, of one reading (event level) or of a whole stream."""
+        """The largest privacy budget of any epoch: for one reading (event level), or for a whole stream."""
         return self._cost.budget
 
     @property
@@ -200,8 +200,8 @@ class OpenCampaign:
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` means all devices together."""
-        # The groups of settled slots are not read again: settled slots get only late reports, among which the store
-        # searches each time.
+        # Only slots after ``_groups_from`` are read again. Slots before it have settled, so that they get only late
+        # reports, among which the store searches at each call.
         settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
         self._groups |= self._store.counted_groups(self._groups_from)
         self._groups_from = settled

@@ -13,7 +13,7 @@ Three rules:
    Quantiles need the few reports for the threshold, of which a slot alone has too few: see `Released.pooled`.
 
 Groups are disjoint, so any sum or difference of published numbers is a combination of released groups and remainders.
-One that is not empty therefore covers at least one of them whole.
+If it contains any report, it therefore contains all reports of at least one released group or remainder.
 """
 
 import json
@@ -87,7 +87,7 @@ class Slot:
         return [sizes for (kind, _), sizes in self.sizes.items() if kind != report.COHORT and any(sizes.values())]
 
     def members(self, fingerprint: bytes) -> int:
-        """Number of an epoch's reports for the threshold: all of a threshold round's, a few of any other slot's."""
+        """Number of the slot's reports for the threshold, from one epoch. In a threshold round it is every report."""
         return sum(self.sizes.get((report.COHORT, fingerprint), {}).values())
 
     @cached_property
@@ -267,8 +267,8 @@ def told_groups(store: Store, publication: Publication) -> frozenset[str]:
 
 def _told(sizes: Sizes, ever: frozenset[str], least: int) -> frozenset[str]:
     """Return those groups of ``ever``, and `EVERYBODY`, that are large enough for their counts to be published."""
-    # A group without a known household exists, but hides nobody, so that all such groups together weigh less than one
-    # household.
+    # A group without a known household must appear in the sum, but hides nobody: it counts as a fraction of a
+    # household, so small that all such groups together count as less than one household.
     weight = len(sizes) + 1
     merged: dict[str, int] = {}
     for group, n in sizes.items():

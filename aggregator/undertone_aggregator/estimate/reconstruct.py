@@ -37,9 +37,9 @@ class Decoder:
 
     ``population``: the readings less the offset, as estimated from earlier slots. ``sampled``: the mean is for a fleet
     of which a random sample reported, so its variance is the empirical variance of the decoded reports, s²/n: noise,
-    rounding and the spread of the readings (except the 1/stride of it that sampling does not add). The noise alone is
-    its lower limit: two or three reports may be alike by chance without being exact. ``block``: the index of the block
-    of the day whose range is used.
+    rounding and the spread of the readings (without 1/stride of the spread, because the sample is that share of the
+    fleet). The variance of the noise alone is its lower limit: two or three reports may be alike by chance without
+    being exact. ``block``: the index of the block of the day whose range is used.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Reconstruction:
 
     def _model(self, epoch: Epoch, counts: Counts) -> float:
         """Return the mean of the distribution that expectation maximisation fits to one slot of the cohort."""
-        # Cells are wide; the distribution that the rounds ended with gives the position of readings within them.
+        # Cells are wide: the mean reading within each one is taken from the distribution that the rounds ended with.
         chosen = next((e for e in self.timeline.epochs if e.chosen is not None), None)
         behind = b"" if chosen is None or chosen.chosen is None else chosen.chosen.encode()
         key = hashlib.sha256(epoch.campaign.fingerprint + counts.tobytes() + behind).hexdigest()[:16]

@@ -51,9 +51,9 @@ class _Fields(dict[str, Any]):
 
 
 def facts_of(results: Results) -> dict[str, Any]:
-    """Return what a remote reader needs of a campaign: its broadcasts and its settings.
+    """Return what `RemoteResults` needs of a campaign: its epochs' messages and its settings for reading.
 
-    It contains no report, no secret.
+    The result contains no report and no secret.
     """
     epochs = [
         {
@@ -75,9 +75,10 @@ def facts_of(results: Results) -> dict[str, Any]:
 
 
 class RemoteResults(Results):
-    """The `Results` of a campaign on the page at ``url``. Raises Invalid, and so does every query.
+    """The `Results` of a campaign on the page at ``url``. Each query sends a request to the page.
 
-    ``campaign`` may be omitted if the page shows only one. Each query sends a request to the page.
+    ``campaign`` may be omitted if the page shows only one. The constructor and every query raise Invalid if the page
+    cannot be reached, is no Undertone page, or refuses the request.
     """
 
     def __init__(self, url: str, campaign: str | None, collections: Collections) -> None:
@@ -267,7 +268,8 @@ class RemoteResults(Results):
             ) as answer:
                 return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
-            # Before a campaign is chosen, only the address can be wrong.
+            # The first request, made before a campaign is chosen, contains nothing but the address: an error is then
+            # the address's, and the server's own sentence does not help.
             said = _said(wrong) if self._at else ""
             raise Invalid(said or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as wrong:

@@ -21,8 +21,9 @@ from undertone_aggregator.estimate.state_space import Components, Vector
 NAMES = ("season", "smoothness", "drift", "memory", "reach", "slow", "chance", "off")
 HARMONICS = 12
 _OFF_HARMONICS = 4
-# Time constant of the level in cycles, and the median of its amplitude: ten weeks if a cycle is a day. In a year the
-# level changes by less than readings do within a day, but by a multiple of the difference between days of a week.
+# Time constant of the slow level in cycles, and the median of its amplitude in units of the series' scale. If a cycle
+# is a day, the time constant is ten weeks: in a year the level changes by less than readings do within a day, but by a
+# multiple of the difference between days of a week. The values _LONG are for cycles longer than a day.
 _SLOW_CYCLES, _SLOW = 70.0, 0.6
 _SLOW_LONG_CYCLES, _SLOW_LONG = 10.0, 2.0
 _OFF_DRIFT = 4.0

@@ -171,9 +171,9 @@ class Filter:
         return trace
 
     def _shape(self, block: Observed) -> _Shape:
-        """Return the model of a block's slots and loadings.
+        """Return the model of the signal in a block's slots, by its loadings; equal blocks share one cached model.
 
-        The chains' columns are 0, or leave the chains unchanged.
+        It does not include the noise: its columns of the chains are 0, or leave the chains' state as it is.
         """
         since = block.slots - (self.state.slot if self.state.slot >= 0 else block.slots[0])
         key = (since.tobytes(), block.loading.tobytes())

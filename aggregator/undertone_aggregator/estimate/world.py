@@ -8,10 +8,10 @@ def world_learns(epoch: Epoch, smallest: int) -> Published | None:
     """Return the guarantee of everything published in a cycle of slots of a report epoch for one household.
 
     ``smallest``: the fewest reports of a slot among which one hides, as `publication.Released.smallest` counts them.
-    In a slot a household's report is in one group, or in the remainder: everybody's number is a function of those, so
-    each of its turns in the cycle is one release. None for a stream, whose noise is another matter, and where
-    nothing was measured. A threshold round's histogram is not published; what is made of it is covered by its own,
-    larger, number of reports.
+    In a slot a household's report is in one published group, or in the remainder; the number of all devices is a
+    function of these. So each report of the household in the cycle is one release. Return None for a stream, whose
+    noise needs another analysis, or if nothing was measured. A threshold round's histogram is not published, and
+    results of it hide a household among all reports of the round, which are more.
     """
     rule = epoch.campaign.report
     if rule is None or not smallest:

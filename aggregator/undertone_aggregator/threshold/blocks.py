@@ -1,9 +1,10 @@
 """θ by time of day: the daily cycle is divided into a few blocks; each has its own θ for the same mechanism.
 
 With e_p(θ) the mean excess of piece p of the day, n reports a slot and V the mechanism's variance, a plan costs the
-mean over the slots of V θ_p²/(4n) + e_p(θ_p)², its mean square error by Eq. 8. Dynamic programming over the pieces
-gives the plan of least expected cost for each number of blocks. More blocks are used only if the logarithm of their
-gain exceeds its standard deviation over the draws from the posterior, and if the gain is worth a block.
+mean over the slots of V θ_p²/(4n) + e_p(θ_p)², its mean square error by ToPL's Eq. 8 (`threshold.objective`). Dynamic
+programming over the pieces gives the plan of least expected cost for each number of blocks. More blocks are used only
+if the logarithm of their gain exceeds its standard deviation over the draws from the posterior, and if the gain is
+worth a block.
 """
 
 from collections.abc import Sequence

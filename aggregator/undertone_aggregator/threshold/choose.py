@@ -34,7 +34,7 @@ def theta_from_reports(
     thetas: Integers | None = None,
     offset: int = 0,
 ) -> Threshold:
-    """Choose the θ in 1..bound that minimises Eq. 8 for the distribution of readings that the histograms support.
+    """Choose the θ in 1..bound of least mean square error, ToPL's Eq. 8, under the readings that histograms support.
 
     `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the default),
     "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the stream

@@ -117,7 +117,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
 
 
 def _information(phases: Phases) -> Vector:
-    """Return Σ n ε² of each part; [pieces]."""
+    """Return the information n ε² of each piece's n reports; [pieces]."""
     assert isinstance(phases.whole, CohortCounts)
     return np.asarray(phases.parts.sum(axis=1) * phases.whole.epsilon**2)
 

@@ -54,9 +54,9 @@ def choose_jointly(
     ``choose`` returns the threshold for a variance, which is a function of the width of the range, θ less the bottom.
     It is called once or twice.
 
-    "optimal" takes the best table that can be made; "auto" takes that table only if it gains enough on the Hybrid.
-    Where there is none, θ is the Hybrid's. ``levels``: largest number of input levels of the Hybrid and the piecewise
-    mechanism. Raises Invalid for another kind, and as `hybrid` does.
+    "optimal" takes the best table that can be made; "auto" takes that table only if its variance is enough below the
+    Hybrid's. If no table can be made, the result is the Hybrid with its own θ. ``levels``: largest number of input
+    levels of the Hybrid and the piecewise mechanism. Raises Invalid for another kind, or if `hybrid` raises it.
     """
     if kind not in PLANNED:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")

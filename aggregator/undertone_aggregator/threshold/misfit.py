@@ -1,9 +1,9 @@
 """Test whether the rounds contradict each other, or contradict what honest devices can send, without a model's shape.
 
 One distribution of any shape over the cells between all rounds' edges is fitted to all histograms together. The true
-distribution of readings is one of the candidates, so the deviance of the fit is at most that of the truth, which is χ²
-with as many degrees of freedom as symbols. Honest readings that do not drift therefore exceed it no more often than
-chance.
+distribution of readings is one of the candidates, so the deviance of the fit is at most that of the true distribution.
+The latter is χ² with as many degrees of freedom as symbols. If devices are honest and readings do not drift, the
+deviance of the fit therefore exceeds a value at most as often as that χ² does.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _EXPECTED = 10.0
 
 
 def misfit(rounds: Sequence[CohortCounts], bound: int) -> float:
-    """Return (deviance - mean of its χ²) / standard deviation; for honest rounds this is at most chance."""
+    """Return how far the deviance lies above the mean of its χ², in standard deviations of the χ²."""
     grid = common_grid(rounds, bound)
     channel = StackedChannel([counts.channel(grid) for counts in rounds])
     seen = [np.asarray(counts.counts, dtype=np.float64) for counts in rounds]

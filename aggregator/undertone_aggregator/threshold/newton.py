@@ -30,7 +30,11 @@ def log_likelihood(channel: Channel, counts: Vector, f: Vector) -> float:
 
 
 def constrained_newton(channel: Channel, counts: Vector, start: Vector, wanted: float, limit: int) -> Refined:
-    """Iterate from `start` [inputs] until n (max_k D_k / n - 1) <= `wanted`, `limit` steps, or no more progress."""
+    """Iterate from `start` [inputs] until the certified gap is at most `wanted`, for at most `limit` steps.
+
+    The gap, a bound on how far the log-likelihood lies below its optimum, is n (max_k D_k / n - 1): n is the number of
+    reports, and D = Aᵀ(h / A f) the gradient. Ends earlier if a step makes no more progress.
+    """
     n = float(counts.sum())
     f = _gathered(start)
     likelihood = log_likelihood(channel, counts, f)
@@ -59,7 +63,10 @@ def _gathered(f: Vector) -> Vector:
 
 
 def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gradient: Vector, n: float) -> Vector:
-    """Return argmin over distributions g of ‖√h (A g / A f - 2)‖², on f's cells and the gradient's local maxima."""
+    """Return the distribution g that minimises ‖√h (A g / A f - 2)‖², the quadratic model at the current f.
+
+    g is positive only in cells where f is positive or the gradient has a local maximum; h are the counts.
+    """
     rises = np.append(True, gradient[1:] >= gradient[:-1])
     falls = np.append(gradient[:-1] > gradient[1:], True)
     support = np.flatnonzero((f > 0) | (rises & falls & (gradient > n)))

@@ -85,7 +85,7 @@ def even_thetas(bound: int, count: int = 1024) -> Integers:
 
 
 def mean_square_error(excess: Vector, thetas: Integers, query: Query, variance: Variance) -> Vector:
-    """Return Eq. 8 at each θ; `excess` = E[(x - θ)⁺] with the thetas on its last axis."""
+    """Return the mean square error by ToPL's Eq. 8 at each θ; `excess` = E[(x - θ)⁺], θ on its last axis."""
     noise = np.array([variance(int(t)) * float(t) * float(t) / 4.0 for t in thetas])
     return np.asarray(query.reports * noise + query.squared * np.square(excess))
 

@@ -27,9 +27,9 @@ COMPONENTS = (
 )
 _DRAWS_EACH = 100
 _POOLED = 200
-# A component is excluded when its evidence is this many nats below the best one's; then, the number of densities that
-# are drawn of each component that is not excluded.
+# A component is excluded if its log evidence is this many nats below that of the best one.
 _EXCLUDED = 6.0
+# Number of densities that are drawn of each component that is not excluded.
 _SHAPES = 40
 _GRID_RATIO = 1.025
 _TELLING = 5.0
@@ -239,8 +239,9 @@ def _start(model: TailModel, u: Vector, s: Vector) -> Vector:
 
 
 def _tells(cohort: Sequence[CohortCounts]) -> float:
-    """Return the survival S below which the reports do not determine the body: five standard errors of a one-bit
-    question.
+    """Return the share S = P(reading >= x) down to which the reports determine the distribution's shape.
+
+    It is five standard errors of a share that the cohort's devices would report with one bit each.
     """
     information = sum(asked.total * (np.exp(asked.epsilon) - 1.0) ** 2 / np.exp(asked.epsilon) for asked in cohort)
     return float(np.clip(_TELLING / np.sqrt(information), 0.005, 0.3))

@@ -14,14 +14,14 @@ class Threshold:
     """The chosen θ with its uncertainty and the fitted distribution; all lengths are in units of the reading.
 
     `low`, `high`: range of the optimal θ, 90 % under each tail that the reports do not exclude. `bias`, `bias_se`: the
-    mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation. `expected_mse`: Eq.
-    8 at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers, bin i = [edges[i], edges[i+1]))
-    is the fitted distribution of readings. `warnings` are plain sentences.
-    `bottom`: if not 0, readings are also truncated from below at this value; `bias` is then the sum of what both ends
-    remove.
-    `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that one block
-    would have.
-    `offset`: the reader's value of the origin; warnings add it to values, fields do not.
+    mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation. `expected_mse`: the
+    mean square error (ToPL's Eq. 8) at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
+    bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.
+    `bottom`: if not 0, readings are also truncated from below at this value; `bias` is then the sum of what truncation
+    from above and from below removes.
+    `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that the cycle
+    would have as a single block.
+    `offset`: the campaign's offset in the reader's units; warnings add it to values, fields do not.
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 

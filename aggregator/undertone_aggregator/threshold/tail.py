@@ -15,7 +15,7 @@ from undertone_aggregator.threshold.channel import Vector
 
 SPACING = 0.35
 MAX_KNOTS = 56
-# Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a free body.
+# Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a body of any shape.
 STIFF = 0.25
 FREE = 1.5
 _LEVEL_SPREAD = 5.0
@@ -28,11 +28,12 @@ _LARGEST = 50.0
 
 @dataclass(frozen=True)
 class Component:
-    """One prior: slope e^κ at the anchor near `slope`, with standard deviation `spread` of κ, and its change along u.
+    """One component of the prior of the tail model: what is expected of its slopes e^κ along u = ln x.
 
-    `bend`: expected curvature, d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`:
-    κ walks freely where S exceeds this (1: nowhere; 0: wherever the data can tell). `weight`: prior probability.
-    `free`: standard deviation of a free step of κ.
+    `slope`: expected slope at the anchor; `spread`: standard deviation of κ there. `bend`: expected curvature,
+    d(1/slope)/du: 0 is a Weibull, 1/2 a lognormal, 1 a Pareto tail. `free_above`: κ may vary fast where S exceeds this
+    (1: nowhere; 0: wherever the data determine it). `free`: standard deviation of such a change of κ per square root
+    of a unit of u. `weight`: prior probability of the component.
     """
 
     slope: float
@@ -58,7 +59,10 @@ class Prior:
 
 @dataclass(frozen=True)
 class TailModel:
-    """Tail model: knots [J + 1] in u, increasing, and the reference point at which z itself is a parameter."""
+    """The piecewise linear z(u) of the module: its `knots` [J + 1], increasing in u = ln x, and `reference`.
+
+    Its parameters are z at the point `reference`, one κ for each of the J segments between knots, and the logit of π.
+    """
 
     knots: Vector
     reference: float

@@ -22,10 +22,11 @@ from undertone_aggregator.threshold.result import Threshold
 
 # A bottom is used only if the width is at most this share of θ.
 WORTH = 0.8
-# Least share of readings on each side outside the range that a round zooms to; standard errors of a visible share; and
-# the margin around the range, as a share of its width.
+# Least share of readings that the range of a later round may leave out at each end.
 _OUTSIDE = 0.005
+# A share of readings is visible in the reports if it is at least this many of its standard errors.
 _SEEN = 4.0
+# Margin that is added at each end of the range, as a share of its width.
 _MARGIN = 0.5
 # A round zooms to a range whose low end is above zero only if the low end is above this share of the high end.
 _FAR = 1 / 3
@@ -36,7 +37,7 @@ def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, in
     """Return the range that contains nearly all readings, with a margin, if it is far from zero; else None."""
     density, grid = _density(rounds, bound)
     information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
-    # A share below a few standard errors of a one-bit question to every device is not visible.
+    # Standard errors are those of a share that every device of the cohort reports with one bit.
     outside = min(max(_SEEN / math.sqrt(max(information, 1.0)), _OUTSIDE), 0.25)
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
     if low < _FAR * high:

@@ -100,7 +100,10 @@ def certify_stream(rule: StreamRule, epsilon: str, delta: float) -> StreamCertif
 
 
 def report_ratio(rule: StreamRule) -> Fraction:
-    """Return (1 + τ)/(1 - τ) of a one-bit stream: the largest ratio of probabilities for a single report."""
+    """Return the largest ratio of the probabilities of a single report of a one-bit stream.
+
+    It is (1 + τ)/(1 - τ), where τ is half the width of the range of ξ (`undertone_shared.stream`) divided by b.
+    """
     first, later = rule.noise
     return max(
         Fraction(2 * step + width, 2 * step - width) for step, width in ((first, rule.levels), (later, rule.swing))
@@ -108,7 +111,7 @@ def report_ratio(rule: StreamRule) -> Fraction:
 
 
 def _variance(rule: StreamRule) -> Fraction:
-    """Return the variance of a later report's noise as it enters ρ = S²/(2 variance)."""
+    """Return the variance of a later report's noise with which ρ = S²/(2 variance), S the sensitivity."""
     if rule.law == GAUSSIAN:
         return Fraction(rule.noise[1] - ROUNDING_VARIANCE)
     return Fraction(*step_variance(rule.noise[1], rule.swing))

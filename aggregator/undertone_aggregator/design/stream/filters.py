@@ -25,8 +25,10 @@ LARGEST_TAPS = 4
 
 @dataclass(frozen=True)
 class Stationary:
-    """A filter: constant taps, the exact squared sensitivity S² at σ = 1, and γ_0 S², the release's variance at
-    S = 1.
+    """A filter of constant ``taps``; its noise is stationary.
+
+    ``squared``: the squared sensitivity S² of the stream if the noise that each report adds has variance 1 (σ = 1).
+    ``variance``: γ_0 S², the variance of a release if the noise is scaled to S = 1; γ_0 is that variance at σ = 1.
     """
 
     taps: tuple[Fraction, ...]
@@ -35,9 +37,10 @@ class Stationary:
 
 
 def closed_form(r: Fraction, slew: Fraction, slots: int, chains: int = 1) -> Fraction:
-    """Return the bound of σ²S² for l reports in at most m chains of constant r and stationary start.
+    """Return the bound of σ²S² for l ``slots`` in at most m ``chains`` of constant share r and stationary start.
 
-    m (2(1-r) - 2(1-r)² - 4C²r) + l ((1-r)² + 4C²r); a second chain never lowers the bound.
+    It is m (2(1-r) - 2(1-r)² - 4C²r) + l ((1-r)² + 4C²r), with C the ``slew`` and m = 1 if the first bracket is not
+    positive, so that a second chain never lowers the bound.
     """
     gap = 1 - r
     start = 2 * gap - 2 * gap * gap - 4 * slew * slew * r
@@ -58,7 +61,7 @@ def best_share(slew: Fraction, slots: int, chains: int = 1, bits: int = 8) -> Fr
 
 
 def shipped(slew: Fraction, slots: int, chains: int = 1) -> Stationary:
-    """Return the filter that devices use: constant r at the closed form's best share, charged by it. Raises Invalid."""
+    """Return the filter that devices use: one tap, `best_share`, with S² as `closed_form` bounds it. Raises Invalid."""
     r = best_share(slew, slots, chains)
     squared = closed_form(r, slew, slots, chains)
     return Stationary((r,), squared, squared / (1 - r * r))
@@ -94,14 +97,17 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
 
 
 def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary:
-    """Return constant taps with their exact S²; the first row's weight is 1/γ_0. Raises Invalid."""
+    """Return the filter of these constant taps with its exact S². Raises Invalid."""
     schedule = stationary(taps, slots)
     squared = exact(schedule, slew)
     return Stationary(tuple(taps), squared, squared / schedule[0].weight)
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """Return (taps, weight) of the first rows, the steady one last; None if the noise would grow without bound."""
+    """Return (taps, weight) of the first rows of a schedule, and at the end of the row that repeats from then on.
+
+    Return None if the noise would grow without bound.
+    """
     rows: list[tuple[list[float], float]] = []
     coefficients, weight = [float(tap) for tap in taps], 1.0
     while coefficients:

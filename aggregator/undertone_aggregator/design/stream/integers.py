@@ -150,11 +150,11 @@ def _least(suffices: Callable[[int], bool], low: int, wrong: str) -> int:
 
 
 def release_variance(rule: StreamRule, index: int | None = None) -> float:
-    """Return an upper bound of the noise variance of one coordinate of X_i over the range's square.
+    """Return an upper bound of the noise variance of one coordinate of a release X_i, divided by the squared range.
 
-    ``index`` i: None for late in a long chain. Gaussian: s_1 for i = 1, then (s + R² v_{i-1})/A² with v the variance
-    before. One bit: b² in place of s, which is more than the true b² - ξ². The rounding to levels adds at most 1/4
-    level², the public one 1/12.
+    ``index``: the chain index i; None for the limit in a long chain. Letters as in `undertone_shared.stream`. Gaussian
+    noise: v_1 = s_1, v_i = (s + R² v_{i-1})/A². One-bit noise: b² in place of s, which is more than the true b² - ξ².
+    The rounding of readings to levels adds at most 1/4 level², the rounding of releases 1/12.
     """
     a, r = 1 << rule.shift, rule.reuse
     first, later = (rule.noise[0], rule.noise[1]) if rule.law == GAUSSIAN else (n * n for n in rule.noise)

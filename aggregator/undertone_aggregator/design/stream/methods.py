@@ -106,9 +106,9 @@ def all_methods(
 
 
 def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: int = 1) -> Method:
-    """Return the method with a given constant r, charged by the closed form: a device can check any r.
+    """Return the method with a given constant share r, whose sensitivity is bounded by `closed_form`.
 
-    ``squared``: budget μ².
+    A device can check any r by this bound. ``squared``: the budget μ².
     """
     noise = _stationary(float(r), slots) * float(closed_form(r, slew, slots, chains) / (1 - r * r)) / squared
     note = f"constant r = {float(r):g}, closed form: the share that suits the smoother"

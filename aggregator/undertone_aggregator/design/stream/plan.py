@@ -28,7 +28,8 @@ _SHARES = 16
 class Line:
     """One method's predicted root mean square errors, in units of the range, of a slot's mean or of a sum's mean.
 
-    ``variance``: mean noise variance of a reported slot over the paper's. ``smoothed``: the error after the smoother.
+    ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
+    without the smoother; ``smoothed``: the error after it.
     """
 
     method: str
