@@ -2,13 +2,15 @@
 
 python scripts/figures.py     updates every marked figure of the guides from docs/results
 
-``<!-- figure: STUDY condition; condition; column -->0.95``: the text after the comment is the cell of the first row of
-STUDY.json that meets the conditions, rounded to as many digits as are shown. A condition is ``column=value``, or a
-comparison with ``<``, ``>``, ``<=``, ``>=``. ``max column`` and ``min column`` are over all such rows (``column`` may
-be a pattern: ``ε = *``), ``count`` is how many there are, ``column[2]`` is the second number of ``1.2 / 3.4 (5)``.
+A figure is a link to its study's table: ``the error is [15][day-1] %``. The page's last lines say which cell it is:
+``[day-1]: results/day.csv "devices=1000; predicted error, %"``. The title holds conditions and then the wanted column.
+The figure is that column's cell in the first row that meets the conditions, rounded to as many digits as are shown.
+A condition is ``column=value``, or a comparison with ``<``, ``>``, ``<=``, ``>=``. ``max column`` and ``min column``
+are over all such rows (``column`` may be a pattern: ``ε = *``), ``count`` is how many there are, ``column[2]`` is the
+second number of ``1.2 / 3.4 (5)``.
 
-``<!-- table: STUDY condition; column; column -->`` on the line before a table whose heading has columns of the study:
-those named in the mark find the row, among the ones that meet the conditions; the others are its cells.
+A table under a line ``[Figures][theta-1] of the study:`` has a title ``table: condition; column; column``. Its heading
+has columns of the study: the named ones find the row, among the rows that meet the conditions; the others are cells.
 """
 
 import fnmatch
@@ -27,14 +29,17 @@ PAGES = [*sorted((REPO / "docs").glob("*.md")), REPO / "README.md", *sorted(REPO
 Cell = str | int | float
 Row = Mapping[str, Cell]
 
-MARK = re.compile(r"<!-- (?:figure|table): ")
+# Where a page says which cell a figure, or which rows a table, is made from.
+DEFINITION = re.compile(
+    r'^\[(?P<name>[\w-]+)\]: (?:\S*/)?results/(?P<study>[\w-]+)\.csv "(?P<where>.*)"$', re.MULTILINE
+)
 FIGURE = re.compile(
-    r"(?P<mark><!-- figure: (?P<study>[\w-]+) (?P<where>.*?) ?-->)"
-    r"(?P<shown>[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:e[-+]?\d+)?|[-+]?\.\d+)"
+    r"\[(?P<shown>[-+]?(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:e[-+]?\d+)?|[-+]?\.\d+)\]\[(?P<name>[a-z][\w-]*-\d+)\]"
 )
 TABLE = re.compile(
-    r"(?P<mark><!-- table: (?P<study>[\w-]+) (?P<where>.*?) ?-->\n)"
-    r"(?P<heads>\|.*\|\n)(?P<rule>\|[-|]+\|\n)(?P<body>(?:\|.*\|\n)+)"
+    r"(?P<mark>^\[Figures\]\[(?P<name>[\w-]+)\].*\n\n)"
+    r"(?P<heads>\|.*\|\n)(?P<rule>\|[-|]+\|\n)(?P<body>(?:\|.*\|\n)+)",
+    re.MULTILINE,
 )
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -51,38 +56,45 @@ def rows_of(study: str) -> tuple[Row, ...]:
     return tuple(json.loads((RESULTS / f"{study}.json").read_text("utf-8"))["rows"])
 
 
-def refreshed(text: str) -> tuple[str, int]:
-    """Return the text with the results' figures, and the number of marks that were understood.
+def refreshed(text: str) -> tuple[str, set[str]]:
+    """Return the text with the results' figures, and the names of the definitions that it uses.
 
-    Raises LookupError if a study has no such row or column, ValueError if its cell is no number.
+    Raises LookupError for a figure without a definition and if a study has no such row or column, ValueError if its
+    cell is no number.
     """
-    text, figures = FIGURE.subn(lambda match: match["mark"] + _figure(match), text)
-    text, tables = TABLE.subn(lambda match: match["mark"] + match["heads"] + match["rule"] + _body(match), text)
-    return text, figures + tables
+    cells = {match["name"]: (match["study"], match["where"]) for match in DEFINITION.finditer(text)}
+    used = set()
+
+    def cell(match: re.Match[str]) -> tuple[str, str]:
+        if match["name"] not in cells:
+            raise LookupError(f"the page has no definition of [{match['name']}]")
+        used.add(match["name"])
+        return cells[match["name"]]
+
+    text = FIGURE.sub(lambda match: f"[{_figure(*cell(match), match['shown'])}][{match['name']}]", text)
+    text = TABLE.sub(lambda match: match["mark"] + match["heads"] + match["rule"] + _body(*cell(match), match), text)
+    return text, used
 
 
-def _figure(match: re.Match[str]) -> str:
-    study, where = match["study"], match["where"]
+def _figure(study: str, where: str, shown: str) -> str:
     *conditions, wanted = [part.strip() for part in where.split(";")]
     rows = _meeting(rows_of(study), conditions, f"{study} {where}")
     if wanted == "count":
-        return _styled(len(rows), match["shown"])
+        return _styled(len(rows), shown)
     reduced = {"max": max, "min": min}.get(wanted.partition(" ")[0])
     if reduced is None:
-        return _styled(_number(rows[0], wanted), match["shown"])
+        return _styled(_number(rows[0], wanted), shown)
     name, opening, place = wanted.partition(" ")[2].partition("[")
     columns = fnmatch.filter(rows[0], name)
-    return _styled(
-        reduced(_number(row, column + opening + place) for row in rows for column in columns), match["shown"]
-    )
+    return _styled(reduced(_number(row, column + opening + place) for row in rows for column in columns), shown)
 
 
-def _body(match: re.Match[str]) -> str:
-    parts = [part.strip() for part in match["where"].split(";")]
+def _body(study: str, where: str, match: re.Match[str]) -> str:
+    parts = [part.strip() for part in where.removeprefix("table:").split(";")]
     heads = _cells(match["heads"])
     keys = [part for part in parts if part in heads]
-    where = f"{match['study']} {match['where']}"
-    chosen = _meeting(rows_of(match["study"]), [part for part in parts if part not in keys], where)
+    where = f"{study} {where}"
+    chosen = _meeting(rows_of(study), [part for part in parts if part not in keys], where)
     lines = []
     for line in match["body"].splitlines():
         shown = dict(zip(heads, _cells(line), strict=True))

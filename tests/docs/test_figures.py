@@ -18,11 +18,9 @@ _spec.loader.exec_module(figures)
 @pytest.mark.parametrize("page", figures.PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_figures_are_those_of_the_results(page):
     text = page.read_text("utf-8")
-    refreshed, understood = figures.refreshed(text)
+    refreshed, used = figures.refreshed(text)
     assert refreshed.splitlines() == text.splitlines()
-    assert understood == len(figures.MARK.findall(text)), "a mark has no figure, or no table, behind it"
-    # A line that begins with a comment ends the paragraph, or the list, before it.
-    assert [line for line in text.splitlines() if line.lstrip().startswith("<!-- figure: ")] == []
+    assert used == {match["name"] for match in figures.DEFINITION.finditer(text)}, "a definition has no figure"
 
 
 # What is chosen, not measured, in sections that name a study: parameters, levels, the papers' populations.
@@ -43,9 +41,11 @@ _DECIMAL = re.compile(r"(?<![\w.,/^-])(?<!= )(?<!ε )(?<!=)(?<!at )(\d+\.\d+|\.\
 def unmarked(text):
     """The numbers of a page's sections that name a study, less the marked ones and code."""
     numbers = []
-    for section in re.split(r"\n(?=## )", text):
+    for section in re.split(r"\n(?=## )", figures.DEFINITION.sub("", text)):
         if _STUDY.search(section):
-            prose = figures.FIGURE.sub("", figures.TABLE.sub("", re.sub(r"```.*?```", "", section, flags=re.DOTALL)))
+            prose = re.sub(r"```.*?```", "", section, flags=re.DOTALL)
+            for marked in (figures.TABLE, figures.FIGURE):
+                prose = marked.sub("", prose)
             numbers += _DECIMAL.findall(re.sub(r"`[^`]*`", "", prose))
     return numbers
 
@@ -59,11 +59,11 @@ def test_what_was_measured_is_marked(page):
 def test_a_figure_without_a_mark_is_seen():
     text = "## A\n`undertone experiment day`: .93 at .5, 12 % for ε = 1.5\n## B\n.7\n"
     assert unmarked(text) == [".93", "12"]
-    assert unmarked(text.replace(".93", "<!-- figure: day ε=1; error -->.93")) == ["12"]
+    assert unmarked(text.replace(".93", "[.93][day-1]")) == ["12"]
 
 
 def test_figures_are_there():
-    assert sum(len(figures.MARK.findall(page.read_text("utf-8"))) for page in figures.PAGES) >= 100
+    assert sum(len(figures.DEFINITION.findall(page.read_text("utf-8"))) for page in figures.PAGES) >= 100
 
 
 def test_the_results_pages_are_made_from_their_files():
@@ -82,39 +82,43 @@ ROWS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "after"),
+    ("shown", "where", "after"),
     [
-        ("<!-- figure: s way=turns, C = 1; error -->.99 of", ".12 of"),
-        ("<!-- figure: s n=1; error -->0.9", "0.1"),
-        ("<!-- figure: s way=stream; error -->1,000, or", "12,346, or"),
-        ("<!-- figure: s way=stream; error -->7.0e8.", "1.2e4."),
-        ("<!-- figure: s max ε = 1[2] -->7", "1000"),
-        ("<!-- figure: s n=1; max ε = *[2] -->7", "20"),
-        ("<!-- figure: s error>1; error<=12345.6; count -->7", "1"),
-        ("<!-- figure: s ε = 1[3]>2; min ε = 1 -->7.77", "1.50"),
+        (".99", "way=turns, C = 1; error", ".12"),
+        ("0.9", "n=1; error", "0.1"),
+        ("1,000", "way=stream; error", "12,346"),
+        ("7.0e8", "way=stream; error", "1.2e4"),
+        ("7", "max ε = 1[2]", "1000"),
+        ("7", "n=1; max ε = *[2]", "20"),
+        ("7", "error>1; error<=12345.6; count", "1"),
+        ("7.77", "ε = 1[3]>2; min ε = 1", "1.50"),
     ],
 )
-def test_a_figure_is_written_as_it_was_shown(monkeypatch, text, after):
+def test_a_figure_is_written_as_it_was_shown(monkeypatch, shown, where, after):
     monkeypatch.setattr(figures, "rows_of", lambda study: ROWS)
-    refreshed, understood = figures.refreshed(text)
-    assert (refreshed.partition("-->")[2], understood) == (after, 1)
+    page = 'It is [{}][s-1] %.\n\n[s-1]: results/s.csv "' + where + '"\n'
+    assert figures.refreshed(page.format(shown)) == (page.format(after), {"s-1"})
 
 
 def test_a_table_is_refreshed_row_by_row(monkeypatch):
     monkeypatch.setattr(figures, "rows_of", lambda study: ROWS)
-    table = "<!-- table: s error>1; n -->\n| n | error | ε = 1 |\n|---|---|---|\n| 2 | 1.00 | gone |\n"
-    refreshed, understood = figures.refreshed(table)
-    assert (refreshed.splitlines()[-1], understood) == ("| 2 | 12345.60 | 2.5 / 1e+03 (0) |", 1)
-    with pytest.raises(LookupError, match="no row for s error>1; n"):
+    table = (
+        "[Figures][s-1] of the study:\n\n| n | error | ε = 1 |\n|---|---|---|\n| 2 | 1.00 | gone |\n"
+        '\n[s-1]: results/s.csv "table: error>1; n"\n'
+    )
+    refreshed, used = figures.refreshed(table)
+    assert (refreshed.splitlines()[4], used) == ("| 2 | 12345.60 | 2.5 / 1e+03 (0) |", {"s-1"})
+    with pytest.raises(LookupError, match="no row for s table: error>1; n"):
         figures.refreshed(table.replace("| 2 |", "| 1 |"))
 
 
 @pytest.mark.parametrize("where", ["n=77; error", "nothing=1; error", "n=1; nothing", "max nothing"])
-def test_a_mark_that_means_nothing_is_told(monkeypatch, where):
+def test_a_cell_that_is_not_there_is_refused(monkeypatch, where):
     monkeypatch.setattr(figures, "rows_of", lambda study: ROWS)
     with pytest.raises((LookupError, ValueError)):
-        figures.refreshed(f"<!-- figure: s {where} -->1")
+        figures.refreshed(f'[1][s-1]\n\n[s-1]: results/s.csv "{where}"\n')
 
 
-def test_a_mark_without_a_figure_is_not_understood():
-    assert figures.refreshed("<!-- figure: coverage epsilon=1; held --> .95")[1] == 0
+def test_a_figure_without_a_definition_is_refused():
+    with pytest.raises(LookupError, match="coverage-9"):
+        figures.refreshed("[.95][coverage-9]")
