@@ -101,7 +101,11 @@ class LeastAbsolute:
         return rounded(statistic[:, (height - 1) // 2] + statistic[:, height // 2], 2)
 
     def down(self, values: Integers, children: Integers, height: int) -> Integers:
-        """Place each child between its break points as the parent lies between the sums of them; see `Rule.down`."""
+        """Give each child a value between two of its break points; see `Rule.down`.
+
+        The parent's value lies between two sums of the children's break points; each child gets the same relative place
+        between the two break points that are in these sums.
+        """
         sums = children.sum(axis=1)
         count = sums.shape[1]
         cell = (values[:, None] >= sums).sum(axis=1)
@@ -109,7 +113,8 @@ class LeastAbsolute:
         low, high = np.maximum(cell - 1, 0), np.minimum(cell, count - 1)
         start = np.cumsum(children[row, :, low], axis=1)
         length = np.cumsum(children[row, :, high] - children[row, :, low], axis=1)
-        # Outside all break points, and where they coincide, the difference is divided equally among the children.
+        # If the parent's value lies outside all sums of break points, or the two sums around it are equal, the
+        # difference from them is divided equally among the children.
         equal = np.broadcast_to(np.arange(1, self._fanout + 1), length.shape)
         length = np.where(length[:, -1:] == 0, equal, length)
         # Floating point is safe here, because adding true values to the tree changes neither factor of the product.

@@ -86,7 +86,10 @@ class SquareRoot(Bounded, OneByOne):
         return {("value", i): variance * self._f[time - 1 - i] ** 2 for i in range(time)}
 
     def variance(self, first: int, end: int) -> float:
-        """Return σ² ‖row end - row first‖²."""
+        """Return the variance of the noise of count ``end`` less that of count ``first``.
+
+        It is σ² ‖row ``end`` of C - row ``first`` of C‖².
+        """
         row = self._f[end - 1 :: -1][:end].copy() if end else np.zeros(0)
         if first:
             row[:first] -= self._f[first - 1 :: -1]

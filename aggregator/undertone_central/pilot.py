@@ -3,7 +3,11 @@
 Values are truncated at θ, which is public by then. One changed value moves both statistics by a known amount, so
 discrete Laplace noise makes them ε-DP:
 
-- the sum, moved by at most θ;
+- the sum, which moves by at most θ;
+- the drift D = Σ_i Σ_j |p P_ij - j S_{i-1}| of blocks of g values in p parts each, where S_i is the sum of block i and
+  P_ij the sum of its first j parts, j = 1 … p-1. Each term is p times the error of the prediction that the first j
+  parts of a block sum to jS_{i-1}/p. One value moves the terms of its own block by at most p(p-1)θ, and those of the
+  next block by at most Σ jθ = p(p-1)θ/2.
 """
 
 import math
@@ -48,7 +52,10 @@ class Layout:
     levels: int
 
     def noise(self, theta: int, epsilon: Fraction) -> float:
-        """Return the variance of a random range's sum from the hierarchy's noise: 2 (levels θ/ε)² V."""
+        """Return the variance of a random range's sum from the hierarchy's noise.
+
+        It is 2 (levels θ/ε)², the noise variance of a node, times `average_variance`.
+        """
         share = average_variance(self.fanout, self.levels, consistent=True)
         return float(2 * (self.levels * theta / epsilon) ** 2) * share
 
@@ -60,13 +67,13 @@ def noisy_mean(values: Integers, theta: int, epsilon: Fraction, source: Bytes) -
 
 
 def drift(values: Integers, group: int, parts: int) -> int:
-    """Compute D over the last whole blocks."""
+    """Compute the drift D (see the module) of the last whole blocks of ``group`` values, in ``parts`` parts each."""
     inside = values[len(values) % group :].reshape(-1, parts, group // parts).sum(axis=2).cumsum(axis=1)
     return int(abs(parts * inside[1:, :-1] - np.arange(1, parts) * inside[:-1, -1:]).sum())
 
 
 def drift_sensitivity(parts: int, theta: int) -> int:
-    """Return the largest change of D by one value in [0, θ]."""
+    """Return the largest change of the drift D (see the module) if one value in [0, θ] changes."""
     return 3 * parts * (parts - 1) // 2 * theta
 
 
@@ -101,9 +108,10 @@ def best_layout(
 ) -> Layout | None:
     """Return the layout of least expected mean squared error of random ranges, ε-DP in the values [n] in [0, θ].
 
-    The error is the hierarchy's noise at ``publishing``, and 2 E e² for a range's two ends, with E|e| = D/(p × terms)
-    from a noisy D. Half of ε goes to the largest blocks, of which there are fewest, half of the rest to the next.
-    Returns None if there are too few values to measure a drift.
+    The error has two parts: the noise of the hierarchy at ε = ``publishing``, and 2 E e², where e is the error of a
+    prediction within a block at one of the range's two ends. E|e| is the noisy drift D divided by p and by the number
+    of its terms. Half of ε is for the drift of the largest blocks, which are fewest, half of the rest for the next, and
+    so on. Returns None if there are too few values to measure a drift.
     """
     able = layouts(span, fanout, len(values))
     if not able:
@@ -123,11 +131,10 @@ def best_layout(
 
 
 def _expected_squares(groups: NDArray[np.int64], seen: Floats, scales: Floats, theta: int) -> Floats:
-    """Return E (E|e|)² of each block size given all noisy errors.
+    """Return the posterior mean of (E|e|)² for each block size, given the noisy errors of all sizes.
 
-    The power-law growth lets each size inform the others.
-
-    This is post-processing. ``seen``: errors with Laplace noise of ``scales``.
+    E|e| is assumed to grow as a power of the block size, so that each size informs the others. This is post-processing.
+    ``groups``: block sizes; ``seen``: their errors E|e| with Laplace noise of ``scales``.
     """
     least = float(groups.min())
     errors = np.geomspace(0.01 * theta * math.sqrt(least), theta * least, _ERRORS)

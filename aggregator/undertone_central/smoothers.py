@@ -2,7 +2,8 @@
 
 This is post-processing of released numbers alone. A block has g = b^s values; its sum is released when it is complete.
 Until then each of its values is published as u/g, where u is the prediction; the last value corrects the block, so that
-block sums are exactly the released ones. s minimises Eq. 7.
+block sums are exactly the released ones. b is the fan-out of the hierarchy and L its number of levels; s minimises the
+expected error (Eq. 7 of ToPS), see `best_smoothing`.
 """
 
 from abc import ABC, abstractmethod
@@ -183,7 +184,10 @@ def make_smoother(name: str) -> Smoother:
 
 
 def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
-    """Return the s from 0 to levels - 1 that minimises Eq. 7, (b-1)(L-s)³ 2θ²/ε² + (b^s θ/6)², for any θ."""
+    """Return the s from 0 to levels - 1 that minimises Eq. 7 of ToPS; it is the same for any θ.
+
+    Eq. 7 is (b-1)(L-s)³ 2θ²/ε² + (b^s θ/6)²: the noise of a range's nodes, and the error of predictions in blocks.
+    """
     return min(
         range(levels),
         key=lambda s: (fanout - 1) * (levels - s) ** 3 * 2 / epsilon**2 + Fraction(fanout ** (2 * s), 36),
@@ -191,9 +195,9 @@ def best_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
 
 
 def paper_smoothing(fanout: int, levels: int, epsilon: Fraction) -> int:
-    """Round Eq. 7 as the authors do: the real s in [0, levels] that minimises it, to the nearest integer below levels.
+    """Return the authors' s: the real s in [0, levels] that minimises Eq. 7, rounded to an integer below levels.
 
-    The derivative, -6(b-1)(L-s)²/ε² + ln(b) b^(2s)/18, rises in s.
+    The derivative of Eq. 7 over θ², -6(b-1)(L-s)²/ε² + ln(b) b^(2s)/18, rises in s (see `best_smoothing`).
     """
 
     def slope(s: float) -> float:

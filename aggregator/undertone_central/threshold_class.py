@@ -43,7 +43,8 @@ class ThresholdSanitizer:
     def deviation(self) -> float:
         """Upper bound of the standard deviation, in items, of the count below any threshold: sqrt(L v b/4).
 
-        The sum of c of b children that sum to their parent has variance v c (1 - c/b) <= v b/4 per level.
+        L is the number of levels, v the variance of a count's noise and b = 16 the number of a node's children. On each
+        level, the sum of c children that are made to sum to their parent has variance v c (1 - c/b) <= v b/4.
         """
         return sqrt(self._levels * self._law.variance * FANOUT / 4)
 

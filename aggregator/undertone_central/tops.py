@@ -6,6 +6,8 @@ values' ε, 2 % pays for their mean, which predicts the first block, and 5 % for
 smoother's blocks (`undertone_central.pilot`). θ may be updated:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
+- ``sequential``: the values of each span choose the θ of the next span with a share of ε, and are published with the
+  rest of ε.
 """
 
 from fractions import Fraction

@@ -41,24 +41,26 @@ def cover_size(first: int, end: int, fanout: int, levels: int) -> int:
 
 
 def consistent_variance(first: int, end: int, fanout: int, levels: int) -> float:
-    """Return the variance of a range sum after least-squares consistency.
+    """Return the variance of the sum of leaves [first, end) after least-squares consistency.
 
-    A node's partial sum is α h + W, W uncorrelated with everything above: children with shares α_c give
-    α = Σ α_c/b and Var W = v_(j-1) (Σ α_c² - (Σ α_c)²/b) + Σ Var W_c, v_j = (b^j - b^(j-1))/(b^j - 1) the variance
-    of Eq. 10's z.
+    The part of the sum that lies below a node is α h + W, where h is the node's consistent value and W is uncorrelated
+    with all values above it. If the same is α_c h_c + W_c for each of the node's b children c, then α = Σ α_c/b and
+    Var W = v_(j-1) (Σ α_c² - (Σ α_c)²/b) + Σ Var W_c. Here j is the node's height, and v_j = (b^j - b^(j-1))/(b^j - 1)
+    the variance of a node's value that uses its own noisy value and all below it (z of Eq. 10 of ToPS).
     """
     share2, _, rest = _partials(first, end, fanout, levels + 1)
     return share2 * _bottom_up(fanout, levels) + rest
 
 
 def _bottom_up(fanout: int, height: int) -> float:
-    """Return v_j, the variance of Eq. 10's z at a node of height j, see `consistent_variance`."""
+    """Return v_j of `consistent_variance` for a node of height j = ``height``."""
     return float((fanout**height - fanout ** (height - 1)) / (fanout**height - 1))
 
 
 def _partials(first: int, end: int, fanout: int, height: int) -> tuple[float, float, float]:
-    """Return Σ α_c², Σ α_c and Σ Var W_c over the children of a node of that height; [first, end) numbers its
-    leaves.
+    """Return Σ α_c², Σ α_c and Σ Var W_c of `consistent_variance` over the children c of a node.
+
+    [first, end) is the range of leaves that are summed, counted from the node's first leaf.
     """
     width = fanout ** (height - 2)
     low, high = -(-first // width), end // width
@@ -77,7 +79,7 @@ def _partials(first: int, end: int, fanout: int, height: int) -> tuple[float, fl
 
 
 def _partial(first: int, end: int, fanout: int, height: int) -> tuple[float, float]:
-    """Return α and Var W of the sum over [first, end) of a node's leaves, see `consistent_variance`."""
+    """Return α and Var W of `consistent_variance` for a node, if its leaves [first, end) are summed."""
     squares, shares, rest = _partials(first, end, fanout, height)
     return shares / fanout, _bottom_up(fanout, height - 1) * (squares - shares * shares / fanout) + rest
 

@@ -151,7 +151,7 @@ def _options(port: int, wishes: Wishes) -> dict[str, Any]:
 
 
 def _chosen(text: str, options: Mapping[str, Any]) -> str:
-    """Return the sample with these options set; each option is in it, perhaps commented out."""
+    """Return the sample configuration ``text`` with these options set, also those that the sample comments out."""
     lines = []
     for line in text.splitlines():
         name = line.removeprefix("# ").partition(" = ")[0]

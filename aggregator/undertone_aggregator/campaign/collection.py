@@ -131,10 +131,9 @@ def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> 
 
 
 def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
-    """Return what the issued epochs cost at most. ``budget``: for epochs of old stores, which have none of their own.
+    """Return a guarantee that holds for every issued epoch: the largest ε, and the shortest rest between two reports.
 
-    The guarantee has the largest ε of all epochs and the shortest rest between two reports of a device, which is none
-    after a plan that gave up its window.
+    If one epoch had no rest, the guarantee has none. ``budget``: for epochs that Undertone 0.1.0 stored without one.
     """
     from undertone_aggregator.estimate.guarantee import rest_of
 

@@ -23,7 +23,7 @@ class Election(Protocol):
     """The election of a campaign's coordinator, as the thread that runs the coordinator uses it."""
 
     def lease(self) -> Lease | None:
-        """Return our lease, None while another server has it. Each call also shows that its thread does not hang."""
+        """Return our lease, None while another server has it. Each call shows that the calling thread does not hang."""
 
     def held(self) -> bool:
         """Return True if the lease is certainly ours now, by our own clock, without asking the database."""

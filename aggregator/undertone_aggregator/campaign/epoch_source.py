@@ -9,7 +9,7 @@ from undertone_aggregator.counts.partial import Partial
 
 
 def _ignore(_: str) -> None:
-    """Drop a sentence."""
+    """Do nothing: used where nobody wants the sentences about progress."""
 
 
 @dataclass(frozen=True)

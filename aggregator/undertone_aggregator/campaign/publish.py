@@ -26,7 +26,7 @@ def estimate_message(
 
 
 def told(world: Published | None) -> dict[str, Any] | None:
-    """Return, for a message, how much published numbers reveal about a household in a cycle; None stays None."""
+    """Return as JSON how much published numbers reveal about a household in a cycle; None if ``world`` is None."""
     return None if world is None else {**world.as_json(), "guarantee": world.sentence("a cycle of slots")}
 
 

@@ -51,7 +51,10 @@ _SIGNED = "signed"
 
 @dataclass
 class Slots:
-    """Slots of the broker's worker users, by campaign; ``taking``: lock that allows one take-over at a time."""
+    """Numbers (slots) of the broker users that each campaign's workers use; no two campaigns may use the same.
+
+    ``held``: campaign -> its slots. ``taking``: lock for choosing slots, so that one campaign at a time does so.
+    """
 
     held: dict[str, set[int]]
     taking: threading.Lock

@@ -10,8 +10,8 @@ from undertone_aggregator.store.store import RECEIVED
 
 # Number of slots without a report, besides those that may still be under way, after which an alarm is raised.
 _SILENT_SLOTS = 3
-# Numbers of refused deliveries between two snapshots that raise an alarm: at least so many, and at least this share of
-# all deliveries.
+# An alarm is raised if at least this number of deliveries were refused between two snapshots, and they were at least
+# this share of all deliveries.
 _REFUSED = 20
 _REFUSED_SHARE = 0.2
 _LEAST_FREE = 200 << 20

@@ -34,7 +34,7 @@ _OWN = ("campaign", "stream", "landing")
 class Home:
     """The folder of a server. Raises Invalid, also later, for invalid files."""
 
-    # False, because there may be several campaigns: when one of them fails, the others go on.
+    # Whether the server ends when a campaign fails: no, because the folder may hold others, which go on.
     alone = False
 
     def __init__(self, folder: Path) -> None:

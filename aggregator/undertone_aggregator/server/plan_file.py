@@ -12,9 +12,9 @@ class PlanFile:
     ``path``: the file, None for a configuration without one.
     """
 
-    # True, because there is only one campaign: if it fails, the server fails.
+    # Whether the server ends when a campaign fails: yes, because there is only one.
     alone = True
-    # None, because the lock of the store already keeps a second server out.
+    # Lock file of the running server: none, because the lock of the store already keeps a second server out.
     lock: Path | None = None
 
     def __init__(self, config: Config, path: Path | None = None) -> None:

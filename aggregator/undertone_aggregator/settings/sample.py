@@ -46,7 +46,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
 
 
 def sample_tables(*names: str) -> str:
-    """Return these tables of the sample."""
+    """Return the tables of these names, as TOML with every option, its help and its default."""
     return "\n".join(sample(SECTIONS[name], name, _EXAMPLES[name]) for name in names)
 
 

@@ -24,7 +24,7 @@ def with_option(text: str, table: str, name: str, value: Any) -> str:
 
 
 def value_of(text: str) -> Any:
-    """Return the value that ``text`` is in TOML; text that is no TOML, such as 24h, is itself."""
+    """Parse ``text`` as a TOML value. Text that is no TOML value, such as 24h, is returned unchanged."""
     try:
         return tomlkit.parse(f"value = {text}").unwrap()["value"] if "\n" not in text else text
     except (ValueError, RecursionError):

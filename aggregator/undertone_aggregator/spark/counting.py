@@ -22,8 +22,9 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import Report
 
-# Schemas of a bucket's memory, and of the rows that it returns: a packed histogram, n deliveries with an outcome (grp),
-# n reports that are missing, n that contradict others.
+# Spark's schemas of a bucket's memory (STATE), and of the rows that counting a bucket returns (ROWS). The column `what`
+# says what a row holds: `cells` a packed histogram; `outcome` the number n of deliveries with the outcome in `grp`;
+# `missing` the number n of missing reports; `conflicts` the number n of reports that contradict a counted one.
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
 CELLS, OUTCOME, MISSING, CONFLICTS = "cells", "outcome", "missing", "conflicts"

@@ -6,11 +6,11 @@ A new database gets these tables at once. Two older formats are brought up to th
 - 0.2.0: revisions 0001 to 0010 while it was developed. They lack tables and columns, and keep each state of devices in
   a table of its own.
 
-In both, campaigns of wire 1 are written again as wire 2 (`converted`), sequence records get a third word, and facts
-about the plan get the names of today.
+In both, campaigns in wire format 1 are written again in wire format 2 (`converted`), sequence records get a third word,
+and facts about the plan get the names of today.
 
-To change the tables again: change them in `tables`, raise `tables.HEAD`, and add here what brings the revision before
-to it. A step looks at the revision that it finds; it is never edited once a release holds it.
+To change the tables again: change them in `tables`, raise `tables.HEAD`, and add a step here that brings the revision
+before to the new one. A step runs only if the database has that revision. Once a step is in a release, never edit it.
 """
 
 import hashlib
