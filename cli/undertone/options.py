@@ -17,7 +17,8 @@ _WRITTEN = (Path, str, bool, int, float)
 def with_options(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command from a function whose first argument is an ``options`` object.
 
-    Each field ``Annotated[type, help]`` of the dataclass becomes an option; the function's other arguments keep theirs.
+    Each field ``Annotated[type, help]`` of the dataclass becomes an option. The function's other arguments become
+    options and arguments of the command as usual.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:

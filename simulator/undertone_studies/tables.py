@@ -47,7 +47,7 @@ GUARANTEE = "ε is of one reading (event level): 48 readings a day cost a househ
 
 @dataclass(frozen=True)
 class Contender:
-    """θ and mechanism of one method after the threshold rounds of one seed."""
+    """One of the compared methods, with the θ and the mechanism that it chose after one seed's threshold rounds."""
 
     method: str
     theta: int

@@ -30,8 +30,8 @@ CAMPAIGN = "demo"
 SENSOR = "load"
 ROUND_SLOTS = 12
 LEAD_SLOTS = 3
-# The campaign starts one slot later for each such number of devices, because the fleet's process checks the campaign
-# once for each device, which takes a few milliseconds.
+# The campaign starts one slot later for every 150 devices, because the fleet's process checks the campaign once for
+# each device, which takes a few milliseconds.
 DEVICES_PER_LEAD_SLOT = 150
 # Seconds that a fleet needs to connect to an aggregator that was started with it.
 DIRECT_SECONDS = 12

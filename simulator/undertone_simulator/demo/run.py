@@ -213,8 +213,9 @@ class _Watch:
 
 
 def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:
-    """Wait until the last ``state`` of `device/examples/unix_device.py` is not "offline" nor an error, which is a
-    sentence.
+    """Wait until the last ``state`` that `device/examples/unix_device.py` printed is neither "offline" nor an error.
+
+    Errors are sentences; every other state is one word.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -62,8 +62,8 @@ class VectorDraws:
         self._words = words
         self._chances = chances
         self._word = word
-        # Entry i: the devices that have rejected i + 1 words, so that their next word is self._word + i + 1; all other
-        # devices are at self._word.
+        # Entry i lists the devices that have rejected i + 1 words, so that the index of their next word is
+        # self._word + i + 1; for all other devices it is self._word.
         self._ahead: list[Index] = []
 
     def below(self, n: "int | Unsigned") -> Unsigned:
@@ -102,7 +102,7 @@ class VectorDraws:
         return VectorDraws(self._words.part(index), self.memory, self._chances, self._word)
 
     def join(self, index: Index, part: "VectorDraws") -> None:
-        """Add the failed devices of ``part``, whose devices are those at ``index``."""
+        """Add the failed devices of ``part``, which holds the draws of the devices at ``index``."""
         self.failed = np.concatenate((self.failed, index[part.failed]))
 
 

@@ -61,7 +61,8 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
     change = draws.memory("change", len(u), np.uint32)
     inside = np.uint32(mechanism.a * mechanism.window)
     level *= np.uint32(mechanism.stride)
-    # Where u < inside, the unsigned difference u - inside wraps around; those entries are overwritten below.
+    # u is the drawn word; below ``inside`` it selects a cell inside the window. There, the unsigned difference
+    # u - inside wraps around; those entries are overwritten below.
     np.subtract(u, inside, out=cell)
     cell //= np.uint32(mechanism.b)
     np.greater_equal(cell, level, out=less)

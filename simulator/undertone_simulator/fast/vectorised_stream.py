@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
 _LARGEST_RELEASE = 0x7FFFFFFF
-# u = X + 2^31 and the halves of u², as in `undertone_aggregator.counts.moments`.
+# A release X is counted as u = X + _BIAS, u² as two halves of _HALF bits: see `undertone_aggregator.counts.moments`.
 _BIAS = 1 << 31
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
@@ -113,8 +113,8 @@ class Streams:
     def admit(self, slot: int, drawn: Flags, admitted: Flags) -> Unsigned:
         """Record which of the ``drawn`` reports of ``slot`` were ``admitted``; return a word for each device.
 
-        Bit a of the word says that the slot a + 1 turns ago is on the same chain with nothing missed between, and that
-        its report arrived.
+        Bit a of the word is 1 if the device's report (a + 1) · lag slots earlier was admitted, and is on the same chain
+        with no missed report in between.
         """
         row = slot % self.rule.lag
         origin = slot - self.index[row] * self.rule.lag

@@ -24,7 +24,7 @@ class BlockPlan:
 class DayPlan:
     """Blocks with different θ. ``standard_error``, ``error``: of a slot, root mean squares over the day.
 
-    ``ratio``: the mean square error over that of one θ.
+    ``ratio``: the mean square error, divided by that with one θ for the whole day.
     """
 
     blocks: tuple[BlockPlan, ...]

@@ -18,7 +18,7 @@ _TILE = 1024
 
 
 class ReadingSource(Protocol):
-    """Source of devices' readings; any part can be read, and is the same however the rest is divided."""
+    """Source of devices' readings. Any part of them can be read, and repeated reads return the same values."""
 
     @property
     def unit(self) -> str: ...

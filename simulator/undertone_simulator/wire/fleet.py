@@ -236,7 +236,8 @@ class Fleet:
         clock, seconds = self.wire.clock, self._slot_seconds
         for source in self._sources:
             source.seek(slot - 1)
-        # Each group is in the heap only once, so its number breaks ties.
+        # The heap orders groups by the time of their next draw, and by number if the times are equal. A group is in it
+        # only once, so that lists of devices are never compared.
         due: list[tuple[float, int, list[WireDevice]]] = [
             (FIRST_PART + self._jitter * group / GROUPS, group, devices) for group, devices in enumerate(self._groups)
         ]

@@ -48,10 +48,11 @@ class FleetJob:
     """The job of the process.
 
     `folder`: as `provision` wrote it; `members`: number of its devices that run here, from number `first` on;
-    `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: columns between two slots of a threshold
-    round, 0 to play column by column; `state`: a folder for the devices' storages, None for memory; `start`, `speed`:
-    the clock, None for the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over which the connections are
-    spread; `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
+    `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: number of columns of the readings from
+    one slot of a threshold round to the next, 0 if every epoch measures column after column; `state`: a folder for the
+    devices' storages, None for memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name,
+    device); `ramp_up`: seconds over which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see
+    `Fleet`.
     """
 
     folder: str

@@ -4,7 +4,7 @@
     <unix ms> acked <device> <report in hex>        the broker's PUBACK arrived
     <unix ms> lost <device> <report in hex> <fault> nobody will send this report any more
     <unix ms> fault <name> <device, or ->           a fault was made to happen
-    <unix ms> play <first slot> <column> <stride> <phase>  from this slot on, slot first + i plays column + i·stride
+    <unix ms> play <first slot> <column> <stride> <phase>  from this slot on, see `Play`
 
 A report is *sent* once its line is on disk; `flush` comes before the hand-over. A line that a kill cut short does not
 count, and nothing was sent for it. The output of `device/examples/unix_device.py` serves as the ledger of that device.
@@ -31,7 +31,10 @@ _EMPTY = "-"
 
 
 class Play(NamedTuple):
-    """A part of the playback: slot first + i plays column + i·stride of the readings; `phase`: see `phase_of`."""
+    """A part of a campaign: in slot first + i the devices measure column + i·stride of the readings.
+
+    `phase`: see `undertone_simulator.wire.playback.phase_of`.
+    """
 
     first: int
     column: int

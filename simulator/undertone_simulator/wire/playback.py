@@ -10,7 +10,7 @@ from undertone_simulator.wire.ledger import Play
 
 @dataclass(frozen=True)
 class Continuous:
-    """Playback column by column from the campaign's first slot on."""
+    """Each slot measures the next column of the readings, from the campaign's first slot on."""
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
         """Return the part of the playback that starts with this campaign, None if the last part continues."""
@@ -22,10 +22,10 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Playback:
-    """Playback with compressed rounds, for demonstrations.
+    """Slots of threshold rounds skip columns of the readings, so that a short round covers a day: for demonstrations.
 
-    Threshold epoch number r plays every `stride`-th column of day r; the first report epoch continues with the
-    following day, column by column.
+    Threshold epoch number r measures every `stride`-th column of day r; the first report epoch continues with the
+    following day, column after column.
     """
 
     per_day: int

@@ -106,7 +106,7 @@ class Accounts:
         }
 
     def wonder(self, what: str, about: str) -> None:
-        """Record that ``about`` is unexplained in the way that ``what`` names."""
+        """Count a discrepancy of the kind ``what``; keep ``about``, which says where it is, as one of few examples."""
         self.unexplained[what] += 1
         if self.unexplained[what] <= _EXAMPLES:
             self.examples.append(f"{what}: {about}")

@@ -154,9 +154,8 @@ class WireDevice:
     def tick(self, slot: int) -> bool:
         """Close the slot before `slot`, if that is still open, and read the meter in `slot`.
 
-        Return True to be called again.
-
-        The report is queued and in the ledger unless the device dies at this point; the caller flushes the ledger.
+        Return True if it was too early for the draw, so that the caller must call again later in the slot. A report is
+        queued and added to the ledger unless a fault kills the device here; the caller flushes the ledger.
         """
         reporter = self.reporter
         # The slot in which a device is switched on is not a whole one.

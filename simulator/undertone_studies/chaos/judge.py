@@ -22,7 +22,7 @@ SAID = {
     "broker-term": r"connected again|cannot be reached",
     "disk-full": re.escape(FULL),
 }
-# Event -> regular expression that the last line of a server that must not run matches.
+# Event in which a server must refuse to start -> regular expression that the last line of its output must match.
 REFUSED = {
     "edit": r"campaign\.epsilon .* -> .*Nothing was changed",
     "second-server": r"another aggregator uses the store",

@@ -86,7 +86,8 @@ def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, opti
     predicted = predict(slots, devices, stride, Fraction(epsilon), coarse)
     count = SLOTS // 24 if options.quick else SLOTS
     error = simulate(slots, predicted, devices, stride, epsilon, count, options.seed)
-    # The population of atoms differs slightly from the data's, so only the ratio is compared.
+    # Plan and simulation here use a population reduced to 100 quantiles per slot (`atoms`), which differs slightly from
+    # the data. So only the ratio of simulated to planned error is used, as a factor on the error planned for the data.
     return round(100 * way.raw * error / predicted.error, 2)
 
 
@@ -101,7 +102,7 @@ def coarse(epsilon: Fraction, theta: int) -> Mechanism:
 
 
 def atoms(slots: DaySlots) -> DaySlots:
-    """Return a population that has, in each slot of the day, 100 quantiles of the readings, all equally likely."""
+    """Reduce the readings of each slot of the day to 100 values, their quantiles, which are equally likely."""
     pooled = slots.values.reshape(-1, slots.per_day, slots.values.shape[1])
     levels = (np.arange(_ATOMS) + 0.5) / _ATOMS
     values = np.stack([np.quantile(pooled[:, t], levels, method="nearest") for t in range(slots.per_day)])

@@ -49,8 +49,8 @@ Published = Mapping[str, ShownSeries]
 class Accuracy:
     """Root mean square error: ``rmse`` in the reading's unit, ``share`` as a share of the mean.
 
-    ``held``: share of 95 % intervals that contain the mean of the readings. ``width``: half-width of the intervals over
-    1.96 times the error, which is that of the narrowest 95 % interval.
+    ``held``: share of 95 % intervals that contain the mean of the readings. ``width``: half-width of the intervals,
+    divided by 1.96 times the error, which would be the half-width if the error were known exactly.
     """
 
     rmse: float

@@ -74,7 +74,7 @@ def run(options: Options) -> Outcome:
             zero.append(float(np.mean(np.square(week.mean(axis=1)))))
             for contender in contenders(slots[first : first + ROUNDS * CYCLE], epsilon, seed):
                 trials[contender.method].append(_trial(week, contender, seed))
-            # The last contender is the mechanism "auto".
+            # After the loop, ``contender`` is the last one: the method "auto", which chooses a table or the Hybrid.
             reporting["table" if traits_of(contender.mechanism).kind == "optimal" else "hybrid"] += 1
         mean = {method: float(np.mean([trial.error for trial in of_method])) for method, of_method in trials.items()}
         for method in METHODS:

@@ -102,8 +102,9 @@ def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, o
 
 
 def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload, most: float) -> np.ndarray:
-    """Return the error whose logarithm is the default objective: sqrt(K) θ/ε e^(g/2), from its score -A (2 ln θ
-    + g).
+    """Return the root mean square error at each θ that the objective ``excess`` stands for: sqrt(K) θ/ε e^(g/2).
+
+    It follows from the score -A (2 ln θ + g); `undertone_central.threshold` defines K, A and g.
     """
     noise = workload.root_k / float(workload.epsilon)
     a = M * sqrt(6) * noise / workload.span

@@ -32,7 +32,7 @@ def run(options: Options) -> Outcome:
         return {name: smoothed(name) for name in SMOOTHERS}
 
     figure = at_quantile(options, trials, TITLE)
-    # Base is left out of the figure: relative to it all smoothers would look like one line.
+    # The figure omits the method Base, which always answers 0: relative to its error all smoothers look like one line.
     panels = [
         replace(
             panel,
