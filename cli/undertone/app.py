@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from undertone.commands import (
     backup,
@@ -32,11 +33,60 @@ from undertone.commands import (
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
+# The commands by reader, in the order of the help.
+SECTIONS = {
+    "Operate a server": (
+        "init",
+        "campaign",
+        "devices",
+        "serve",
+        "doctor",
+        "web",
+        "worker",
+        "broker",
+        "backup",
+        "restore",
+        "migrate",
+    ),
+    "Set up and run devices": ("provision", "device"),
+    "Read and check results": ("query", "export", "verify", "recount", "spark"),
+    "Plan and simulate": ("plan", "simulate", "demo", "fleet", "certify"),
+    "Publish raw readings that you hold": ("release",),
+    "Develop Undertone": ("bench", "experiment"),
+}
+
+
+class _Commands(TyperGroup):
+    """The command tree, whose help groups the commands by reader and shows whole summaries."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section of the help for each reader. Commands without a section come last."""
+        placed = {name for names in SECTIONS.values() for name in names}
+        others = {"Other commands": tuple(name for name in self.list_commands(ctx) if name not in placed)}
+        for title, names in (SECTIONS | others).items():
+            commands = {name: self.commands[name] for name in names if name in self.commands}
+            if commands:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [
+                            (name, _summary(command.short_help or command.help or ""))
+                            for name, command in commands.items()
+                        ]
+                    )
+
+
+def _summary(text: str) -> str:
+    """Return the first sentence of a command's help."""
+    first = " ".join(text.strip().split("\n\n")[0].split())
+    return first.split(". ")[0].rstrip(".")
+
+
 # Typer's exception for a wrong command line; Typer gives it no public name.
 _Usage: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="undertone",
+    cls=_Commands,
     help="Time series from many small devices under local differential privacy, over MQTT.",
     no_args_is_help=True,
     # Markup would remove words in brackets from the help.

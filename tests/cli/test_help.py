@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 from typer.main import get_command
 
-from undertone.app import app
+from undertone.app import SECTIONS, app
 from undertone.commands.certify import NAMES
 from undertone_aggregator.design.certificate import CERTIFIED
 from undertone_simulator.fast.options import SimulateOptions
@@ -30,6 +30,19 @@ def test_help_loads_nothing_heavy():
     *shown, last = done.stdout.splitlines()
     assert "simulate" in "\n".join(shown)
     assert json.loads(last) == [0, []]
+
+
+def test_each_command_has_its_place_in_one_section_of_the_help():
+    named = [name for names in SECTIONS.values() for name in names]
+    assert sorted(named) == sorted(get_command(app).commands)
+
+
+def test_no_summary_of_a_command_is_cut_off(capsys):
+    with pytest.raises(SystemExit):
+        get_command(app).main(["--help"], prog_name="undertone", terminal_width=80)
+    shown = capsys.readouterr().out.partition("Options:")[2]
+    assert "..." not in shown
+    assert "Other commands" not in shown
 
 
 def test_help_of_certify_names_every_mechanism():
