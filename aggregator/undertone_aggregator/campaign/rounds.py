@@ -152,17 +152,20 @@ class Rounds:
         if newest.phase == THRESHOLD_PHASE and newest not in histograms:
             return None
         cohort = list(histograms.values())
-        edges = next_range(cohort, bound=self.plan.bound, cells=self.plan.cells)
+        next_edges = partial(next_range, cohort, bound=self.plan.bound, cells=self.plan.cells)
         if rule is None and len(timeline) < len(self.plan.rounds):
+            edges = next_edges()
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
         reporting = max(round((most if rule is None else devices) * self.plan.report_share), 1)
         query = Query.shown(reporting, turns=self.plan.stride > 1)
         design = self._design(evidence, cohort, query, rule)
+        if rule is not None and _moved(rule.ranges, design.threshold.ranges, self.plan.cycle) < SMALLEST_CHANGE:
+            return None
+        edges = next_edges()
         starts = self._soonest(now)
         if rule is None:
             return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
-        moved = _moved(rule.ranges, design.threshold.ranges, self.plan.cycle)
-        if moved < SMALLEST_CHANGE or starts > newest.campaign.last_slot:
+        if starts > newest.campaign.last_slot:
             return None
         return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
 

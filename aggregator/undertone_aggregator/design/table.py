@@ -175,39 +175,43 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
 
 def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floor: float) -> Vector:
-    """Solve for P(j|k), shape [levels + 1, cells]; variables are P row by row, then m, then the worst variance t."""
+    """Solve for P(j|k), shape [levels + 1, cells].
+
+    Variables are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t. Each pair (j, k) then
+    needs one row, P(j|k) - m_j <= (ratio - 1) m_j, instead of two.
+    """
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
     rows, cells = len(x), len(y)
     size = rows * cells
-    every = coo_array(np.eye(size))
-    column = coo_array((np.ones(size), (np.arange(size), np.tile(np.arange(cells), rows))), shape=(size, cells))
-    zero = coo_array((size, 1))
+    pair = np.arange(size)
+    every = coo_array((np.ones(size), (pair, pair)), shape=(size, size))
+    column = coo_array((np.ones(size), (pair, np.tile(np.arange(cells), rows))), shape=(size, cells))
     row_of = np.repeat(np.arange(rows), cells)
 
     def sums(of: Vector) -> csr_array:
-        return csr_array((np.tile(of, rows), (row_of, np.arange(size))), shape=(rows, size))
+        """Return the rows Σ_j P(j|k) of_j, over the excesses and m."""
+        excess = csr_array((np.tile(of, rows), (row_of, pair)), shape=(rows, size))
+        return hstack([excess, np.tile(of, (rows, 1))])
 
-    second = sums(y * y)
     upper = vstack(
         [
-            hstack([every, -ratio * column, zero]),
-            hstack([-every, column, zero]),
-            hstack([second, coo_array((rows, cells)), -np.ones((rows, 1))]),
+            hstack([every, (1.0 - ratio) * column, coo_array((size, 1))]),
+            hstack([sums(y * y), -np.ones((rows, 1))]),
         ]
     )
-    bound = np.concatenate([np.zeros(2 * size), x * x])
-    exact = hstack([vstack([sums(np.ones(cells)), sums(y)]), coo_array((2 * rows, cells + 1))])
+    exact = hstack([vstack([sums(np.ones(cells)), sums(y)]), coo_array((2 * rows, 1))])
     cost = np.zeros(size + cells + 1)
     if density is None:
         cost[-1] = 1
         most = None
     else:
-        cost[:size] = (density[:, None] * (y * y)[None, :]).ravel()
+        cost[:size] = np.outer(density, y * y).ravel()
+        cost[size:-1] = density.sum() * y * y
         most = limit
     result = linprog(
         cost,
         A_ub=upper,
-        b_ub=bound,
+        b_ub=np.concatenate([np.zeros(size), x * x]),
         A_eq=exact,
         b_eq=np.concatenate([np.ones(rows), x]),
         bounds=[(0, None)] * size + [(floor, None)] * cells + [(0, most)],
@@ -215,7 +219,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     )
     if not result.success:
         raise NoTable(f"the linear programme has no solution: {result.message}")
-    return np.asarray(result.x[:size].reshape(rows, cells))
+    return np.asarray(result.x[:size].reshape(rows, cells) + result.x[size:-1])
 
 
 def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:

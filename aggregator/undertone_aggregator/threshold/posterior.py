@@ -12,6 +12,7 @@ from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.fit import Likelihood, Mode, Observation, draws, posterior_mode
 from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
+from undertone_aggregator.threshold.remembered import remembered
 from undertone_aggregator.threshold.tail import Component, Prior, TailModel, cell_masses, survival
 
 # The components of the prior. They were chosen on the data sets POS, EDRP and DNS and on synthetic populations, and
@@ -87,6 +88,27 @@ class Posterior:
         return np.asarray(edge[cell] + np.maximum(np.ceil(part * (edge[cell + 1] - edge[cell]) - 1e-9), 1.0) - 1.0)
 
 
+@dataclass(frozen=True)
+class _Fits:
+    """What the histograms say under each component: weighted draws of its parameters, its prior and its mode.
+
+    `log_weights` of the draws leave out the component's own prior weight. `body_s`: survival at the edges of `grid`
+    under a free body. The other fields are those of `Posterior`.
+    """
+
+    grid: tuple[int, ...]
+    reports: float
+    information: float
+    fakes: float
+    model: TailModel
+    body_s: Vector
+    tells: float
+    drawn: tuple[Vector, ...]
+    log_weights: tuple[Vector, ...]
+    fits: tuple[tuple[Prior, Mode], ...]
+    misfit: float
+
+
 def posterior(
     rounds: Sequence[CohortCounts],
     reports: Sequence[ReportCounts],
@@ -99,6 +121,38 @@ def posterior(
     Prior weights are raised to the power `flatten` (below 1: rare shapes get more weight). The draws come from a fixed
     seed, so equal histograms give equal results. Raises ValueError if there is no cohort report.
     """
+    fitted = _fitted(rounds, reports, bound)
+    model, grid = fitted.model, fitted.grid
+    u = np.log(np.asarray(grid[1:-1], dtype=np.float64))
+    prior_weights = [flatten * np.log(component.weight) for component in COMPONENTS]
+    log_weights = [own + weight for own, weight in zip(fitted.log_weights, prior_weights, strict=True)]
+    pooled = np.concatenate(log_weights)
+    weights = np.exp(pooled - pooled.max())
+    weights /= weights.sum()
+    picked = np.minimum(np.searchsorted(np.cumsum(weights), (np.arange(_POOLED) + 0.5) / _POOLED), len(weights) - 1)
+    parameters = np.concatenate(fitted.drawn)[picked]
+    densities = cell_masses(survival(parameters, model.lengths(u)))
+    each = weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1)
+    prior, mode = fitted.fits[int(np.argmax(each))]
+    return Posterior(
+        model=model,
+        prior=prior,
+        mode=mode,
+        shapes=_plausible(fitted.drawn, log_weights, flatten, lambda p: cell_masses(survival(p, model.lengths(u)))),
+        seen=grid[min(int((fitted.body_s > fitted.tells).sum()) + 1, len(grid) - 2)],
+        densities=densities / densities.sum(axis=1, keepdims=True),
+        edges=grid,
+        weights=each,
+        reports=fitted.reports,
+        information=fitted.information,
+        fakes=fitted.fakes,
+        misfit=fitted.misfit,
+    )
+
+
+@remembered
+def _fitted(rounds: Sequence[CohortCounts], reports: Sequence[ReportCounts], bound: int) -> _Fits:
+    """Fit every component to all histograms together. Raises ValueError if there is no cohort report."""
     together = [without_excess(counts) for counts in _merged(rounds) if counts.total]
     cohort = [counts for counts, _ in together]
     fakes = sum(removed for _, removed in together)
@@ -123,28 +177,19 @@ def posterior(
         mode = posterior_mode(likelihood, prior, body.parameters)
         p, w = draws(likelihood, prior, mode, _DRAWS_EACH, generator)
         drawn.append(p)
+        log_weights.append(w)
         fits.append((prior, mode))
-        log_weights.append(w + flatten * np.log(component.weight))
-    pooled = np.concatenate(log_weights)
-    weights = np.exp(pooled - pooled.max())
-    weights /= weights.sum()
-    picked = np.minimum(np.searchsorted(np.cumsum(weights), (np.arange(_POOLED) + 0.5) / _POOLED), len(weights) - 1)
-    parameters = np.concatenate(drawn)[picked]
-    densities = cell_masses(survival(parameters, model.lengths(u)))
-    each = weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1)
-    prior, mode = fits[int(np.argmax(each))]
-    return Posterior(
-        model=model,
-        prior=prior,
-        mode=mode,
-        shapes=_plausible(drawn, log_weights, flatten, lambda p: cell_masses(survival(p, model.lengths(u)))),
-        seen=grid[min(int((body_s > tells).sum()) + 1, len(grid) - 2)],
-        densities=densities / densities.sum(axis=1, keepdims=True),
-        edges=grid,
-        weights=each,
+    return _Fits(
+        grid=grid,
         reports=sum(observation.total for observation in observations),
         information=float(sum(counts.total * counts.epsilon**2 for counts in cohort)),
         fakes=fakes / (fakes + sum(counts.total for counts in cohort)),
+        model=model,
+        body_s=body_s,
+        tells=tells,
+        drawn=tuple(drawn),
+        log_weights=tuple(log_weights),
+        fits=tuple(fits),
         misfit=misfit(cohort, bound),
     )
 

@@ -18,6 +18,7 @@ from undertone_aggregator.threshold.counts import CohortCounts, common_grid
 from undertone_aggregator.threshold.em import expectation_maximisation
 from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.objective import Integers, Query, Variance, mean_excess
+from undertone_aggregator.threshold.remembered import remembered
 from undertone_aggregator.threshold.result import Threshold
 
 # A bottom is used only if the width is at most this share of θ.
@@ -81,6 +82,7 @@ def with_bottom(
     )
 
 
+@remembered
 def _density(rounds: Sequence[CohortCounts], bound: int) -> tuple[Vector, tuple[int, ...]]:
     honest = [without_excess(counts)[0] for counts in rounds if counts.total]
     grid = common_grid(honest, bound)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.designed import check_all
-from undertone_aggregator.design import audit, best_fraction
+from undertone_aggregator.design import audit, best_fraction, table
 from undertone_aggregator.design.continuous import hybrid_variance
 from undertone_aggregator.design.table import NoTable, ideal_variance, optimal_table
 from undertone_shared.errors import Invalid
@@ -133,3 +133,45 @@ def test_a_reach_that_is_too_short_has_no_table():
 def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
     with pytest.raises(NoTable, match=r"uses . cells, too few"):
         optimal_table("0.05", 613)
+
+
+@pytest.mark.parametrize("density", [None, np.exp(-np.arange(9.0))])
+def test_the_programme_over_excesses_has_the_optimum_of_the_one_over_probabilities(density):
+    """One row for each pair (j, k) instead of two: the least variance is the same to nine digits."""
+    from scipy.optimize import linprog
+
+    ratio, limit = 2.718, 10.0
+    grid = table._grid(700, 8, 17, 2.6)
+    y, x = grid.centred(grid.ys), grid.centred(grid.values)
+    rows, cells = len(x), len(y)
+    every, columns, no = np.eye(rows * cells), np.tile(np.eye(cells), (rows, 1)), np.zeros((rows * cells, 1))
+    second, one, first = (np.kron(np.eye(rows), of) for of in (y * y, np.ones(cells), y))
+    upper = np.block(
+        [
+            [every, -ratio * columns, no],
+            [-every, columns, no],
+            [second, np.zeros((rows, cells)), -np.ones((rows, 1))],
+        ]
+    )
+    weights = None if density is None else density / density.sum()
+    cost = np.concatenate([np.zeros(rows * cells + cells), [1.0]])
+    if weights is not None:
+        cost = np.concatenate([np.outer(weights, y * y).ravel(), np.zeros(cells + 1)])
+    both = linprog(
+        cost,
+        A_ub=upper,
+        b_ub=np.concatenate([np.zeros(2 * rows * cells), x * x]),
+        A_eq=np.hstack([np.vstack([one, first]), np.zeros((2 * rows, cells + 1))]),
+        b_eq=np.concatenate([np.ones(rows), x]),
+        bounds=[(0, None)] * (rows * cells) + [(1e-5, None)] * cells + [(0, None if weights is None else limit)],
+    )
+    found = table._solve(ratio, grid, weights, limit, 1e-5)
+    variances = found @ (y * y) - x * x
+    best = variances.max() if weights is None else float(weights @ (found @ (y * y)))
+    assert best == pytest.approx(both.fun, rel=1e-9)
+    assert np.allclose(found.sum(axis=1), 1.0, atol=1e-9)
+    assert np.allclose(found @ y, x, atol=1e-9)
+    least = found.min(axis=0)
+    assert np.all(found <= ratio * least * (1 + 1e-9))
+    assert least.min() > 1e-5 * (1 - 1e-9)
+    assert np.all(variances <= (best if weights is None else limit) + 1e-9)

@@ -23,7 +23,7 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
 )
 from undertone_aggregator.threshold.blocks import _segmentations
-from undertone_aggregator.threshold.day import Phases, _tailed, day_of, piece_at
+from undertone_aggregator.threshold.day import Phases, _tailed, day_of, piece_at, solved
 from undertone_shared.mechanism import Hybrid
 
 BOUND, CYCLE, DEVICES = 10_000, 48, 4_000
@@ -202,3 +202,22 @@ def test_what_one_theta_would_be_is_no_harm(blocks):
     night = blocks.blocks[0].choice
     assert limit_first(replace(night, theta=9_000), QUERY, VARIANCE).theta < 9_000
     assert limit_first(replace(night, theta=9_000), QUERY, VARIANCE, 9_000).theta == 9_000
+
+
+def test_the_fit_solves_its_linear_systems_to_ten_digits():
+    rng = np.random.default_rng(1)
+    pieces, size = 12, 5
+    root = rng.standard_normal((pieces, size, size))
+    blocks = 100.0 * root @ root.transpose(0, 2, 1)
+    blocks[3] = 0.0  # a piece without a report
+    within = np.diag(rng.uniform(0.1, 10.0, size)) + 0.05
+    apart = np.abs(np.subtract.outer(np.arange(pieces), np.arange(pieces))) / pieces
+    between = np.linalg.inv(np.exp(-np.minimum(apart, 1 - apart) * 8))
+    right = rng.standard_normal((pieces, size))
+    whole = np.kron(between, within)
+    for piece in range(pieces):
+        part = slice(piece * size, (piece + 1) * size)
+        whole[part, part] += blocks[piece]
+    exact = np.linalg.solve(whole, right.ravel()).reshape(right.shape)
+    assert np.abs(solved(between, within, blocks, right) - exact).max() < 1e-10 * np.abs(exact).max()
+    assert not solved(between, within, blocks, 0 * right).any()

@@ -1,0 +1,64 @@
+"""Memory of the newest results of costly pure functions of histograms.
+
+One decision about θ asks for the same posterior several times: for the next round's edges, for θ under a first and a
+second variance, for the times of day. Equal histograms give equal results, so a result may be kept.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# Number of results that each function keeps: one decision uses at most so many different ones.
+_KEPT = 4
+
+
+def remembered(function: Callable[P, T]) -> Callable[P, T]:
+    """Keep the newest `_KEPT` results of a pure function of histograms and numbers; threads may share it.
+
+    The results are shared, so no caller may change them. An error is not kept.
+    """
+    kept: dict[object, T] = {}
+    lock = threading.Lock()
+
+    @wraps(function)
+    def recall(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = (*map(_content, args), *((name, _content(kwargs[name])) for name in sorted(kwargs)))
+        with lock:
+            if key in kept:
+                kept[key] = kept.pop(key)
+                return kept[key]
+        result = function(*args, **kwargs)
+        with lock:
+            kept[key] = result
+            while len(kept) > _KEPT:
+                del kept[next(iter(kept))]
+        return result
+
+    return recall
+
+
+def _content(value: object) -> object:
+    """Return a value that is equal for equal arguments: what a histogram holds, not which object it is."""
+    if isinstance(value, CohortCounts):
+        window = value.mechanism
+        return (window.a, window.b, window.window, window.stride, window.levels, value.edges, _digest(value.counts))
+    if isinstance(value, ReportCounts):
+        return value.theta, _digest(value.positions), _digest(value.rows), _digest(value.counts)
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_content, value))
+    return value
+
+
+def _digest(numbers: ArrayLike) -> bytes:
+    # The numbers themselves would take megabytes for each epoch.
+    array = np.asarray(numbers, dtype=np.float64)
+    return hashlib.sha256(repr(array.shape).encode() + array.tobytes()).digest()
