@@ -74,8 +74,9 @@ SHORT_SLEEP_SECONDS = 3600
 # Watchdog timeouts in milliseconds, the longest that the ports allow; opening TLS must take less than the timeout.
 WATCHDOG_MILLISECONDS = (120000, 32000, 8000)
 CONNECT_MILLISECONDS = 3500
-# Number of acknowledged reports that the clock's memory keeps through a sleep: 336 bytes with two times; even an
-# ESP8266 has 492. Without it the next wake would send them again, because the ledger was written before the PUBACK.
+# Number of acknowledged reports that are stored in the clock's memory during a sleep: 336 bytes with two times; even an
+# ESP8266 has 492. Without this record the next wake would send them again, because the ledger was written before the
+# PUBACK.
 REMEMBERED = 20
 VERIFIER = "undertone_shared.ed25519"
 STARTED = clock.ticks()

@@ -117,7 +117,8 @@ class LeastAbsolute:
         # difference from them is divided equally among the children.
         equal = np.broadcast_to(np.arange(1, self._fanout + 1), length.shape)
         length = np.where(length[:, -1:] == 0, equal, length)
-        # Floating point is safe here, because adding true values to the tree changes neither factor of the product.
+        # Floating point is safe here: if true values are added to the tree, neither factor of the product changes, so
+        # that its rounding does not depend on them.
         over = np.rint((values - start[:, -1])[:, None] * (length / length[:, -1:])).astype(np.int64)
         return np.diff(start + over, axis=1, prepend=0)
 

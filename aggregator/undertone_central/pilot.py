@@ -26,9 +26,9 @@ Floats = NDArray[np.float64]
 # Shares of the held-out values' ε that the mean and the drift use.
 MEAN_SHARE = Fraction(1, 50)
 DRIFT_SHARE = Fraction(1, 20)
-# Largest number of held-out values that are used (the newest), and the least number of blocks of them that show a
-# drift.
+# Only the newest held-out values are used, at most this number.
 LONGEST = 1 << 16
+# A block size is considered if the held-out values have at least this number of such blocks.
 _BLOCKS = 8
 _LAYOUTS = 4
 _LARGEST_FANOUT = 64

@@ -111,7 +111,8 @@ def _length(parameters: Parameters, piece: Piece) -> int:
     """Return the number of stream values that a piece covers."""
     if parameters["released"] != "nodes":
         return len(piece.numbers)
-    # Find the number of leaves whose nodes are all there: leaf t closes one node for each height whose width divides t.
+    # A piece has released the nodes that its first leaves close. Find the largest number of leaves whose nodes are no
+    # more than the numbers in the piece.
     low, high = 0, len(piece.numbers)
     while low < high:
         middle = (low + high + 1) // 2

@@ -74,7 +74,7 @@ def counts_above(histogram: Integers, thetas: Integers) -> Integers:
 
 
 def capped_excess(histogram: Integers, thetas: Integers) -> Real:
-    """Return E_θ = Σ min((v - θ)⁺, θ)/θ, as (Σ_{t=θ}^{2θ-1} m_t)/θ."""
+    """Return E_θ = Σ min((v - θ)⁺, θ)/θ as (Σ_{t=θ}^{2θ-1} m_t)/θ, m_t the number of values v above t."""
     above = histogram.sum() - np.cumsum(histogram)
     sums = np.concatenate([[0], np.cumsum(above)])
     last = np.minimum(2 * thetas, len(above))

@@ -193,7 +193,7 @@ class Tops(Continual):
         self._held = np.concatenate([self._held, values])[-pilot.LONGEST :]
 
     def _chosen(self, epsilon: Fraction) -> int:
-        """Choose θ, depth and mean from the held values; all together are ε-DP for each of them."""
+        """Choose θ, the blocks and the mean from the held-out values; together, this is ε-DP for each of them."""
         for_mean = Fraction(0) if self._smoothing == "paper" else pilot.MEAN_SHARE * epsilon
         for_drift = pilot.DRIFT_SHARE * epsilon if self._smoothing == "auto" else Fraction(0)
         _, fanout, levels = self._first_layout()

@@ -165,7 +165,7 @@ def _write_broker(folder: Path, port: int, wishes: Wishes) -> None:
     lines.append(f"listener {port}")
     if wishes.authority is not None:
         lines += [f"certfile {folder}/server.crt", f"keyfile {folder}/server.key"]
-    # If root starts mosquitto, it runs as the owner of these files.
+    # If root starts mosquitto, mosquitto runs as this user, who owns the files in the folder.
     lines += [f"user {wishes.user}", f"pid_file {folder / PID_FILE}"]
     lines += [f"password_file {folder}/passwords", f"acl_file {folder}/access"]
     lines += ["persistence true", f"persistence_location {folder}/", "autosave_interval 2", *mosquitto_limits()]

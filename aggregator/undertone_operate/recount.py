@@ -2,8 +2,8 @@
 
 This is deliberately not `Tally`, which remembers 32 bytes per device and sees each report once, in any order. SQL sees
 all reports together and states the rule directly: *of a device's reports for a slot the first one counts, unless one
-for a slot 96 later came before*. Reports that the rules without memory refused are landed with their reason, which is
-taken over.
+for a slot 96 later came before*. If the rules without memory refused a report when it was landed, the file holds the
+reason, and the recount counts it under the same reason.
 """
 
 from collections import Counter

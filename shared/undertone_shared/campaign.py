@@ -189,8 +189,8 @@ def _is_canonical(value: object, digest: bytes) -> bool:
     canonical = hashlib.sha256(b"")
     try:
         write_canonical(value, canonical.update)
-    # These errors mean that the value is nested too deeply, contains half of a surrogate pair or, on a board, contains
-    # an object with keys of two types.
+    # RuntimeError: the value is nested too deeply. ValueError: it contains half of a surrogate pair. TypeError: on a
+    # board, an object in it has keys of two types.
     except (RuntimeError, ValueError, TypeError):
         return False
     return canonical.digest() == digest

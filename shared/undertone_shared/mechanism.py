@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 try:
     from undertone_shared.off_board.analysis import HybridAnalysis, WindowAnalysis
-except ImportError:  # boards do not carry the package off_board
+except ImportError:  # MicroPython boards do not have the package off_board.
     HybridAnalysis = WindowAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ from undertone_shared.truncation import truncate
 
 try:
     from undertone_shared.off_board.rule_analysis import ScalarAnalysis
-except ImportError:  # boards do not carry the package off_board
+except ImportError:  # MicroPython boards do not have the package off_board.
     ScalarAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False

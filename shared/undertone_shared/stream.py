@@ -21,7 +21,7 @@ from undertone_shared.truncation import truncate
 
 try:
     from undertone_shared.off_board.rule_analysis import StreamAnalysis
-except ImportError:  # boards do not carry the package off_board
+except ImportError:  # MicroPython boards do not have the package off_board.
     StreamAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False

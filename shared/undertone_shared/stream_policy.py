@@ -19,10 +19,11 @@ class StreamPolicy:
     """The owner's limits for streams: user level, for all reports of ``period_seconds`` together.
 
     ``rho``: the cap on ρ in multiples of 2^-20. ``laws``: allowed kinds of noise. ``dimension``: coordinates of a
-    reading. ``per_report``: the cap is on each report by itself and on ρ / l, so that a stream costs up to l times as
-    much; l is then at most the slots of a window. ``lifetime``: the largest total charge of all streams, 0 for no
-    limit. Instead of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the largest multiple with ρ
-    + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises Invalid.
+    reading. ``per_report``: the cap is for a single report and not for a period, so that a stream of l reports may cost
+    l times as much; l must then be at most the number of slots of a window. ``lifetime``: the largest total charge of
+    all streams, 0 for no limit. Instead of ``rho``: ``epsilon`` = [p, q] and ``delta_bits`` = k; the cap is then the
+    largest multiple with ρ + 2√(ρ k ln 2) <= p/q, which makes it (p/q, 2^-k) by zCDP (Bun, Steinke, TCC 2016). Raises
+    Invalid for a wrong field.
     """
 
     def __init__(self, fields: "dict[str, Any]"):

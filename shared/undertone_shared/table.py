@@ -13,7 +13,7 @@ from undertone_shared.errors import Invalid
 
 try:
     from undertone_shared.off_board.analysis import TableAnalysis
-except ImportError:  # boards do not carry the package off_board
+except ImportError:  # MicroPython boards do not have the package off_board.
     TableAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False

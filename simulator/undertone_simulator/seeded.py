@@ -199,7 +199,7 @@ def _checked(slot: int) -> int:
 
 
 def positions(devices: "Sequence[int] | NDArray[np.integer]") -> Words:
-    """Return the positions of these device numbers in every slot's words: device G mod 2^32. Raises Invalid."""
+    """Return the positions of these device numbers in every slot's words: device · G mod 2^32. Raises Invalid."""
     numbers = np.asarray(devices, dtype=np.int64)
     if len(numbers):
         check_integer("device", int(numbers.min()), 0, LARGEST_DEVICE)

@@ -38,7 +38,7 @@ class Log:
         self._rest = b""
 
     def new(self) -> list[str]:
-        """Return complete lines that have been added."""
+        """Return the complete lines that were added to the file since the last call."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:
@@ -73,7 +73,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A second Ctrl-C, or one for the process group, would leave the rest of them running.
+        # A second Ctrl-C, or one for the process group, would end this loop and leave children running.
         with uninterrupted():
             for child in (*self._children, self.aggregator):
                 end(child, signal.SIGKILL)

@@ -76,7 +76,8 @@ def released_mean(method: Method, window: Array, seed: int = 1) -> Array:
     clipped = method.clipped(window)
     if method.transform is None:
         return np.asarray(clipped.mean(axis=0))
-    # Every device's release is transformed back separately, so that its noise biases the mean.
+    # Each device's release is transformed back from the method's scale (logarithms) by itself, so that its noise biases
+    # the mean.
     rng, factor = np.random.default_rng(seed), np.linalg.cholesky(method.covariance)
     noisy = (clipped + rng.standard_normal(clipped.shape) @ factor.T for _ in range(3))
     return np.asarray(np.mean([method.transform[1](release).mean(axis=0) for release in noisy], axis=0))

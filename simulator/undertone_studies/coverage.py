@@ -34,10 +34,10 @@ _CHUNK = 100
 class Coverage:
     """Result. ``held``: share of (slot, seed) whose interval contains the truth.
 
-    ``ratio``: predicted over empirical error.
+    ``ratio``: predicted error divided by empirical error.
 
     ``held_raw`` and ``least_held_raw``: coverage of the wider interval, on average and at its worst slot of the day;
-    ``width_raw``: the median of its width over the truncated one's.
+    ``width_raw``: the median of its width divided by that of the truncated mean's interval.
     """
 
     epsilon: str
@@ -89,7 +89,7 @@ def campaign(chosen: Threshold, epsilon: str, bound: int, cycle: int, first: int
 
 
 def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) -> tuple[float, float]:
-    """Return (share of 95 % intervals that contain the truth, predicted over empirical standard error)."""
+    """Return (share of 95 % intervals that contain the truth, predicted standard error / empirical one)."""
     decoder = Decoder(rule, 0)
     held = 0
     squares = predicted = 0.0

@@ -68,7 +68,7 @@ class Outcome:
         (folder / f"{name}.csv").write_text(self.csv())
         if self.panels:
             self.draw(folder / f"{name}.png")
-            # A test compares this hash with the picture's, to check that the picture belongs to the table.
+            # The picture's hash is stored with the table, so that a test can check that they belong together.
             facts["picture"] = hashlib.sha256((folder / f"{name}.png").read_bytes()).hexdigest()
         text = json.dumps(self.document(**facts), ensure_ascii=False, indent=1, default=lambda value: value.item())
         (folder / f"{name}.json").write_text(text + "\n")

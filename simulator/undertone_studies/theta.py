@@ -1,4 +1,4 @@
-"""Regret of the chosen θ: MSE(θ) over the least MSE of any candidate, computed with the true frequencies.
+"""Regret of the chosen θ: MSE(θ) divided by the least MSE of all candidates, computed with the true frequencies.
 
 Queries: paper mode of Eq. 8 (r = 2^20, report ε = 1) or fleet mode. Each run samples m readings without replacement;
 candidates are 1024 even_thetas rounded to distinct integers. Our method takes its reports in three disjoint rounds
@@ -73,7 +73,7 @@ class Regret:
 
 @dataclass(frozen=True)
 class Judge:
-    """The regret of each candidate θ (its MSE over the least MSE) for one population and query."""
+    """The regret of each candidate θ (its MSE divided by the least MSE) for one population and query."""
 
     thetas: NDArray[np.int64]
     ratios: NDArray[np.float64]
@@ -81,7 +81,7 @@ class Judge:
 
     @staticmethod
     def of(population: CountedReadings, query: Query) -> "Judge":
-        """Compute the ratios from the true frequencies."""
+        """Compute the regret of each candidate θ from the true frequencies of the readings."""
         thetas = even_thetas(population.bound)
         share = population.counts / population.counts.sum()
         excess = mean_excess(share, range(population.bound + 2), thetas)
@@ -179,7 +179,8 @@ def rows_of(task: Task) -> list[Regret]:
         bound = task.population.bound
         chosen = {"robust": robust(parts, task.epsilon, bound, judge, generator)}
         if len(task.methods) > 1:
-            # The generator is separate, so that results of the paper's methods do not change with ours.
+            # The paper's methods have a random generator of their own, so that their results do not change if our
+            # method draws more or fewer numbers.
             chosen |= papers(np.concatenate(parts), task.epsilon, bound, judge, np.random.default_rng([*key, 1]))
         for method in task.methods:
             choices[method].append(chosen[method])

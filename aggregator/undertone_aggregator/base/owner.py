@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def give_to_owner(path: Path, like: Path) -> None:
-    """Give a file that root has made to the owner of ``like``: its folder, or the file that it replaces.
+    """Give a file that root has made to the owner of ``like``, for example of its folder, or of the file it replaces.
 
     Does nothing unless this process runs as root. SQLite gives its log files to the owner of the store in the same way.
     Raises OSError.

@@ -25,6 +25,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if hasattr(value, "tolist"):
-        # Only arrays and scalars of numpy have this method. Looking for it avoids an import of numpy.
+        # Only arrays and scalars of numpy have a method ``tolist``. Looking for it avoids an import of numpy.
         return plain(value.tolist())
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -51,7 +51,7 @@ class ScalarCollection:
     cells: Cells = Histogram()
 
     def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
-        """Return threshold rounds, then report epochs."""
+        """Return the object that decides on threshold rounds, then on report epochs."""
         from undertone_aggregator.campaign.rounds import Rounds
 
         return Rounds(config.campaign, means)
@@ -72,7 +72,7 @@ class ScalarCollection:
         return [("epoch", sentence, fields), ("mechanism", reporting.sentence(), {})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Estimate each slot by itself."""
+        """Return the estimator that estimates each slot by itself."""
         from undertone_aggregator.estimate.reconstruct import Reconstruction
 
         return Reconstruction(timeline, models)
@@ -85,12 +85,12 @@ class ScalarCollection:
 
 
 class StreamCollection:
-    """Streams with one budget for all reports of a device: moments, one epoch, slots whose noise is shared."""
+    """Streams with one budget for all reports of a device: moments, one epoch, noise that is correlated over slots."""
 
     cells: Cells = Moments()
 
     def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
-        """Return the one epoch."""
+        """Return the object that decides on the stream's single epoch."""
         from undertone_aggregator.campaign.stream_rounds import StreamRounds
 
         if config.stream is None:
@@ -98,12 +98,12 @@ class StreamCollection:
         return StreamRounds(config.campaign, config.stream)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Log the stream's law and number of reports."""
+        """Return the log entry with the stream's law and number of reports."""
         rule = cast("StreamRule", epoch.campaign.rule)
         return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
-        """Estimate slots whose noise is shared."""
+        """Return the estimator for slots with correlated noise."""
         from undertone_aggregator.estimate.stream import StreamReconstruction
 
         return StreamReconstruction(timeline)

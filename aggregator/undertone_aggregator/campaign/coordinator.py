@@ -54,7 +54,7 @@ class Coordinator:
         self._status.tick(now)
 
     def retire(self, now: int) -> None:
-        """Take the campaign off the air; reports still under way are counted."""
+        """Stop broadcasting the campaign for good; reports that are still under way are counted."""
         if not self._retired:
             self._retired = True
             config, outlet = self._context.config, self._context.outlet

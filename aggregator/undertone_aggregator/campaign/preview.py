@@ -22,7 +22,7 @@ def check_files(config: Config) -> None:
     plan, outlet = config.campaign, config.outlet
     if plan.groups is not None:
         read_groups(config.path(plan.groups))
-    # This property reads the country's holidays from a library that may be missing, so that an error shows here.
+    # ``days`` reads the country's holidays from a library. If the library is missing, the error is raised here.
     _ = plan.days
     if outlet.password_file is not None:
         read_secret(config.secret(outlet.password_file))

@@ -258,7 +258,7 @@ class Running:
         """Check the broadcast campaign of this name. Raises Invalid if the store does not know it."""
         topic = config_topic(self.config.broker.prefix, self.name)
         message = outlet.retained(topic, stop)
-        # Later messages on the topic are ours, or raise an alarm.
+        # From now on, a message on the campaign's topic that this server has not sent raises an alarm.
         outlet.heard.pop(topic, None)
         if not message:
             return
@@ -340,7 +340,7 @@ class Running:
                     coordinator.tick(int(self._options.clock()))
                 self._trouble = ""
             except Fenced:
-                # The election logs this, and makes another coordinator when we are elected again.
+                # Another server has been elected. The election logs that; a new term gets a new coordinator.
                 self._lease, self.coordinator = None, None
             except StoreError as wrong:
                 self._trouble = f"the store cannot be written: {wrong}"

@@ -107,7 +107,8 @@ class Settling:
         estimates.sort(key=lambda estimate: (estimate.slot, estimate.series))
         self._models.save()
         for sentence in estimator.warnings(estimates):
-            # The sentence's numbers change with every slot; its first part is logged once until the trouble ends.
+            # The warning's numbers change with every slot. Its part before the colon does not, so that `say_once` logs
+            # it once and not in every slot.
             context.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
         return [estimate for estimate in estimates if estimate.slot >= first], shown.smallest
 

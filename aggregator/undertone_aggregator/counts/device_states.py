@@ -15,7 +15,7 @@ from undertone_shared.topics import SHARDS
 
 # Names of the states in a store: the names of the fields of `DeviceStates`.
 SEEN, CHAINS, SEQUENCES = "seen", "chains", "sequences"
-# (True for a snapshot, False for appended records; the data).
+# A piece of a state in a store: True for a snapshot or False for appended records, and the data.
 Segment = tuple[bool, bytes]
 
 

@@ -14,7 +14,8 @@ from undertone_shared.campaign import GRACE_SLOTS, Campaign
 from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
-    # These modules load the numerical libraries. Ingest workers start without them, as they never choose a threshold.
+    # Imported for type checkers only: these modules load the numerical libraries, which ingest workers do not need,
+    # because they never choose a threshold.
     from undertone_aggregator.design.budget import Budget
     from undertone_aggregator.threshold import Threshold
 

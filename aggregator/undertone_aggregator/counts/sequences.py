@@ -190,10 +190,10 @@ class MissingReports:
             slots[slot] += missing
             self._newest[group] = max(slot, self._newest.get(group, slot))
             return [((group, slot), missing)]
-        # The gap of a missing report was noticed at one of the later slots. The store does not say at which of them.
+        # The report that arrived was missing; that was noticed at a later slot, the store does not say at which. So the
+        # next later slot with a missing report is taken.
         newest = self._newest.get(group, slot)
-        # If there are many missing reports, the next slot that has one is near, and a short search finds it. If there
-        # are few, all of them are searched.
+        # If many reports are missing, that slot is near, and a short search finds it. If few are, all are searched.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
         later = next((noticed for noticed in near if slots[noticed] > 0), None)
         if missing and later is None and newest > slot + len(slots):

@@ -59,8 +59,9 @@ def check_rows(mechanism: Mechanism) -> None:
 
 
 def exact_levels(mechanism: Mechanism, theta: int) -> list[AuditedLevel]:
-    """Compute mean and variance at each level from the weights. Raises NotCertified where the closed forms differ.
+    """Compute mean and variance at each level from the weights.
 
+    Raises NotCertified if the mechanism's own formulas, its ``value`` and ``variance``, give other numbers.
     ``theta`` scales a table's values, which are in reading units; it does not affect other mechanisms. Raises Invalid
     for a mechanism with edges and for a table without decoded values.
     """

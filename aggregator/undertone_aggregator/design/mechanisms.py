@@ -3,7 +3,7 @@
 To add a mechanism, write a class with every member of
 `undertone_shared.off_board.contract.Mechanism`, enter its traits in `TABLE`, and enter its kind, the
 word in a campaign, in `undertone_shared.notation.KINDS`. `missing` names what is not there yet. docs/mechanisms.md
-shows a whole one.
+shows a complete class.
 """
 
 import json

@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 LEVELS = 24
 CELLS = 65
 BITS = 24
-# Ratio of the largest decoded value in a table for a population to the least that this value can be.
+# In a table for a population, the largest decoded value is this factor above the least possible one, see `_reach`.
 REACH = 1.1
 # Pairs (margin below the cap, least probability of a cell) that keep rounding from breaking the cap. The first pair
 # that passes is used; pairs that cost more variance come later. Cells to which the first solution gives less than the

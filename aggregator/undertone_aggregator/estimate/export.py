@@ -128,7 +128,7 @@ FORMATS = {
 
 
 def format_of(field: str, word: str, others: Sequence[str] = ()) -> Format:
-    """Return the format of this name. Raises Invalid, which names ``field`` and all accepted names, ``others`` too."""
+    """Return the format of this name. Raises Invalid for another name; the error lists the names, also ``others``."""
     if word not in FORMATS:
         raise Invalid(f"{field} is {word!r}, expected one of {', '.join([*others, *FORMATS])}")
     return FORMATS[word]

@@ -47,10 +47,10 @@ class Results(OpenCampaign):
         """Return the estimates from ``first`` to ``last``; ``groups`` None for all groups.
 
         Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
-        moment without a zone is in the campaign's. ``filtered``: also the filtered series, each slot given the whole
-        store. ``settled``: without slots that still receive reports. ``absent``: also a raw row for each slot without a
-        number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a group that has no
-        report.
+        moment without a zone is in the campaign's. ``filtered``: also the filtered series, whose value in each slot
+        uses all slots in the store. ``settled``: without slots that still receive reports. ``absent``: also a raw row
+        for each slot without a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a
+        group that has no report.
         """
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high

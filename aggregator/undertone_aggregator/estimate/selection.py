@@ -46,15 +46,16 @@ class Hours:
 class Selection(MeanRow):
     """The mean of the means of a group's selected slots, in the reading's unit.
 
-    ``slots`` of the selected slots have a number and are in it; ``absent`` have none, for nobody reported, too few did,
-    or θ was being learnt. The mean, its interval, ``bias`` and ``bias_se`` are as of a `RangeEstimate`.
+    ``slots``: number of selected slots that have a mean; ``absent``: number of those without one, because nobody
+    reported, too few did, or θ was being learnt. The mean, its interval, ``bias`` and ``bias_se`` are defined as in
+    `RangeEstimate`.
 
     ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots, the
-    absent ones included: devices · (slots + absent) · estimate. ``total_se`` holds the error of the mean
-    and that of taking the other devices to be like those that reported: with n of N reports a slot and a range of width
-    w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and a slot's mean is off by a variance of
-    (1 - n/N)(w/2)²/n. The devices that do not report are taken to be the same in all slots, so that this error does not
-    average out. None without an inventory of devices.
+    absent ones included: devices · (slots + absent) · estimate. ``total_se`` includes the error of the mean, and the
+    error of assuming that the other devices are like those that reported. If n of N devices report in a slot, and the
+    range has the width w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and the second error of a
+    slot's mean has a variance of at most (1 - n/N)(w/2)²/n. We assume that the same devices are silent in all slots, so
+    that this error does not average out. ``total`` is None without an inventory of devices.
     """
 
     plural: ClassVar[str] = "selections"

@@ -36,7 +36,7 @@ class SeriesFilter:
     offset: int = 0
 
     def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
-        """Return the filtered series of raw estimates, by slot, then series; each slot given all of them.
+        """Return the filtered series of raw estimates, by slot, then series; each value uses all estimates.
 
         Estimates without a standard error (threshold rounds) are left out.
         """

@@ -49,7 +49,8 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
     Raises Invalid for a batch that is not the next one.
     """
     with store.transaction():
-        # This write locks the row: another driver of this campaign waits here, and then reads the ledger that we wrote.
+        # Writing locks the row: another Spark driver of this campaign waits here, and then reads the ledger that we
+        # wrote.
         store.set_meta({_LOCK: entry.checkpoint})
         before = read_ledger(store)
         if before is not None:

@@ -21,7 +21,7 @@ DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 LONGEST_PAUSE = 30.0
 # Topic on which mosquitto publishes how many messages it holds, queued or retained.
 STORED_TOPIC = "$SYS/broker/store/messages/count"
-# A number of lost connections, and the seconds within which so many raise an alarm.
+# An alarm is raised if the connection is lost this number of times within this number of seconds.
 _LOSSES = 3
 _LOSSES_SECONDS = 60.0
 _RETAINED_SECONDS = 0.2

@@ -82,7 +82,7 @@ class Source(Protocol):
 
     @property
     def outlives(self) -> bool:
-        """True if the process that has read the files started before this server and goes on after it."""
+        """True if a broker reads the files that started before this server, and continues when this server ends."""
 
     @property
     def open_intake(self) -> OpenIntake:

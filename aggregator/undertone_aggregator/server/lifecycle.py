@@ -16,7 +16,7 @@ from undertone_shared.errors import Invalid
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 
-# Function that changes the named campaign, or its device named second, and returns a sentence about what was done.
+# Function of (campaign, device) that changes the campaign, or a device of it, and returns a sentence about what it did.
 Action = Callable[[str, str], str]
 # Verb of the request -> state to which it leads.
 VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}

@@ -49,7 +49,7 @@ def _run(command: list[str], where: str, journal: Journal, stop: threading.Event
         try:
             ended = _once(command, stop)
         except OSError as wrong:
-            # This happens when the machine has no memory or process left, which is temporary.
+            # The page's process cannot be started if the machine has no memory or process left, which is temporary.
             journal.say_once("page", f"the page cannot be started, trying again: {wrong}")
         else:
             if ended is None:

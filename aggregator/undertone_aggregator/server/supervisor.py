@@ -265,8 +265,8 @@ class Server:
         for name, url in self.home.stores().items():
             while not stop.is_set():
                 try:
-                    # Opened for writing: a store of an earlier version is migrated, since it could not be read
-                    # otherwise.
+                    # The store is opened for writing, so that a store of an earlier version is migrated; it could not
+                    # be read otherwise.
                     with open_store(url, campaign=name) as store:
                         self.slots.held[name] = slots_of(store)
                     break
@@ -277,7 +277,7 @@ class Server:
                     self.journal.say_once("store", f"the store cannot be reached, trying again: {wrong}")
                     stop.wait(_LOOK_SECONDS)
                 except Invalid:
-                    # The campaign reports this error itself when it starts.
+                    # The store is invalid. The campaign opens it, too, and reports the error when it starts.
                     break
 
 

@@ -151,7 +151,7 @@ class CampaignPlan(Checked):
         stream: StreamRule | None = None,
         schedule: Schedule | None = None,
     ) -> Campaign:
-        """Return the campaign of one epoch, slots ``first`` to ``last`` at the latest. Raises Invalid."""
+        """Return the campaign of the epoch of slots ``first`` to ``last``; it may end earlier. Raises Invalid."""
         return build(
             name=self.name,
             sensor=self.sensor,

@@ -14,7 +14,7 @@ from undertone_shared.topics import check_name
 
 _LARGEST_GROUPS = 1 << 28
 _HEADER = ["device", "group"]
-# Names with another meaning in topics and options.
+# Names that no group may have, because they have another meaning in topics and options.
 _RESERVED = (EVERYBODY, "status")
 
 

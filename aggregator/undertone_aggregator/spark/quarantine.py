@@ -20,7 +20,7 @@ def damage_of(file: Path) -> str:
         return ""
     except (pa.ArrowException, OSError) as wrong:
         if isinstance(wrong, OSError) and wrong.errno is not None:
-            # This is an error of the disk or the network, not of the file.
+            # An OSError with a number is an error of the disk or the network, not of the file's content.
             raise
         return str(wrong).strip().partition("\n")[0]
     absent = [name for name in COLUMNS if name not in table.column_names]

@@ -124,7 +124,7 @@ class Store(Protocol):
     # --- Methods for entries about the campaign as a whole.
 
     def meta(self, *names: str) -> dict[str, str]:
-        """Return name -> value of these entries about the campaign, or of all of them."""
+        """Return name -> value of the campaign's entries with these names; without names, of all its entries."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         """Write entries for `meta`, name -> value, in the open transaction or in one of their own."""

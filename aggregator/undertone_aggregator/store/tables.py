@@ -16,7 +16,7 @@ from sqlalchemy import (
 
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
-# The revision whose tables these are, see `migrations`.
+# The newest revision of the database: the one with the tables in this module, see `migrations`.
 HEAD = "0011"
 
 metadata = MetaData()

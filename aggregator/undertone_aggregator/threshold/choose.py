@@ -37,7 +37,7 @@ def theta_from_reports(
     """Choose the θ in 1..bound of least mean square error, ToPL's Eq. 8, under the readings that histograms support.
 
     `variance(θ)` is the variance of the mechanism that will report, in units of θ/2. `method`: "robust" (the default),
-    "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the stream
+    "ems" (smoothed expectation maximisation) or "sw-w" (the paper's white box). `reports`: histograms of the report
     phase, used by "robust" only. `thetas`: candidates, increasing; by default integers 2.5 % apart for "robust", 1024
     equally spaced ones for the paper's methods. `offset`: added to values in warnings, so that they are in the reader's
     units. Raises ValueError if there are no cohort reports, if edges lie beyond the bound, or for an unknown method.

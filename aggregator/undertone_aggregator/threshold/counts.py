@@ -59,7 +59,7 @@ class CohortCounts:
 
 @dataclass(frozen=True)
 class ReportCounts:
-    """Reports of the stream phase under one θ: each value min(x, θ) is randomly rounded to a level, then perturbed.
+    """Reports of the report phase under one θ: each value min(x, θ) is randomly rounded to a level, then perturbed.
 
     `positions` [K + 1] are the levels in units of the reading (increasing, first <= 0, last >= θ), `rows`
     [K + 1, symbols] the probabilities of the symbols, `counts` [symbols] the histogram.

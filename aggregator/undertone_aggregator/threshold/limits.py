@@ -55,8 +55,8 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
 def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
     """Apply ``limited`` to each block of a choice; the warnings that result name the block.
 
-    ``limited`` takes (a choice, first slot, end, harmless θ). The end is None for the end of the cycle. The harmless θ,
-    up to which no limit is needed, is what one θ for the whole cycle would be within its limits.
+    ``limited`` takes (a choice, first slot, end, harmless θ). The end is None for the end of the cycle. A block's θ
+    needs no limit up to the harmless θ: the θ that the whole cycle would have within its limits.
     """
     held = limited(chosen, 0, None, 1)
     if not chosen.blocks:

@@ -33,9 +33,9 @@ class Query:
     def shown(n: int, *, turns: bool) -> "Query":
         """Return the query of one slot of n reporting devices as it is shown: filtered, with the excess added.
 
-        The filter leaves about 1/3 of the noise's variance, 1/9 where devices take turns, for then there is more noise;
-        the model of the excess leaves about 1/3 of the square of the bias. θ depends on the ratio of the two alone:
-        without turns it is that of `fleet`.
+        The filter leaves about 1/3 of the noise's variance, or 1/9 if devices take turns, because there is more noise
+        then. The model of the excess leaves about 1/3 of the square of the bias. θ depends only on the ratio of the two
+        factors, so that without turns the query of `fleet` gives the same θ.
         """
         return Query(float(n) / 3.0, float(n) * float(n)) if turns else Query.fleet(n)
 

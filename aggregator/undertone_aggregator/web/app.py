@@ -174,7 +174,7 @@ class Pages:
         return await self._read(request, lambda results: api.selection(results, query, hours))
 
     async def facts(self, request: Request) -> Response:
-        """Return the campaign's broadcasts and the settings of its estimates, for `undertone.connect`."""
+        """Return the messages of the campaign's epochs and the settings of its estimates, for `undertone.connect`."""
         api.Parameters(dict(request.query_params), ())
         return await self._read(request, facts_of)
 

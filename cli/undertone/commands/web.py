@@ -68,7 +68,7 @@ def web(
         threading.Thread(target=_end_with_input, daemon=True).start()
 
     def ready(address: str) -> None:
-        # `undertone serve` prints the address itself.
+        # If `undertone serve` runs this page, it prints the address itself.
         if not attached:
             print(f"the page is at {address}", flush=True)
 

@@ -59,8 +59,8 @@ class Guard:
         if asleep is not None:
             self._drew_at = (now - asleep) & TICKS_MASK
             slept = asleep // 1000
-            # The uptime is counted from the last draw, because a ledger written after it already includes part of the
-            # sleep.
+            # The time asleep is added to the uptime of the last draw and not to the ledger's uptime, which already
+            # includes part of it if the ledger was written after the draw.
             ledger.uptime = max(ledger.uptime, drew + slept)
         # Uptime is counted in whole seconds, so the uptime since the last draw or boot may be up to one second too
         # large; adding 1 here corrects that.

@@ -126,9 +126,9 @@ class StreamState:
             ledger.reports = ledger.chains = 0
             self.forget()
         if not ledger.reports:
-            # By the ticks, a new window may begin early by up to the length of a window: a device that joins in the
-            # middle of a day then begins its next window with the day. Over time no more than one window begins per
-            # such length.
+            # The tick counter lets a new window begin up to the length of a window early: a device that joined in the
+            # middle of a day can so begin its next window together with the next day. Over a long time the windows that
+            # begin are no more than whole lengths of a window have passed.
             length = rule.renewal * campaign.slot_seconds
             ledger.window_until = max(ledger.window_until, ledger.uptime) + length
         if chain is None:

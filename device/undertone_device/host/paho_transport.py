@@ -37,7 +37,7 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
-        except Exception as error:  # For example ValueError, for an invalid host name.
+        except Exception as error:  # For example, an invalid host name raises ValueError.
             self.error = f"{host}: {error}"
         self.done.set()
 
@@ -116,7 +116,7 @@ class PahoTransport:
                 if len(self._events) == heard or self._events[-1][0] == LOST:
                     break
                 milliseconds = 0
-        except (ValueError, IndexError, struct.error) as error:  # paho raises these for bytes that are not MQTT.
+        except (ValueError, IndexError, struct.error) as error:  # Errors of paho for received bytes that are not MQTT.
             self._lost(f"the broker breaks the protocol: {error}")
         events = self._events
         self._events = []

@@ -44,7 +44,7 @@ class Register:
         return struct.pack(">BHH", self.function, self._address, self._registers)
 
     def answer_bytes(self) -> int:
-        """Return the length of the answer: function, byte count, registers."""
+        """Return the number of bytes of the answer: function, byte count, registers."""
         return 2 + 2 * self._registers
 
     def value(self, answer: bytes) -> int:

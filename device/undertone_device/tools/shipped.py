@@ -22,7 +22,7 @@ LISTS = ("package.json", "sensors.json")
 
 
 def shipped(name: str) -> Path:
-    """Return the path of one of these files. Raises Invalid for an installation that lacks it."""
+    """Return the path of the shipped file ``name``. Raises Invalid if the installation lacks it."""
     for place in _PLACES:
         if (place / name).is_file():
             return place / name

@@ -163,7 +163,7 @@ class HybridAnalysis:
         return 65536 * self.rounding.total * self.piecewise.total * self.levels
 
     def value(self, level: int, theta: int) -> tuple[int, int]:
-        """Return the reading k theta/K that ``level`` represents. Raises Invalid."""
+        """Return the reading that ``level`` represents: level · theta/``levels``. Raises Invalid for another level."""
         return self.piecewise.value(level, theta)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
@@ -175,7 +175,7 @@ class HybridAnalysis:
         return (self.rounding if symbol < self.rounding.symbols else self.piecewise).decode(symbol, theta)
 
     def variance(self, level: int, theta: int) -> tuple[int, int]:
-        """Return Var of ``decode`` at ``level``, exactly: the coin's mixture of the parts' second moments about the
+        """Return the variance of ``decode`` at ``level``, exactly: the coin mixes the parts' second moments about the
         reading.
 
         Stochastic rounding contributes (theta/2)^2 (((a+b)/(a-b))^2 - x^2), its own rounding included. Raises Invalid.

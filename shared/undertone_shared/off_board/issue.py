@@ -95,5 +95,5 @@ def pack(campaign: Campaign, issued_at: int, sign: "Callable[[bytes], bytes] | N
 
 
 def aggregate_topic(prefix: str, campaign: str, series: str) -> str:
-    """Return the topic of a retained series for users."""
+    """Return the topic on which the estimates of a series are published and retained."""
     return "%s/%s/aggregate/%s" % (prefix, campaign, series)

@@ -49,7 +49,8 @@ class DemoOptions:
 
     `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, with its
     `unit` if the file does not name it, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in
-    which these are killed; they come back later. `round_slots`: slots of each threshold round. For streams: `delta`,
+    which the aggregator or a device is killed; it starts again later. `round_slots`: slots of each threshold round. For
+    streams: `delta`,
     `slew`, `mechanism`, `theta` (a public truncation, None for the default) and `dimension`, as in the configuration.
     `window`: such as "16s"; devices report in turns and rest in between. `direct`: devices connect to the aggregator
     itself; None: only if mosquitto is not installed. Raises Invalid for numbers out of range.

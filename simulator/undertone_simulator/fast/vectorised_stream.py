@@ -39,7 +39,8 @@ class Streams:
         self._reports = np.zeros(devices, dtype=np.int32)
         self._chains = np.zeros(devices, dtype=np.int32)
         self._window = 0
-        # Bit window of the chain's last 64 reports that were admitted, the newest in bit 0, and the chain's origin.
+        # For each chain, 64 bits that say which of its last reports were admitted, the newest in bit 0; and the chain's
+        # origin, see `undertone_aggregator.counts.chains`.
         self._admitted = np.zeros((rule.lag, devices), dtype=np.uint64)
         self._origin = np.zeros((rule.lag, devices), dtype=np.int64)
 

@@ -35,7 +35,8 @@ class Fault:
         """The slots whose reports the device never sends, counted from the slot of the fault.
 
         This is exact if every report is written before it is sent (write_seconds at most slot_seconds): the current
-        report is lost only by a kill before its draw, and the slot of the boot is not a whole one.
+        report is lost only by a kill before its draw, and the slot of the boot is not reported, because only part of it
+        is measured.
         """
         if not self.name.startswith("kill"):
             return range(0)

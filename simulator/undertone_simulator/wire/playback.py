@@ -13,7 +13,7 @@ class Continuous:
     """Each slot measures the next column of the readings, from the campaign's first slot on."""
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """Return the part of the playback that starts with this campaign, None if the last part continues."""
+        """Return the `Play` that begins with this campaign's epoch; None if the last one of ``plays`` continues."""
         phase = phase_of(campaign)
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == phase):
             return None
@@ -32,7 +32,7 @@ class Playback:
     stride: int
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
-        """Return the part of the playback that starts with this campaign, None if the last part continues."""
+        """Return the `Play` that begins with this campaign's epoch; None if the last one of ``plays`` continues."""
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
             return None
         column = len(plays) * self.per_day

@@ -158,7 +158,7 @@ class WireDevice:
         queued and added to the ledger unless a fault kills the device here; the caller flushes the ledger.
         """
         reporter = self.reporter
-        # The slot in which a device is switched on is not a whole one.
+        # A device does not report the slot in which it is switched on, because it does not measure all of it.
         if reporter is None or not self._joined(slot + 1):
             return False
         now = int(self._wire.clock.now()) + self.ahead

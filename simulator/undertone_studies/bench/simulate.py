@@ -34,7 +34,7 @@ class Draw:
 
 
 def run(options: Options) -> list[Measured]:
-    """Measure million reports per second of processor time, with the cohort's rule and without.
+    """Measure millions of reports per second of processor time, with the cohort's rule and without.
 
     The last row is this process's peak memory in MB.
     """

@@ -209,9 +209,9 @@ class ChaosScene:
         self._limit(before)
 
     def _limit(self, limits: tuple[int, int]) -> None:
-        """Limit the size of the server's files.
+        """Limit the size of the files of the server, then of its workers.
 
-        Its workers come after it, because those that it starts inherit the limit.
+        The server comes first, so that workers that it starts meanwhile inherit the limit.
         """
         child = self.stage.aggregator
         limit_files([child.pid] if child else [], limits)

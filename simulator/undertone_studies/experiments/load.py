@@ -109,7 +109,7 @@ def measure(every: Sequence[ShownSeries]) -> Accuracy:
 
 
 def picture(title: str, unit: str, series: Published) -> Panel:
-    """Return the headline and the truncated mean beside the truth, over the first three days."""
+    """Return a panel of the published mean (`HEADLINE`), the truncated mean and the truth, for the first three days."""
     shown = slice(0, 3 * CYCLE)
     days = (np.arange(len(series[HEADLINE].truth)) / CYCLE)[shown].tolist()
     curves = {

@@ -1,8 +1,8 @@
 """Experiment: `undertone plan` against simulation, by the ratio of predicted to simulated standard error.
 
-Devices draw independently, so the error of a fleet is the average of its blocks' errors, and its variance is theirs
-over the number of blocks. Therefore blocks are simulated, each decoded by the server's code, and large fleets cost no
-more.
+Devices draw independently, so the error of a fleet is the average of its blocks' errors, and its variance is that of a
+block's error divided by the number of blocks. Therefore blocks are simulated, each decoded by the server's code, and
+large fleets cost no more.
 """
 
 from fractions import Fraction
@@ -56,7 +56,7 @@ _BATCH = 8
 
 
 def run(options: Options) -> Outcome:
-    """Compute planned over simulated error for each n, ε and population: a slot's mean, 48 slots' mean, a stream."""
+    """Compute planned error / simulated error for each n, ε and population: a slot's mean, 48 slots' mean, a stream."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for name in POPULATIONS:
@@ -130,7 +130,7 @@ def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], bl
     threshold, mechanism = design.threshold, design.mechanism
     theta, rng, seeded = threshold.theta, np.random.default_rng([seed, devices]), Seeded(seed)
     decoder = Decoder(ReportRule(0, theta, mechanism), 0)
-    # The mean is linear in the histogram, so this is the contribution of one report of each symbol.
+    # The estimated mean is linear in the histogram: ``says`` is the decoded value of one report of each symbol.
     says = np.array([decoder.mean(histogram)[0] for histogram in np.eye(mechanism.symbols, dtype=np.int64)])
     # For the random words, each (block, slot, device) of a batch counts as a separate device.
     numbers = np.arange(_BATCH * RANGE * BLOCK)

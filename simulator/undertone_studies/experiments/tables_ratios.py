@@ -29,7 +29,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Compute the mean variance of tables over the Hybrid's, on densities estimated at ε.
+    """Compute the mean variance of tables, divided by the Hybrid's, on densities estimated at ε.
 
     The worst-case variance of a table is at most 1.25 times that of the Hybrid Mechanism (HM).
     """

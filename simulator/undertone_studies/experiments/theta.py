@@ -20,7 +20,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Compute the MSE at the chosen θ over the least of any candidate; see `theta`."""
+    """Compute the mean square error at the chosen θ, divided by the least of all candidates: see `theta`."""
     runs = theta.SHORT if options.quick else options.repeats or theta.RUNS
     # A quick run is too short for several processes.
     workers = 1 if options.quick else options.workers

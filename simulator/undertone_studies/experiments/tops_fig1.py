@@ -39,7 +39,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Compute over θ: the root of Eq. 4, the objectives in its units, and the release's actual error."""
+    """Compute for each θ: the root of ToPS's Eq. 4, the objectives in its units, and the release's actual error."""
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
     largest = int(stream.values.max())

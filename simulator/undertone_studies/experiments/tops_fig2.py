@@ -21,7 +21,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Run ToPS at small ε and PAK at a larger one on DNS, once each; show means over windows of 4096 values."""
+    """Run ToPS at small ε and PAK at a larger ε on the stream DNS, once each; show means over 4096 values each."""
     stream = one_stream(options, "DNS")
     body = stream.body[: R // 8] if options.quick else stream.body
     curves: dict[str, Curve] = {"truth": windows(body)}

@@ -23,7 +23,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Compute the MSE, expected over the reports' noise, over the ε that the threshold is chosen with."""
+    """Compute the mean square error, expected over the reports' noise, for each ε at which the threshold is chosen."""
     rows: list[list[str | float]] = []
     panels = []
     repeats = options.repeats or SHORT

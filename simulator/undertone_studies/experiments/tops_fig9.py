@@ -20,7 +20,7 @@ PARAGRAPH = (
 
 
 def run(options: Options) -> Outcome:
-    """Reconstruct DNS once at ε = 1: means over windows of 4096 reports."""
+    """Estimate the stream DNS once from reports at ε = 1: means over windows of 4096 reports."""
     stream = one_stream(options, "DNS")
     curves: dict[str, Curve] = {"truth": windows(stream.body.astype(float))}
     truth = np.asarray(curves["truth"][1])

@@ -122,8 +122,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
     slew = Fraction(rule.slew, rule.levels)
     share = Fraction(rule.reuse, 1 << rule.shift)
     if not share:
-        # Without a share of the last report, reports are independent, so that every difference can have its largest
-        # value.
+        # If no share of the last report's noise is kept, reports are independent, and no limit on steps matters: the
+        # sensitivity is the same for every slew.
         slew = Fraction(1, 4)
     if rule.lag > 1 or not 0 < slew < Fraction(1, 2) or rule.reports / slew > _LARGEST_PROGRAMME:
         return None
@@ -131,8 +131,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
         first = Fraction(rule.noise[0] - ROUNDING_VARIANCE)
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
-    # The weight of a report is 1 / variance of its noise, relative to that of the reports after the first. The noise of
-    # these later reports is in a unit that is 2^shift times as fine.
+    # The weight of the first report is the variance of later reports' noise over that of its own noise. Later noise is
+    # counted in a unit that is 2^shift times as fine.
     start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
     later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))

@@ -88,7 +88,7 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
         best = np.array([float(minimum.x)])
     else:
         r = float(best_share(slew, slots))
-        # The search starts from two shapes: one tap alone, and a first step smaller than the sum of the later ones.
+        # The search starts from two shapes: all weight on the first tap, and 35 % of it spread over the other taps.
         starts = [[r] + [0.0] * (taps - 1), [0.65 * r] + [0.35 * r / (taps - 1)] * (taps - 1)]
         options = {"xatol": 2e-3, "fatol": 1e-5, "maxfev": 80 * taps}
         runs = [minimize(objective, start, method="Nelder-Mead", options=options) for start in starts]
@@ -134,7 +134,8 @@ def _programme(slew: Fraction, slots: int, taps: int) -> Callable[[list[tuple[li
         if all(abs(points[a] - points[b]) <= reach for a, b in pairwise(path))
     ]
     number = {path: i for i, path in enumerate(histories)}
-    # A history lists the differences, the newest first; a move adds a new difference at the front.
+    # A history is a tuple of the last differences, the newest first. A move adds a new difference at its front and
+    # drops the oldest one.
     moves = [
         (number[path], number[(d, *path[:-1])], d)
         for path in histories

@@ -160,7 +160,7 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
 
 
 def table(plan: StreamComparison) -> Sequence[tuple[str, str, str, str, str]]:
-    """Return rows of text: method, variance over the paper's, raw and smoothed error, note."""
+    """Return rows of text: method, variance divided by that of the paper's method, raw and smoothed error, note."""
     return [
         (line.method, f"{line.variance:.3f}", f"{line.raw:.3g}", f"{line.smoothed:.3g}", line.note)
         for line in plan.lines

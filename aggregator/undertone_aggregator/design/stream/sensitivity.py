@@ -17,7 +17,7 @@ _LARGEST_STATES = 200_000
 
 
 def grid(slew: Fraction) -> list[Fraction]:
-    """Return all ±(1 - 2Ck) in [-1, 1], ascending. Raises Invalid."""
+    """Return all ±(1 - 2Ck) in [-1, 1], ascending, where C is the slew and k = 0, 1, …. Raises Invalid."""
     step = 2 * check_slew(slew)
     count = int(2 / step) + 1
     return sorted({sign * (1 - step * k) for sign in (1, -1) for k in range(count)})

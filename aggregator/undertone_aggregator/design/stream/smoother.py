@@ -22,7 +22,8 @@ Matrix = NDArray[np.float64]
 LONGEST = 2048
 # Prior standard deviation of the level's start, in multiples of the data's scale: a diffuse prior.
 _DIFFUSE = 1e3
-# Grid of standard deviations of a movement that are tried, as shares of the data's scale.
+# Values of ``movement``, the standard deviation of the level's step per slot, that are tried, as shares of the data's
+# scale.
 _MOVEMENTS = np.geomspace(3e-3, 1.0, 10)
 _NEGLIGIBLE = 1e-3
 _SEASONS = np.array([0.0, 0.1, 0.3, 1.0])
@@ -56,7 +57,10 @@ def prior(slots: Sequence[int], movement: float, season: float, cycle: int | Non
 
 
 def posterior_covariance(known: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
-    """Return the covariance of x given z at the indices ``seen`` (default: all): K - K_s' (K_ss + N)^-1 K_s."""
+    """Return the covariance of x given z at the indices ``seen``, s (default: all): K - K_s' (K_ss + N)^-1 K_s.
+
+    K is the prior covariance ``known``, and N the covariance ``noise`` of z about x.
+    """
     part = known if seen is None else known[seen]
     inner = part if seen is None else part[:, seen]
     return np.asarray(known - part.T @ cho_solve(cho_factor(inner + noise), part))

@@ -22,7 +22,7 @@ _NOWHERE = Queue("")
 
 
 class Host(Protocol):
-    """The services that connections use of their owner. ``refused``, ``throttled``, ``unknown``: counters."""
+    """The owner of connections, as they use it. ``refused``, ``throttled``, ``unknown``: counters."""
 
     limits: Limits
     gate: Gate

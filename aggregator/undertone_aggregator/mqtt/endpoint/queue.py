@@ -37,7 +37,7 @@ class Queue:
     def put(self, delivery: Delivery) -> None:
         """Append a report."""
         self.waiting.append(delivery)
-        # Tested after the append, because the taker may have emptied the queue at the same time.
+        # The length is tested after the append, because the taker may empty the queue at the same time.
         if len(self.waiting) == 1:
             self.since = time.monotonic()
             self._arrived.set()

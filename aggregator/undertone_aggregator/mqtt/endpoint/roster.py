@@ -51,8 +51,7 @@ class Roster:
     def route(self, user: str, topic: bytes) -> tuple[Queue | None, str]:
         """Return the queue of the campaign named in ``topic``, and the topic if it belongs to this device, else "".
 
-        A report that a broker's access rules would drop is thus counted without a topic, and never as the topic
-        owner's.
+        With the topic "" the server refuses the report: a device cannot report under another device's name.
         """
         if not topic.startswith(self._start):
             return None, ""

@@ -151,7 +151,7 @@ class Stream:
         self._events = events
 
     def _shake_hands(self, size: int) -> bytes:
-        """Do a step of the TLS handshake; stands for ``recv`` until it is complete.
+        """Do a step of the TLS handshake; it is called instead of ``recv`` until the handshake is complete.
 
         Raises OSError if it fails or must wait.
         """
