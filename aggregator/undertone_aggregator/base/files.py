@@ -13,7 +13,7 @@ from undertone_shared.errors import Invalid
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the file's name into an OSError of a read or write; the system itself does so only if a file cannot be opened.
+    """Put the file's name into an OSError of a read or write; the system itself names only files it cannot open."""
     try:
         yield
     except OSError as wrong:
