@@ -2,8 +2,8 @@
 
 A word is hash(device · G + key) mod 2^32, G = 0x9E3779B9: one round of xor-shift and multiply, a second key, another
 round (the constants of a two-round 32-bit hash of low bias by Wellons, 2018). Both keys come from shake_256(seed, slot,
-refill) at this word. So chunking and order do not matter, and the bytes that a scalar `Entropy` reads are the words that numpy computes
-for millions of devices. The words are predictable by design: no real device may use them.
+refill) at this word. So chunking and order do not matter, and the bytes that a scalar `Entropy` reads are the words
+that numpy computes for millions of devices. The words are predictable by design: no real device may use them.
 """
 
 import hashlib
