@@ -27,7 +27,7 @@ STDLIB = set(sys.stdlib_module_names)
 NOT_ON_THE_PRIVACY_PATH = {"math", "cmath", "random", "decimal", "fractions", "statistics", "secrets"}
 # What no reading passes through: seconds for the operating system's clocks, and ε as a person reads it.
 TELLS_SECONDS = {
-    f"undertone_device.{name}" for name in ("setup.clock", "host.paho_transport", "mqtt.socket_connection")
+    f"undertone_device.{name}" for name in ("setup.cpython_clock", "host.paho_transport", "mqtt.socket_connection")
 }
 TELLS_PEOPLE = {"undertone_device.host.home_assistant", "undertone_device.host.household"}
 # What a PC does for boards: no reading is near.
@@ -178,8 +178,8 @@ def test_layer_keeps_its_rules(layer):
         (DEVICE, "x", "import requests"),
         (DEVICE, "x", "wait = 1e3"),
         (DEVICE, "x", "wait = milliseconds / 1000"),
-        (DEVICE, "setup/clock", "half = milliseconds / 2"),
-        (DEVICE, "setup/clock", "import math"),
+        (DEVICE, "setup/cpython_clock", "half = milliseconds / 2"),
+        (DEVICE, "setup/cpython_clock", "import math"),
         (AGGREGATOR, "x", "from undertone_device.core import reporter"),
         (AGGREGATOR, "x", "import undertone_simulator"),
         (AGGREGATOR, "x", "import undertone_central"),

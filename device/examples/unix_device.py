@@ -51,7 +51,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
 
     def read(now: int) -> "Sample | None":
         reporter = holder[0].reporter
-        campaign = reporter.next_campaign
+        campaign = reporter.following
         # The reporter switches to the next campaign in the slot that is being opened.
         if campaign is None or now < campaign.epoch:
             campaign = reporter.campaign

@@ -71,11 +71,6 @@ class WindowMechanism(WindowAnalysis):
         while self._step << 1 <= levels:
             self._step <<= 1
 
-    @property
-    def parts(self) -> "tuple[WindowMechanism, ...]":
-        """The mechanisms that may draw: only itself."""
-        return (self,)
-
     def choose(self, entropy: "Entropy") -> "WindowMechanism":
         """Return the mechanism that draws this report: itself."""
         return self
@@ -153,11 +148,6 @@ class Hybrid(HybridAnalysis):
         self.symbols = piecewise.symbols
         self.edges = None
         self.first = 0
-
-    @property
-    def parts(self) -> "tuple[WindowMechanism, ...]":
-        """The mechanisms that may draw."""
-        return (self.rounding, self.piecewise)
 
     def choose(self, entropy: "Entropy") -> WindowMechanism:
         """Return the part that draws this report, by the public coin (one word, also if its outcome is certain)."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from undertone_shared.notation import Mechanism
     from undertone_shared.stream_policy import StreamPolicy
 
 VERSION = 1
@@ -161,26 +160,20 @@ class Policy:
         if rule.kind not in self._allowed:
             raise Refused(rule.kind, "it is a %s, and the policy allows none" % rule.kind)
         for _, _, theta in rule.ranges:
-            self._check_theta(theta)
+            if not self.theta[0] <= theta <= self.theta[1]:
+                raise Refused("theta", "theta is %d, allowed %d to %d" % (theta, self.theta[0], self.theta[1]))
         for name, mechanism in rule.mechanisms:
-            self._check_cap(name, mechanism)
+            if not mechanism.permits(self.cap):
+                certificate = mechanism.certificate()
+                raise Refused(
+                    "epsilon",
+                    "%s.mechanism has certificate %d/%d, allowed is %d/%d" % ((name,) + certificate + self.cap),
+                )
         allowed = self._allowed[rule.kind]
         if allowed is not None:
             if self.rest_seconds:
                 raise Refused("rest", "it is a %s, and the policy wants %d s of rest" % (rule.kind, self.rest_seconds))
             allowed.check(campaign, rule)
-
-    def _check_theta(self, theta: int) -> None:
-        if not self.theta[0] <= theta <= self.theta[1]:
-            raise Refused("theta", "theta is %d, allowed %d to %d" % (theta, self.theta[0], self.theta[1]))
-
-    def _check_cap(self, name: str, mechanism: "Mechanism") -> None:
-        if not mechanism.permits(self.cap):
-            a, b = mechanism.certificate()
-            raise Refused(
-                "epsilon",
-                "%s.mechanism has certificate %d/%d, allowed is %d/%d" % (name, a, b, self.cap[0], self.cap[1]),
-            )
 
     def check_signature(self, digest: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> None:
         """Check that one of the signers signed the digest of a campaign. Raises Refused; ``alive`` feeds a watchdog."""

@@ -96,11 +96,6 @@ class TableMechanism(TableAnalysis):
         """Return True if readings in [0, theta] can be scaled to the levels in small integers."""
         return theta >= 1 and (theta == self.reach or 1 <= self.reach <= (SMALL - 1) // theta)
 
-    @property
-    def parts(self) -> "tuple[TableMechanism, ...]":
-        """The mechanisms that may draw: only itself."""
-        return (self,)
-
     def choose(self, entropy: "Entropy") -> "TableMechanism":
         """Return the mechanism that draws this report: itself."""
         return self

@@ -140,7 +140,7 @@ def test_lying_campaigns_are_refused_and_the_last_good_one_kept(stage):
             lambda: all(device.drawn > n + 2 for device, n in zip(fleet.devices, drawn, strict=True)), "going on"
         )
         assert [device.reporter.campaign.fingerprint for device in fleet.devices] == [good.fingerprint] * 2
-        assert all(device.reporter.next_campaign is None for device in fleet.devices)
+        assert all(device.reporter.following is None for device in fleet.devices)
         assert all(device.connections == 1 for device in fleet.devices)
         # The good campaign issued in the far future: a date that no clock agrees with is not taken over.
         server.publish(pack(good, int(world.clock.now()) + 20 * YEAR))
@@ -196,9 +196,9 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
         paused = [await at(start + 60 * i) for i in range(8)]
         assert device.drawn == 1
         assert paused[3:] == ["rate"] * 5
-        spent = device.reporter.spent_until
+        spent = device.reporter.ledger.spent_until
         for jump in (100 * YEAR, 2 * DAY, -2 * DAY):
-            device.reporter._guard._drew_at = None  # as after a boot, which the rate limit cannot cover
+            device.reporter.guard._drew_at = None  # as after a boot, which the rate limit cannot cover
             for i in range(3):
                 paused = await at(start + jump + 60 * i)
             assert paused == "clock"
@@ -207,7 +207,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
             paused = await at(start - 60 + 60 * i) if i < 3 else paused
         assert paused in ("spent", "waiting", "rate")
         assert device.drawn == 1
-        assert device.reporter.spent_until == spent
+        assert device.reporter.ledger.spent_until == spent
         device.close()
 
     try:

@@ -45,7 +45,7 @@ def allow(world, *signers):
 
 async def accepted(fleet, fingerprint):
     def all_know():
-        known = [(d.reporter.campaign, d.reporter.next_campaign) for d in fleet.devices]
+        known = [(d.reporter.campaign, d.reporter.following) for d in fleet.devices]
         return all(fingerprint in {c.fingerprint for c in pair if c is not None} for pair in known)
 
     await wait_async(all_know, "accepting the campaign")
@@ -76,7 +76,7 @@ def play(world, scene):
     finally:
         fleet.wire.ledger.close()
         for device in fleet.devices:
-            storage = device.reporter.ledger._storage
+            storage = device.reporter.ledger.storage
             if hasattr(storage, "close"):
                 storage.close()
 

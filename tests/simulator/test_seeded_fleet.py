@@ -84,7 +84,7 @@ class Together:
 
 def heard(device):
     """Fingerprints of the campaigns that a device follows."""
-    campaigns = device.reporter.campaign, device.reporter.next_campaign
+    campaigns = device.reporter.campaign, device.reporter.following
     return {campaign.fingerprint for campaign in campaigns if campaign is not None}
 
 

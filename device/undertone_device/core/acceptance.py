@@ -29,9 +29,9 @@ class Acceptance:
     def __init__(self, policy: "Policy", storage: "Storage", ledger: "Ledger", guard: "Guard"):
         self.refusals: dict[str, int] = {}
         self.files = CampaignFiles(storage)
-        self._policy = policy
-        self._ledger = ledger
-        self._guard = guard
+        self.policy = policy
+        self.ledger = ledger
+        self.guard = guard
         # The time in the server's last message, and the uptime at which it arrived.
         self._issued_at = self._heard_at = 0
         self.campaign = self.files.load(ledger.current, policy)
@@ -52,7 +52,7 @@ class Acceptance:
         self, message: "bytes | memoryview", now: int, name: "str | None", alive: "Callable[[], object] | None"
     ) -> bool:
         issued_at, fingerprint = campaigns.header(message)
-        self._guard.advance()
+        self.guard.advance()
         for accepted in (self.campaign, self.following):
             if accepted is not None and accepted.fingerprint == fingerprint:
                 _check_name(accepted, name)
@@ -60,22 +60,22 @@ class Acceptance:
                 return False
         # The signature of a message body is verified only once: the loop above has already recognised bodies that were
         # accepted before.
-        self._policy.check_signature(
+        self.policy.check_signature(
             campaigns.digest_of(campaigns.body_of(message)), campaigns.signature_of(message), alive
         )
         campaign = campaigns.Campaign(campaigns.body_of(message))
         _check_name(campaign, name)
-        self._policy.check_campaign(campaign)
+        self.policy.check_campaign(campaign)
         if not _agree(now, issued_at):
             raise Refused("clock", "issued_at is %d, this device's clock says %d" % (issued_at, now))
-        if campaign.fingerprint in (self._ledger.current, self._ledger.next):
+        if campaign.fingerprint in (self.ledger.current, self.ledger.next):
             self._restore(campaign)
             self._hear(issued_at, now)
             return True
-        self._guard.start(now)
+        self.guard.start(now)
         self.promote(now)
         newest = self.following or self.campaign
-        self._policy.check_succession(campaign, newest, self._ledger.last_epoch, now)
+        self.policy.check_succession(campaign, newest, self.ledger.last_epoch, now)
         if self.following is not None:
             raise Refused("epoch_pending", "epoch %d has not begun yet" % self.following.epoch)
         self._keep(campaign, now)
@@ -88,7 +88,7 @@ class Acceptance:
         # that of the next message, so that the effect of a wrong server time or a wrong clock ends with that message.
         if not self.agrees(now) or (issued_at > self._issued_at and _agree(now, issued_at)):
             self._issued_at = issued_at
-            self._heard_at = self._ledger.uptime
+            self._heard_at = self.ledger.uptime
 
     def agrees(self, now: int) -> bool:
         """Return True if the device's clock agrees with the server's last time plus the ticks since then.
@@ -97,7 +97,7 @@ class Acceptance:
         report.
         """
         campaign = self.campaign
-        passed = self._ledger.uptime - self._heard_at
+        passed = self.ledger.uptime - self._heard_at
         late = max(_LATE_SECONDS, _LATE_SLOTS * campaign.slot_seconds if campaign else 0)
         return passed <= _DAY + late and _agree(now, self._issued_at + passed)
 
@@ -107,28 +107,28 @@ class Acceptance:
             self.files.save(campaign)
         except (OSError, MemoryError) as error:
             raise Refused("storage", "the campaign could not be stored: %s" % error)
-        if campaign.fingerprint == self._ledger.current:
+        if campaign.fingerprint == self.ledger.current:
             self.campaign = campaign
         else:
             self.following = campaign
 
     def _keep(self, campaign: "Campaign", now: int) -> None:
-        ledger = self._ledger
+        ledger = self.ledger
         before = (ledger.last_epoch, ledger.current, ledger.next)
         charged = (ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho)
-        state = self._guard.rule_state(campaign)
+        state = self.guard.rule_state(campaign)
         if state:
             state.charge(campaign, now)
         ledger.last_epoch = campaign.epoch
         if self.campaign is None:
             ledger.current = campaign.fingerprint
-            self._guard.restart()
+            self.guard.restart()
         else:
             ledger.next = campaign.fingerprint
         try:
             # The file is written first, so that the ledger never names a campaign without a file.
             self.files.save(campaign)
-            self._guard.write()
+            self.guard.write()
         except (OSError, MemoryError) as error:
             ledger.last_epoch, ledger.current, ledger.next = before
             ledger.rho_period, ledger.rho, ledger.rho_since, ledger.ever_rho = charged
@@ -143,14 +143,14 @@ class Acceptance:
         following = self.following
         if following is None or (self.campaign is not None and now < following.epoch):
             return self.campaign
-        old = self._ledger.current
+        old = self.ledger.current
         self.campaign = following
         self.following = None
-        self._ledger.current = following.fingerprint
-        self._ledger.next = NO_CAMPAIGN
-        self._guard.restart()
+        self.ledger.current = following.fingerprint
+        self.ledger.next = NO_CAMPAIGN
+        self.guard.restart()
         if old not in (NO_CAMPAIGN, following.fingerprint):
-            self.files.retire(old, following, self._ledger.outbox)
+            self.files.retire(old, following, self.ledger.outbox)
         return following
 
 

@@ -24,12 +24,12 @@ class CampaignFiles:
     """Campaigns in a storage. Losing any of them loses data, never privacy."""
 
     def __init__(self, storage: "Storage"):
-        self._storage = storage
+        self.storage = storage
         self._names = _parse_names(storage.read(NAMES))
 
     def load(self, fingerprint: bytes, policy: "Policy") -> "Campaign | None":
         """Return the campaign, None if its file is missing, damaged, or not allowed by the policy any more."""
-        body = self._storage.read(_file(fingerprint))
+        body = self.storage.read(_file(fingerprint))
         if body is None:
             return None
         try:
@@ -41,7 +41,7 @@ class CampaignFiles:
 
     def save(self, campaign: Campaign) -> None:
         """Write a campaign. Raises OSError."""
-        self._storage.write(_file(campaign.fingerprint), campaign.body)
+        self.storage.write(_file(campaign.fingerprint), campaign.body)
         self._remember(campaign)
 
     def _remember(self, campaign: Campaign) -> Campaign:
@@ -61,8 +61,8 @@ class CampaignFiles:
         self._names = names
         try:
             if names:
-                self._storage.write(NAMES, json.dumps(names).encode())
-            self._storage.delete(_file(fingerprint))
+                self.storage.write(NAMES, json.dumps(names).encode())
+            self.storage.delete(_file(fingerprint))
         except OSError:
             pass  # If the disk fails, a campaign's name is lost or an unused file stays; both are harmless.
         self._remember(following)

@@ -38,11 +38,11 @@ class Guard:
         asleep: "int | None",
         rule_states: "dict[str, RuleState]",
     ):
-        self._policy = policy
-        self._storage = storage
-        self._ledger = ledger
-        self._ticks = ticks
-        self._rule_states = rule_states
+        self.policy = policy
+        self.storage = storage
+        self.ledger = ledger
+        self.ticks = ticks
+        self.rule_states = rule_states
         # The ledger's file counts everything before this second as spent. If slots are reserved in blocks, this
         # includes slots that have not been drawn yet.
         self._until = ledger.spent_until
@@ -68,9 +68,9 @@ class Guard:
 
     def start(self, now: int) -> None:
         """Begin a ledger that is new or lost. Raises Refused if it cannot be written."""
-        ledger = self._ledger
+        ledger = self.ledger
         try:
-            losses = self._storage.read(BEGUN)
+            losses = self.storage.read(BEGUN)
             if ledger.lost:
                 self._begin(now, losses is not None)
                 self.write()
@@ -78,35 +78,35 @@ class Guard:
                 return
             # The file ``begun`` is written after the ledger, because a power cut between the two writes would otherwise
             # make the new ledger look lost.
-            self._storage.write(BEGUN, b"%d" % (int(losses or 0) + 1))
+            self.storage.write(BEGUN, b"%d" % (int(losses or 0) + 1))
         except (OSError, ValueError) as error:
             raise Refused("storage", "the ledger could not be begun: %s" % error)
 
     def _begin(self, now: int, lost: bool) -> None:
-        ledger = self._ledger
+        ledger = self.ledger
         ledger.lost = False
         ledger.spent_until = ledger.began = self._until = now
         if lost:
             # Assume the worst case: the lost ledger had used the whole cap of the last period and the whole lifetime
             # budget.
-            policy = self._policy
+            policy = self.policy
             ledger.uptime += policy.period_seconds
             self._rest_from += policy.period_seconds
             ledger.sums.fill(now, ledger.uptime, policy.slot_seconds)
             ledger.ever = policy.lifetime
-            for state in self._rule_states.values():
+            for state in self.rule_states.values():
                 state.lost(now)
 
     def advance(self) -> None:
         """Count uptime: to be called at least every twelve days, before the ticks wrap around."""
-        seconds = ((self._ticks() - self._at) & TICKS_MASK) // 1000
+        seconds = ((self.ticks() - self._at) & TICKS_MASK) // 1000
         self._at = (self._at + seconds * 1000) & TICKS_MASK
-        self._ledger.uptime += seconds
+        self.ledger.uptime += seconds
 
     def rested(self, opened: int) -> bool:
         """Return True if a slot that opened at this uptime began long enough after the last draw and boot, in ticks."""
-        rest = self._policy.rest_seconds
-        by_clock = not rest or self._policy.rest_by != "ticks"
+        rest = self.policy.rest_seconds
+        by_clock = not rest or self.policy.rest_by != "ticks"
         return by_clock or opened - self._rest_from >= in_ticks(rest)
 
     def begins(self, campaign: "Campaign", slot: int) -> int:
@@ -118,12 +118,12 @@ class Guard:
 
     def restart(self) -> None:
         """Reset the rule states, because another campaign becomes current."""
-        for state in self._rule_states.values():
+        for state in self.rule_states.values():
             state.restart()
 
     def rule_state(self, campaign: "Campaign") -> "RuleState | None":
         """Return the state that the campaign's kind of rule keeps from report to report, if any."""
-        return self._rule_states.get(campaign.rule.kind)
+        return self.rule_states.get(campaign.rule.kind)
 
     def obstacle(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
         """Return one word why this slot must not be drawn, or None.
@@ -132,8 +132,8 @@ class Guard:
 
         The caller has checked that the clock agrees with the server's (`Acceptance.agrees`).
         """
-        ledger = self._ledger
-        policy = self._policy
+        ledger = self.ledger
+        policy = self.policy
         start = slot * campaign.slot_seconds
         if slot < campaign.first_slot:
             return "waiting"
@@ -153,7 +153,7 @@ class Guard:
                 return "boots"
         elif policy.one_shot and self._drawn:
             return "one_shot"
-        elif (self._ticks() - self._drew_at) & TICKS_MASK < 900 * campaign.slot_seconds:
+        elif (self.ticks() - self._drew_at) & TICKS_MASK < 900 * campaign.slot_seconds:
             return "rate"
         period = policy.period_seconds
         ticks = in_ticks(period) if policy.rest_by == "ticks" else 0
@@ -175,8 +175,8 @@ class Guard:
         next draw still waits for a whole slot and the rest. The ledger is not changed if rests are not counted in
         ticks, or if the policy allows streams, whose windows are numbered by the clock; the owner can then use `reset`.
         """
-        ledger = self._ledger
-        policy = self._policy
+        ledger = self.ledger
+        policy = self.policy
         if policy.rest_by != "ticks" or policy.stream or ledger.spent_until <= now + _DAY + policy.write_seconds:
             return
         from undertone_device.core import reset
@@ -187,7 +187,7 @@ class Guard:
         self._until = now
         self._reserved = 0
         # The rest before the next draw starts now, also if no report has been drawn since the boot.
-        self._drew_at = self._ticks()
+        self._drew_at = self.ticks()
         self._rest_from = ledger.uptime + 1
 
     def paused(self, campaign: "Campaign", slot: int, now: int, opened: int) -> "str | None":
@@ -198,9 +198,9 @@ class Guard:
         During a pause the ledger is written as often as if reports were drawn, so that a boot does not forget its
         length.
         """
-        ledger = self._ledger
+        ledger = self.ledger
         try:
-            pause = self._storage.read(PAUSE)
+            pause = self.storage.read(PAUSE)
             if not pause:
                 self._span = None
                 return None
@@ -208,11 +208,11 @@ class Guard:
                 # Most boards never pause, so the code is loaded only now.
                 from undertone_device.core.pause_span import PauseSpan
 
-                self._span = PauseSpan(self._storage, self._policy.rest_by == "ticks")
+                self._span = PauseSpan(self.storage, self.policy.rest_by == "ticks")
             covered = self._span.covers(
                 pause, self.begins(campaign, slot), (slot + 1) * campaign.slot_seconds, now, opened, ledger.uptime
             )
-            if covered and ledger.uptime - self._wrote_at >= self._policy.write_seconds:
+            if covered and ledger.uptime - self._wrote_at >= self.policy.write_seconds:
                 self.write()
         except (OSError, ValueError, IndexError):
             covered = True  # The file of the pause is damaged: the pause lasts until the file is repaired or removed.
@@ -239,7 +239,7 @@ class Guard:
 
     def spend(self, campaign: "Campaign", slot: int) -> None:
         """Count the slot's draw, in memory alone."""
-        ledger = self._ledger
+        ledger = self.ledger
         start = slot * campaign.slot_seconds
         units = self._cost(campaign)
         ledger.spent_until = start + campaign.slot_seconds
@@ -253,7 +253,7 @@ class Guard:
                 ledger.day = day
                 ledger.boots = 0
             ledger.boots += 1
-        self._drew_at = self._ticks()
+        self._drew_at = self.ticks()
         self._drawn = True
         self._rest_from = ledger.uptime + 1
 
@@ -262,16 +262,16 @@ class Guard:
 
         The file is written at most once in the policy's ``write_seconds``.
         """
-        ledger = self._ledger
+        ledger = self.ledger
         if ledger.spent_until <= self._until and self._reserved and not ledger.urgent:
             self._reserved -= 1
             return True
-        apart = campaign.slot_seconds + self._policy.rest_seconds
-        ahead = (self._policy.write_seconds + apart - 1) // apart - 1
+        apart = campaign.slot_seconds + self.policy.rest_seconds
+        ahead = (self.policy.write_seconds + apart - 1) // apart - 1
         try:
             ledger.write(ledger.spent_until + ahead * apart, ahead, self._units)
         except OSError:
-            for state in self._rule_states.values():
+            for state in self.rule_states.values():
                 state.forget()
             return False
         self._until = ledger.spent_until + ahead * apart
@@ -280,5 +280,5 @@ class Guard:
 
     def write(self) -> None:
         """Write the ledger with the draws that are already reserved. Raises OSError."""
-        self._ledger.write(self._until, self._reserved, self._units)
-        self._wrote_at = self._ledger.uptime
+        self.ledger.write(self._until, self._reserved, self._units)
+        self._wrote_at = self.ledger.uptime

@@ -100,7 +100,7 @@ class Outbox:
     def __init__(self, buffer: memoryview, width: int = LENGTH):
         self.capacity = len(buffer) // width
         self.width = width
-        self._buffer = buffer
+        self.buffer = buffer
         self._count = 0
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class Outbox:
         if not 0 <= index < self._count:
             raise IndexError("outbox index")
         i = index * self.width
-        return bytes(self._buffer[i : i + (self.width if self._buffer[i + 1] == STREAM else LENGTH)])
+        return bytes(self.buffer[i : i + (self.width if self.buffer[i + 1] == STREAM else LENGTH)])
 
     def append(self, report: bytes) -> bool:
         """Add the newest report; return True if the oldest was dropped for it."""
@@ -118,7 +118,7 @@ class Outbox:
         if dropped:
             self._remove(0)
         i = self._count * self.width
-        self._buffer[i : i + len(report)] = report
+        self.buffer[i : i + len(report)] = report
         self._count += 1
         return dropped
 
@@ -135,7 +135,7 @@ class Outbox:
         return False
 
     def _remove(self, index: int) -> None:
-        buffer = self._buffer
+        buffer = self.buffer
         self._count -= 1
         for i in range(index * self.width, self._count * self.width):
             buffer[i] = buffer[i + self.width]
@@ -235,7 +235,7 @@ class Ledger:
         claim = getattr(storage, "claim", None)
         if claim is not None:
             claim()
-        self._storage = storage
+        self.storage = storage
         self._encoded = bytearray(_OUTBOX + capacity * width + _CHECK_BYTES)
         view = memoryview(self._encoded)
         self.outbox = Outbox(view[_OUTBOX : _OUTBOX + capacity * width], width)
@@ -307,7 +307,7 @@ class Ledger:
         end = _OUTBOX + len(outbox) * outbox.width
         view = memoryview(encoded)
         encoded[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
-        self._storage.write(FILE, view[: end + _CHECK_BYTES])
+        self.storage.write(FILE, view[: end + _CHECK_BYTES])
         self.urgent = False
 
 

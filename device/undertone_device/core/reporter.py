@@ -51,8 +51,8 @@ class Reporter:
         # The storage is an attribute for status displays; see `spent`.
         self.storage = storage
         self.ledger: Ledger
-        self._entropy = entropy
-        self._ticks = ticks
+        self.entropy = entropy
+        self.ticks = ticks
         rule_states: dict[str, RuleState] = {}
         several: Callable[[list[SlotValue]], Accumulator] | None = None
         if policy.stream:
@@ -64,8 +64,8 @@ class Reporter:
             several = VectorValue
         else:
             self.ledger = Ledger(storage, capacity)
-        self._guard = Guard(policy, storage, self.ledger, ticks, asleep, rule_states)
-        self._accepted = Acceptance(policy, storage, self.ledger, self._guard)
+        self.guard = Guard(policy, storage, self.ledger, ticks, asleep, rule_states)
+        self._accepted = Acceptance(policy, storage, self.ledger, self.guard)
         # The fingerprint of the campaign for which this device's place was computed, and the place.
         self._placed = (b"", 0)
         self._open = OpenSlot(ticks, counter_modulus, several)
@@ -79,14 +79,9 @@ class Reporter:
         return self._accepted.campaign
 
     @property
-    def next_campaign(self) -> "Campaign | None":
+    def following(self) -> "Campaign | None":
         """The accepted campaign that will replace the current one when its own epoch begins; None if there is none."""
         return self._accepted.following
-
-    @property
-    def spent_until(self) -> int:
-        """The Unix second at which the last spent interval ends."""
-        return self.ledger.spent_until
 
     def campaign_of(self, report: bytes) -> "str | None":
         """Return the name of the campaign of a report in the outbox, None if it is not known any more."""
@@ -121,13 +116,13 @@ class Reporter:
         """
         self._roll(now)
         if self._open.value is not None:
-            self._open.value.add(sample, self._ticks())
+            self._open.value.add(sample, self.ticks())
 
     def observe_many(self, samples: "Sequence[Sample]", now: int) -> None:
         """Take a buffer of raw samples. Raises Invalid."""
         self._roll(now)
         if self._open.value is not None:
-            self._open.value.add_many(samples, self._ticks())
+            self._open.value.add_many(samples, self.ticks())
 
     def close_slot(self, now: int) -> "bytes | None":
         """Return the report of the slot that has just ended, once; None while it lasts or if nothing may be drawn.
@@ -155,8 +150,8 @@ class Reporter:
             self.paused = "no_campaign"
             return None
         slot = now // campaign.slot_seconds - 1
-        self._guard.advance()
-        opened = self.ledger.uptime - (now - self._guard.begins(campaign, slot))
+        self.guard.advance()
+        opened = self.ledger.uptime - (now - self.guard.begins(campaign, slot))
         self.paused = self._obstacle(campaign, slot, now, opened)
         if self.paused is not None:
             return None
@@ -168,7 +163,7 @@ class Reporter:
 
     def _roll(self, now: int) -> None:
         """Finish the open slot if it is over, and open the one that contains ``now``."""
-        self._guard.advance()
+        self.guard.advance()
         if self._open.lasts(now):
             return
         end = self._open.close()
@@ -188,21 +183,21 @@ class Reporter:
         if not self._accepted.agrees(now):
             return "clock"
         # The pause is checked in every slot, because its ticks are counted from when the device first sees it.
-        paused = self._guard.paused(campaign, slot, now, opened)
+        paused = self.guard.paused(campaign, slot, now, opened)
         if not campaign.schedule.is_turn(self._place(campaign), slot):
             return "turn"
-        return self._guard.obstacle(campaign, slot, now, opened) or paused
+        return self.guard.obstacle(campaign, slot, now, opened) or paused
 
     def _release(self, campaign: "Campaign", slot: int, reading: "Sample") -> "bytes | None":
         try:
-            self._entropy.refill()
+            self.entropy.refill()
             report = self._draw(campaign, slot, reading)
         except EntropyError:
             self.paused = "entropy"
             return None
-        self._guard.spend(campaign, slot)
+        self.guard.spend(campaign, slot)
         self.dropped += self.outbox.append(report)
-        if self._guard.commit(campaign):
+        if self.guard.commit(campaign):
             return report
         self.outbox.remove_newest()
         self.paused = "storage"
@@ -217,6 +212,6 @@ class Reporter:
     def _draw(self, campaign: "Campaign", slot: int, reading: "Sample") -> bytes:
         rule = campaign.rule
         member = campaign.schedule.is_member(self._place(campaign), slot)
-        state = self._guard.rule_state(campaign)
-        kind, values, chain = rule.draw(campaign, slot, reading, member, state, self._entropy)
+        state = self.guard.rule_state(campaign)
+        kind, values, chain = rule.draw(campaign, slot, reading, member, state, self.entropy)
         return pack(kind, campaign.fingerprint, slot, values, self.ledger.sequence + 1, chain)

@@ -35,7 +35,7 @@ class SlotValue:
 
     def __init__(self, measure: str, modulus: int = 0):
         self.measure = measure
-        self._modulus = modulus
+        self.modulus = modulus
         self._base: int | None = None
         self._since: int | None = None
         self._reset()
@@ -95,8 +95,8 @@ class SlotValue:
             else:
                 if self._base is not None:
                     value = self._last - self._base
-                    if self._modulus:
-                        value %= self._modulus
+                    if self.modulus:
+                        value %= self.modulus
                 self._base = self._last
         else:
             self._base = None
@@ -120,10 +120,10 @@ class OpenSlot:
     ):
         self.finished: Finished | None = None
         self.value: Accumulator | None = None
-        self._ticks = ticks
+        self.ticks = ticks
         self._campaign: Campaign | None = None
-        self._modulus = modulus
-        self._several = several
+        self.modulus = modulus
+        self.several = several
         self._dimension = 0
         self._slot = 0
         self._seconds = 0
@@ -142,7 +142,7 @@ class OpenSlot:
         campaign = self._campaign
         if campaign is None or self.value is None:
             return -1
-        now = self._ticks()
+        now = self.ticks()
         if (now - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
             # The program did not run when the slot ended, for example in a suspend; the time after its end is not part
             # of the slot.
@@ -159,7 +159,7 @@ class OpenSlot:
         """Open the campaign's slot that contains ``now``, at ``uptime``; ``end`` is the end of the slot before."""
         self._opened_before = self._opened
         self._opened = uptime
-        self._opened_at = self._ticks()
+        self._opened_at = self.ticks()
         dimension = campaign.rule.dimension
         seconds = campaign.slot_seconds
         self._slot = now // seconds
@@ -171,6 +171,6 @@ class OpenSlot:
         stale = campaign.measure == "counter" and self._seconds > seconds
         self._seconds = seconds
         if self.value is None or stale or self.value.measure != campaign.measure or self._dimension != dimension:
-            values = [SlotValue(campaign.measure, self._modulus) for _ in range(dimension)]
-            self.value = self._several(values) if self._several and dimension > 1 else values[0]
+            values = [SlotValue(campaign.measure, self.modulus) for _ in range(dimension)]
+            self.value = self.several(values) if self.several and dimension > 1 else values[0]
             self._dimension = dimension

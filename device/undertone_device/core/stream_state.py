@@ -40,15 +40,15 @@ class StreamState:
         assert policy.stream is not None
         self._stream = policy.stream
         self._by_ticks = policy.rest_by == "ticks"
-        self._ledger = ledger
-        self._entropy = entropy
+        self.ledger = ledger
+        self.entropy = entropy
         self._chains: dict[int, Chain] = {}
 
     # Methods that count what the streams spent of the privacy budget.
 
     def lost(self, now: int) -> None:
         """Count the stream budget of the current period as spent, because the ledger was lost."""
-        ledger = self._ledger
+        ledger = self.ledger
         ledger.rho = LARGEST_RHO
         ledger.rho_period = now // self._stream.period_seconds
         ledger.rho_since = ledger.uptime
@@ -61,7 +61,7 @@ class StreamState:
         sum began. Raises Refused if the sum is above the cap.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
-        ledger = self._ledger
+        ledger = self.ledger
         seconds = self._stream.period_seconds
         cost = self._stream.charge(campaign, rule)
         total = cost
@@ -81,7 +81,7 @@ class StreamState:
 
     def restart(self) -> None:
         """Reset the counts, because another campaign becomes current."""
-        self._ledger.window = self._ledger.window_until = self._ledger.reports = self._ledger.chains = 0
+        self.ledger.window = self.ledger.window_until = self.ledger.reports = self.ledger.chains = 0
         self.forget()
 
     def forget(self) -> None:
@@ -91,7 +91,7 @@ class StreamState:
     def obstacle(self, campaign: "Campaign", slot: int) -> "str | None":
         """Return ``reports`` or ``chains`` if that budget of the window is spent, else None."""
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
-        ledger = self._ledger
+        ledger = self.ledger
         if campaign.fingerprint != ledger.current:
             return "ended"  # The ledger's counts belong to the current campaign only.
         window = _window(rule, campaign, slot)
@@ -114,8 +114,8 @@ class StreamState:
         again.
         """
         rule: StreamRule = campaign.rule  # type: ignore[assignment]
-        entropy = self._entropy
-        ledger = self._ledger
+        entropy = self.entropy
+        ledger = self.ledger
         window = _window(rule, campaign, slot)
         chain = self._chain(rule, window, slot)
         noise = rule.draw_noise(chain is None, entropy) if rule.law == GAUSSIAN else ()
@@ -147,7 +147,7 @@ class StreamState:
     def _chain(self, rule: "StreamRule", window: int, slot: int) -> "Chain | None":
         """Return the chain that the slot continues, None if the slot starts a new one."""
         chain = self._chains.get(slot % rule.lag)
-        if chain is None or window != self._ledger.window:
+        if chain is None or window != self.ledger.window:
             return None
         missed = (slot - chain.slot) // rule.lag - 1
         return None if rule.restart and missed >= rule.restart else chain
@@ -162,16 +162,16 @@ class VectorValue:
 
     def __init__(self, parts: "list[SlotValue]"):
         self.measure = parts[0].measure
-        self._parts = parts
+        self.parts = parts
 
     def add(self, sample: "Sample", ticks: int) -> None:
         """Take one sample, a tuple of coordinates. Raises Invalid."""
-        if not isinstance(sample, tuple) or len(sample) != len(self._parts):
-            raise Invalid("a sample has another form, expected a tuple of %d integers" % len(self._parts))
+        if not isinstance(sample, tuple) or len(sample) != len(self.parts):
+            raise Invalid("a sample has another form, expected a tuple of %d integers" % len(self.parts))
         for coordinate in sample:
             check_sample(coordinate)
         for i in range(len(sample)):
-            self._parts[i].add(sample[i], ticks)
+            self.parts[i].add(sample[i], ticks)
 
     def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
         """Take samples one by one. Raises Invalid."""
@@ -180,5 +180,5 @@ class VectorValue:
 
     def close(self, ticks: int) -> "tuple[int, ...] | None":
         """Return the slot's values, None if a coordinate has none; the next slot starts empty."""
-        values = [part.close(ticks) for part in self._parts]
+        values = [part.close(ticks) for part in self.parts]
         return None if [value for value in values if value is None] else tuple([value or 0 for value in values])

@@ -65,21 +65,21 @@ class Client:
         self.reachable = True
         # For status displays: the reason why there is no connection, or what the broker refused on this connection.
         self.trouble = ""
-        self._transport = transport
-        self._entropy = entropy
-        self._prefix = prefix
-        self._campaigns = tuple(campaigns)
-        self._clock = clock
-        self._ticks = ticks
-        self._idle = idle
-        self._read = read
-        self._set_clock = set_clock
-        self._sample_seconds = sample_seconds
-        self._spread_percent = spread_percent
-        self._in_flight = in_flight
-        self._handed_over = handed_over
-        self._acknowledged = acknowledged
-        self._alive = alive
+        self.transport = transport
+        self.entropy = entropy
+        self.prefix = prefix
+        self.campaigns = tuple(campaigns)
+        self.clock = clock
+        self.ticks = ticks
+        self.idle = idle
+        self.read = read
+        self.set_clock = set_clock
+        self.sample_seconds = sample_seconds
+        self.spread_percent = spread_percent
+        self.in_flight = in_flight
+        self.handed_over = handed_over
+        self.acknowledged = acknowledged
+        self.alive = alive
         self._state = _OFFLINE
         self._delay = 0
         self._wait = 0
@@ -103,7 +103,7 @@ class Client:
         """
         report = None
         if self._clock_is_set():
-            now = self._clock()
+            now = self.clock()
             self._sample(now)
             report = self.reporter.close_slot(now)
             if report is not None:
@@ -113,20 +113,20 @@ class Client:
 
     def exchange(self, milliseconds: int) -> None:
         """Do the network's part of a round."""
-        if self._alive is not None:
-            self._alive()
+        if self.alive is not None:
+            self.alive()
         if not self._clock_is_set():
-            self._idle(milliseconds)
+            self.idle(milliseconds)
             return
         if self._state == _OFFLINE:
             self._connect()
         if self._state == _OFFLINE:
-            self._idle(milliseconds)
+            self.idle(milliseconds)
             return
         if self._state == _ONLINE:
             self._send()
         held = self._held()
-        for event in self._transport.poll(min(milliseconds, held) if held else milliseconds):
+        for event in self.transport.poll(min(milliseconds, held) if held else milliseconds):
             self._handle(event)
 
     def finish(self, milliseconds: int) -> None:
@@ -134,11 +134,11 @@ class Client:
 
         Unsent reports stay in the outbox.
         """
-        started = self._ticks()
+        started = self.ticks()
         self._hold = 0
         while len(self.reporter.outbox) and self._since(started) < milliseconds:
             self.exchange(100)
-        self._transport.close()
+        self.transport.close()
         self._go_offline()
 
     def wake(self, read: "Callable[[], int | None]", milliseconds: int) -> "bytes | None":
@@ -148,48 +148,48 @@ class Client:
         Returns the report drawn, None if there was none (see ``reporter.paused``); it stays in the outbox if the broker
         did not answer within ``milliseconds``.
         """
-        started = self._ticks()
+        started = self.ticks()
         while not self.counts["heard"] and self._since(started) < milliseconds:
             self.exchange(100)
         try:
-            report = self.reporter.run_once(read(), self._clock())
+            report = self.reporter.run_once(read(), self.clock())
         except (OSError, ValueError):
             self.counts["sensor_failures"] += 1
-            report = self.reporter.run_once(None, self._clock())
+            report = self.reporter.run_once(None, self.clock())
         self.finish(max(0, milliseconds - self._since(started)))
         return report
 
     # Methods for the clock and the sensor.
 
     def _clock_is_set(self) -> bool:
-        if self._set_clock is None:
+        if self.set_clock is None:
             return True
         if self._clock_set_at is not None and self._since(self._clock_set_at) < _RESYNC:
             return True
         if self._since(self._waits_since) < self._wait:
             return self._clock_set_at is not None
         try:
-            self._set_clock()
+            self.set_clock()
         except OSError as error:
             self.trouble = "NTP: %s" % error
             self._back_off()
             return self._clock_set_at is not None
-        self._clock_set_at = self._ticks()
+        self._clock_set_at = self.ticks()
         self._delay = self._wait = 0
         return True
 
     def _sample(self, now: int) -> None:
         campaign = self.reporter.campaign
-        if self._read is None or campaign is None:
+        if self.read is None or campaign is None:
             return
         slot = campaign.slot_seconds
-        index = now // (self._sample_seconds or slot)
+        index = now // (self.sample_seconds or slot)
         if index == self._sampled:
             return
         self._sampled = index
         try:
-            sample = self._read(now)
-            if self._clock() // slot != now // slot:
+            sample = self.read(now)
+            if self.clock() // slot != now // slot:
                 # The reading took until the next slot: it belongs to neither slot.
                 raise ValueError
             if sample is not None:
@@ -200,7 +200,7 @@ class Client:
     # Methods for the network.
 
     def _since(self, ticks: int) -> int:
-        return (self._ticks() - ticks) & TICKS_MASK
+        return (self.ticks() - ticks) & TICKS_MASK
 
     def jitter(self, n: int) -> int:
         """Draw uniformly below ``n``, 1 to 2^30, from entropy.
@@ -208,8 +208,8 @@ class Client:
         If entropy fails, return n // 2: nothing private depends on this number.
         """
         try:
-            self._entropy.refill()
-            return self._entropy.below(max(1, n))
+            self.entropy.refill()
+            return self.entropy.below(max(1, n))
         except EntropyError:
             return n // 2
 
@@ -217,13 +217,13 @@ class Client:
         """Wait a uniform time below twice the previous bound, so that a fleet does not reconnect at once."""
         self._delay = min(max(_FIRST_DELAY, 2 * self._delay), _LONGEST_DELAY)
         self._wait = self.jitter(self._delay)
-        self._waits_since = self._ticks()
+        self._waits_since = self.ticks()
 
     def _hold_back(self) -> None:
         campaign = self.reporter.campaign
         if campaign is not None:
-            self._hold = self.jitter(campaign.slot_seconds * 10 * self._spread_percent)
-            self._held_since = self._ticks()
+            self._hold = self.jitter(campaign.slot_seconds * 10 * self.spread_percent)
+            self._held_since = self.ticks()
 
     def _held(self) -> int:
         if not self._hold:
@@ -238,7 +238,7 @@ class Client:
         if not self.reachable or self._since(self._waits_since) < self._wait:
             return
         try:
-            self._transport.connect()
+            self.transport.connect()
         except OSError as error:
             self._lost(str(error))
             return
@@ -261,26 +261,26 @@ class Client:
                 self.reporter.acked(report)
                 self.counts["acked"] += 1
                 self._delay = self._wait = 0
-                if self._acknowledged is not None:
-                    self._acknowledged(report)
+                if self.acknowledged is not None:
+                    self.acknowledged(report)
         elif kind == MESSAGE:
             self._accept(event[1], event[2])
         elif kind == CONNECTED:
             self._state = _ONLINE
             self.trouble = ""
             self.counts["connected"] += 1
-            for name in self._campaigns:
-                self._transport.subscribe(config_topic(self._prefix, name))
+            for name in self.campaigns:
+                self.transport.subscribe(config_topic(self.prefix, name))
         elif kind == DENIED:
             self.trouble = "the broker refuses the subscription to %s" % event[1]
         elif kind == LOST:
             self._lost(event[1])
 
     def _accept(self, topic: str, payload: "bytes | memoryview") -> None:
-        for name in self._campaigns:
-            if topic == config_topic(self._prefix, name):
+        for name in self.campaigns:
+            if topic == config_topic(self.prefix, name):
                 try:
-                    self.reporter.accept(payload, self._clock(), name, self._alive)
+                    self.reporter.accept(payload, self.clock(), name, self.alive)
                     self.counts["heard"] += 1
                 except (Refused, Invalid) as refused:
                     self.trouble = "campaign refused: %.300s" % refused
@@ -294,14 +294,14 @@ class Client:
         if self._held():
             end -= 1
         index = 0
-        while index < end and len(flying) < self._in_flight:
+        while index < end and len(flying) < self.in_flight:
             report = outbox[index]
             index += 1
             if report in flying.values():
                 continue
-            if self._handed_over is not None:
-                self._handed_over(report)
-            name = self.reporter.campaign_of(report) or self._campaigns[0]
-            topic = report_topic(self._prefix, name, self.reporter.device)
-            flying[self._transport.publish(topic, report)] = report
+            if self.handed_over is not None:
+                self.handed_over(report)
+            name = self.reporter.campaign_of(report) or self.campaigns[0]
+            topic = report_topic(self.prefix, name, self.reporter.device)
+            flying[self.transport.publish(topic, report)] = report
             self.counts["sent"] += 1

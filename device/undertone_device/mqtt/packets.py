@@ -96,8 +96,8 @@ def encode_publish(packet_id: int, topic: str, payload: bytes) -> bytes:
 class ClientSession:
     """One connection from CONNECT to its end; make a new session for the next connection.
 
-    Calls queue packets; ``output()`` returns all of them as one buffer for one write. ``in_flight`` counts publications
-    without PUBACK. ``oversized`` counts messages that were skipped unread.
+    Calls queue packets; ``output()`` returns all of them as one buffer for one write. ``oversized`` counts messages
+    that were skipped unread.
     """
 
     def __init__(self, keepalive: int = DEFAULT_KEEPALIVE, largest: int = LARGEST_PACKET):
@@ -121,11 +121,6 @@ class ClientSession:
         self._body: bytearray | None = None
         self._filled = 0
         self._skip = 0
-
-    @property
-    def in_flight(self) -> int:
-        """Number of publications that wait for their PUBACK."""
-        return len(self._unacked)
 
     # Methods that send packets.
 

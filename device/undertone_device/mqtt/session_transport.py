@@ -30,10 +30,10 @@ class SessionTransport:
         password: "str | None" = None,
         keepalive: int = DEFAULT_KEEPALIVE,
     ):
-        self._open_stream = open_stream
-        self._ticks = ticks
+        self.open_stream = open_stream
+        self.ticks = ticks
         self._credentials = (client_id, user, password)
-        self._keepalive = keepalive
+        self.keepalive = keepalive
         self._buffer = bytearray(_BUFFER_BYTES)
         self._line: ByteStream | None = None
         self._session = ClientSession(keepalive)
@@ -44,31 +44,37 @@ class SessionTransport:
     def connect(self) -> None:
         """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
         self._drop()
-        self._session = ClientSession(self._keepalive)
-        self._line = self._open_stream()
-        self._opened = self._ticks()
+        self._session = ClientSession(self.keepalive)
+        self._line = self.open_stream()
+        self._opened = self.ticks()
         client_id, user, password = self._credentials
         self._session.connect(client_id, user, password, self._opened)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic."""
-        self._session.subscribe(topic, self._ticks())
+        self._session.subscribe(topic, self.ticks())
 
     def publish(self, topic: str, payload: bytes) -> int:
         """Send a message; its token comes back in ("acked", token)."""
-        return self._session.publish(topic, payload, self._ticks())
+        return self._session.publish(topic, payload, self.ticks())
 
     def poll(self, milliseconds: int) -> "list[Event]":
-        """Send, wait for at most ``milliseconds``, receive."""
+        """Send, wait for at most ``milliseconds``, receive one message, or what a single read completes.
+
+        The next message stays in the connection, because a board has no memory for two campaigns at once.
+        """
         stream = self._line
         if not stream:
             return []
         events: list[Event] = []
         try:
             self._flush(stream)
-            stream.wait(milliseconds, self._pending is not None)
+            # TLS may hold bytes that the last poll left, and waiting for the socket would not notice them.
             self._receive(stream, events)
-            now = self._ticks()
+            if not events:
+                stream.wait(milliseconds, self._pending is not None)
+                self._receive(stream, events)
+            now = self.ticks()
             if not self._session.connected and (now - self._opened) & TICKS_MASK > ANSWER_MILLISECONDS:
                 raise ProtocolError("the broker does not answer")
             self._session.check(now)
@@ -81,7 +87,7 @@ class SessionTransport:
     def close(self) -> None:
         """Send DISCONNECT and release the descriptor."""
         if self._line is not None and self._session.connected:
-            self._session.disconnect(self._ticks())
+            self._session.disconnect(self.ticks())
             try:
                 self._flush(self._line)
             except OSError:
@@ -117,4 +123,6 @@ class SessionTransport:
                 return
             if not count:
                 raise OSError("the broker closed the connection")
-            events.extend(self._session.receive(view[:count], self._ticks()))
+            events.extend(self._session.receive(view[:count], self.ticks()))
+            if events:
+                return

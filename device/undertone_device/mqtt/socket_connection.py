@@ -54,7 +54,7 @@ class SocketConnection:
         alive: "Callable[[], None] | None" = None,
         answered: "list[Any] | None" = None,
     ):
-        alive = alive or _nothing
+        alive = alive or (lambda: None)
         raw = _connect(host, port, milliseconds, alive, [] if answered is None else answered)
         alive()
         self._socket: Any = raw
@@ -115,10 +115,6 @@ class SocketConnection:
             self._socket.close()
         except OSError:
             pass
-
-
-def _nothing() -> None:
-    pass
 
 
 def _connect(host: str, port: int, milliseconds: int, alive: "Callable[[], None]", answered: "list[Any]") -> "Any":

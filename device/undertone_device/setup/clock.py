@@ -4,9 +4,12 @@ import time
 
 from undertone_device.core.slot_value import TICKS_MASK
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+try:
+    from time import sleep_ms as sleep_ms  # type: ignore[attr-defined]
+    from time import ticks_ms  # type: ignore[attr-defined]
+except ImportError:  # CPython
+    from undertone_device.setup.cpython_clock import sleep_ms as sleep_ms
+    from undertone_device.setup.cpython_clock import ticks_ms as ticks_ms
 
 # MicroPython counts seconds from 1970 or from 2000, depending on the port.
 _EPOCH = 946684800 if time.gmtime(0)[0] == 2000 else 0
@@ -17,25 +20,6 @@ def unix_time() -> int:
     return int(time.time()) + _EPOCH
 
 
-def _milliseconds() -> int:
-    nanoseconds = time.monotonic_ns() if _CLOCK is None else time.clock_gettime_ns(_CLOCK)
-    return nanoseconds // 1_000_000
-
-
-# A phone's monotonic clock stops during suspend; CLOCK_BOOTTIME, if it exists, does not.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
-_counter: "Callable[[], int]" = getattr(time, "ticks_ms", _milliseconds)
-_sleep: "Callable[[int], None] | None" = getattr(time, "sleep_ms", None)
-
-
 def ticks() -> int:
     """Return monotonic milliseconds modulo 2^30."""
-    return _counter() & TICKS_MASK
-
-
-def sleep_ms(milliseconds: int) -> None:
-    """Wait for ``milliseconds``."""
-    if _sleep is None:
-        time.sleep(milliseconds / 1000)
-    else:
-        _sleep(milliseconds)
+    return int(ticks_ms()) & TICKS_MASK

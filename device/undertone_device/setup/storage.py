@@ -5,18 +5,16 @@ import os
 
 from undertone_shared.errors import Invalid
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from undertone_device.setup.lock import Lock
+try:
+    from undertone_device.setup.durable_folder import DurableFolder
+except ImportError:  # boards do not carry it
+    DurableFolder = object  # type: ignore[assignment,misc]
 
 LARGEST_SECRET = 1024
 _PART = 512
-_replace = getattr(os, "replace", os.rename)
-_fsync = getattr(os, "fsync", None)
-_chmod = getattr(os, "chmod", None)
 
 
-class FileStorage:
+class FileStorage(DurableFolder):
     """Named byte strings in one folder, each written to a new file that is then renamed over the old one.
 
     Rename is the commit point on POSIX and on LittleFS. On FAT it first removes the old name: between the two steps
@@ -24,25 +22,10 @@ class FileStorage:
     """
 
     def __init__(self, directory: str):
-        self._directory = directory
-        self._lock: Lock | None = None
+        self.directory = directory
 
     def _path(self, name: str) -> str:
-        return self._directory + "/" + name
-
-    def claim(self) -> None:
-        """Lock the folder until ``close``, or the object's end. Raises Invalid if another process has locked it."""
-        try:
-            from undertone_device.setup.lock import Lock
-        except ImportError:  # A board runs one program, so it needs no locks.
-            return
-        self._lock = self._lock or Lock(self._directory)
-
-    def close(self) -> None:
-        """Unlock the folder; its content stays."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        return self.directory + "/" + name
 
     def read(self, name: str) -> "bytes | None":
         """Return the content last written, None if there is none. Raises OSError for any other failure."""
@@ -58,25 +41,20 @@ class FileStorage:
     def _lacks(self, name: str, error: OSError) -> bool:
         # Some ports use error numbers other than ENOENT for a missing file, so the folder's listing decides; listing
         # may raise OSError.
-        return error.errno == errno.ENOENT or name not in os.listdir(self._directory)
+        return error.errno == errno.ENOENT or name not in os.listdir(self.directory)
 
     def write(self, name: str, data: "bytes | memoryview") -> None:
         """Write the content durably. Raises OSError, and keeps the old content then."""
         path = self._path(name)
-        with open(path + ".new", "wb") as file:
-            if _chmod is not None:
-                _chmod(path + ".new", 0o600)
+        sync = getattr(self, "sync", None)
+        with getattr(self, "create", open)(path + ".new", "wb") as file:
             file.write(data)
             file.flush()
-            if _fsync is not None:
-                _fsync(file.fileno())
-        _replace(path + ".new", path)
-        if _fsync is not None:
-            directory = os.open(self._directory, os.O_RDONLY)
-            try:
-                _fsync(directory)
-            finally:
-                os.close(directory)
+            if sync is not None:
+                sync(file)
+        os.rename(path + ".new", path)
+        if sync is not None:
+            sync(None)
 
     def delete(self, name: str) -> None:
         """Delete the content, if any. Raises OSError if it cannot be deleted."""

@@ -48,6 +48,11 @@ class WindowAnalysis:
         """True if the mechanism has an unbiased decode."""
         return self.edges is None
 
+    @property
+    def parts(self) -> "tuple[WindowAnalysis, ...]":
+        """The mechanisms that may draw: only itself."""
+        return (self,)
+
     def describe(self) -> "dict[str, Any]":
         """Return the JSON value from which ``parse_mechanism`` makes the same mechanism."""
         fields: dict[str, Any] = {"kind": self.kind, "a": self.a, "b": self.b, "window": self.window}
@@ -127,6 +132,11 @@ class HybridAnalysis:
     piecewise: WindowAnalysis
     levels: int
     symbols: int
+
+    @property
+    def parts(self) -> "tuple[WindowAnalysis, ...]":
+        """The mechanisms that may draw."""
+        return (self.rounding, self.piecewise)
 
     def describe(self) -> "dict[str, Any]":
         """Return the JSON value from which ``parse_mechanism`` makes the same mechanism."""
@@ -209,6 +219,11 @@ class TableAnalysis:
     def decodes(self) -> bool:
         """True if the table has an unbiased decode; a device's copy has none."""
         return self.decoded is not None
+
+    @property
+    def parts(self) -> "tuple[TableAnalysis, ...]":
+        """The mechanisms that may draw: only itself."""
+        return (self,)
 
     def describe(self) -> "dict[str, Any]":
         """Return the JSON value from which ``parse_mechanism`` makes the same mechanism."""

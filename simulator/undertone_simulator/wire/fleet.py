@@ -103,7 +103,7 @@ class Fleet:
         shuffled = random.SystemRandom().sample(self.devices, len(self.devices))
         self._groups = [shuffled[group::GROUPS] for group in range(GROUPS)]
         for device in self.devices:
-            for campaign in (device.reporter.campaign, device.reporter.next_campaign) if device.reporter else ():
+            for campaign in (device.reporter.campaign, device.reporter.following) if device.reporter else ():
                 if campaign is not None:
                     self._learn(campaign)
 

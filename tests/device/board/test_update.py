@@ -37,8 +37,7 @@ class Os:
 import mip
 from undertone_device.board import update
 from undertone_device.setup import storage
-storage._replace = counted(os.rename)
-update.os = mip.os = Os()
+storage.os = update.os = mip.os = Os()
 real = builtins.open
 def opened(path, mode="r", *rest):
     return counted(real)(path, mode) if "w" in mode else real(path, mode)

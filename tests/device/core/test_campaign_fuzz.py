@@ -101,7 +101,7 @@ def play(rounds: int, seed: int, **policy: object) -> dict[str, int]:
             drawn += 1
     assert device.reporter.campaign is not None
     assert device.reporter.campaign.fingerprint == GOOD.fingerprint
-    assert device.reporter.next_campaign is None
+    assert device.reporter.following is None
     assert sum(device.reporter.refusals.values()) == rounds - reasons.get("", 0)
     assert device.reporter.ledger.sequence == drawn
     return reasons

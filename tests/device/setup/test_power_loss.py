@@ -12,7 +12,7 @@ import pytest
 from rig import DAY, SLOT, START, Ticks, hybrid, make_campaign, make_policy
 
 from undertone_device.core.reporter import Reporter
-from undertone_device.setup import storage
+from undertone_device.setup import durable_folder, storage
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Refused
 from undertone_shared.off_board import intake, issue
@@ -152,14 +152,19 @@ class Handle:
 def mount(monkeypatch):
     def onto(disk):
         monkeypatch.setattr(storage, "open", disk.open, raising=False)
-        monkeypatch.setattr(storage, "_replace", disk.replace)
-        monkeypatch.setattr(storage, "_fsync", disk.fsync)
-        monkeypatch.setattr(storage, "_chmod", None)
+        monkeypatch.setattr(durable_folder, "open", disk.open, raising=False)
         monkeypatch.setattr(storage.FileStorage, "claim", lambda self: None)
         system = SimpleNamespace(
-            open=lambda path, flags: "directory", close=lambda fd: None, O_RDONLY=0, remove=disk.remove
+            open=lambda path, flags: "directory",
+            close=lambda fd: None,
+            O_RDONLY=0,
+            remove=disk.remove,
+            rename=disk.replace,
+            fsync=disk.fsync,
+            chmod=lambda path, mode: None,
         )
         monkeypatch.setattr(storage, "os", system)
+        monkeypatch.setattr(durable_folder, "os", system)
         return storage.FileStorage("state")
 
     return onto
@@ -192,10 +197,10 @@ class Life:
             while now < START + self.slots * SLOT:
                 following = make_campaign(epoch=START + DAY, report=ReportRule(0, 500, hybrid()))
                 for campaign in (make_campaign(), following):
-                    if reporter.next_campaign is None and now < campaign.end:
+                    if reporter.following is None and now < campaign.end:
                         with suppress(Refused):  # too early, or known to be over
                             reporter.accept(issue.pack(campaign, now), now)
-                reporter._ticks.now += SLOT * 1000
+                reporter.ticks.now += SLOT * 1000
                 report = reporter.run_once(READING, now)
                 if report is not None:
                     self.release(report)

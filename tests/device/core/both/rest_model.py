@@ -53,21 +53,21 @@ class Words:
 
 def draw_instead_of_opening(reporter):
     """The ticks are asked at the draw."""
-    guard = reporter._guard
+    guard = reporter.guard
     obstacle = guard.obstacle
     guard.obstacle = lambda campaign, slot, now, opened: obstacle(campaign, slot, now, reporter.ledger.uptime)
 
 
 def free_first_draw(reporter):
     """The first draw after a boot is free, as the rate limit's is."""
-    guard = reporter._guard
+    guard = reporter.guard
     rested = guard.rested
     guard.rested = lambda opened: guard._drew_at is None or rested(opened)
 
 
 def no_ticks(reporter):
     """Rule 1 alone: the clock says how long the rest was."""
-    reporter._guard.rested = lambda opened: True
+    reporter.guard.rested = lambda opened: True
 
 
 def one_slot_shorter(reporter):

@@ -188,7 +188,7 @@ def campaign_of(body):
 def test_what_was_spent_ahead_is_given_back_beyond_a_day_and_a_block_and_not_before():
     for ahead in (DAY + 60, DAY + 61):
         device, _ = beginning(rest_seconds=DAY, write_seconds=60)
-        guard, ledger = device.reporter._guard, device.reporter.ledger
+        guard, ledger = device.reporter.guard, device.reporter.ledger
         now = device.now + 9
         ledger.spent_until = now + ahead
         guard._return(now)
@@ -206,7 +206,7 @@ def test_what_a_device_without_ticks_or_with_streams_spent_ahead_stays_spent():
         device, _ = beginning(**policy)
         ledger = device.reporter.ledger
         ledger.spent_until = device.now + 9 * DAY
-        device.reporter._guard._return(device.now)
+        device.reporter.guard._return(device.now)
         assert ledger.spent_until == device.now + 9 * DAY, policy
 
 
@@ -226,7 +226,7 @@ def test_what_is_reserved_counts_as_drawn_until_it_is():
         assert (ledger.sequence, ledger.ever, device.reporter.ledger.sequence) == (3, 3 * UNITS, drawn)
         assert month(ledger.sums, START // DAY, ledger.ever) == 3 * UNITS
         assert drawn_since(ledger.sums, START) == 3
-    device.reporter._guard.write()
+    device.reporter.guard.write()
     assert Ledger(device.storage, 96).sequence == 3
     assert "undertone_device.core.units" not in sys.modules
 
@@ -348,7 +348,7 @@ def streaming(stream, period=400 * DAY):
     device = Device(now=START - SLOT, stream={"rho": 1 << 30, "period_seconds": period, "dimension": stream.dimension})
     device.accept(stream_campaign(stream))
     device.reporter.close_slot(device.now)
-    return device, device.reporter._guard._rule_states["stream"]
+    return device, device.reporter.guard.rule_states["stream"]
 
 
 def test_a_chain_goes_on_over_fewer_missed_slots_than_restart_it():
@@ -363,7 +363,7 @@ def test_a_chain_goes_on_over_fewer_missed_slots_than_restart_it():
 
 def test_a_period_of_ticks_is_counted_from_when_its_sum_began():
     _, state = streaming(rule(), DAY)
-    ledger = state._ledger
+    ledger = state.ledger
     cost = rule().charge()
     ledger.rho = ledger.rho_period = 0
     sums = []
@@ -378,9 +378,9 @@ def test_a_period_of_ticks_is_counted_from_when_its_sum_began():
 def test_the_last_second_of_a_campaign_is_of_its_last_period():
     _, state = streaming(rule(), DAY)
     for last, period in ((START + DAY - 1, START // DAY), (START + DAY, START // DAY + 1)):
-        state._ledger.rho = state._ledger.rho_period = 0
+        state.ledger.rho = state.ledger.rho_period = 0
         state.charge(stream_campaign(rule(), slot_seconds=1, last_slot=last), START)
-        assert state._ledger.rho_period == period
+        assert state.ledger.rho_period == period
 
 
 def test_every_slot_of_a_long_window_is_drawn():

@@ -253,7 +253,7 @@ def test_nothing_leaves_when_the_ledger_cannot_be_written():
 
 def test_broken_entropy_pauses():
     device = running()
-    device.reporter._entropy = Entropy(bytes)
+    device.reporter.entropy = Entropy(bytes)
     assert device.slot() is None
     assert device.reporter.paused == "entropy"
 
@@ -274,7 +274,7 @@ def test_short_slots_are_reserved_in_blocks_and_a_reboot_forfeits_the_block():
         assert device.reporter.close_slot(device.now) is not None
     assert device.storage.writes == writes
     device.boot()
-    assert device.reporter.spent_until > device.now
+    assert device.reporter.ledger.spent_until > device.now
     for _ in range(20):
         device.pass_time(1)
         device.reporter.close_slot(device.now)
@@ -373,7 +373,7 @@ def test_a_campaign_under_another_ones_topic_is_refused():
             assert refused.reason == "topic"
         else:
             raise AssertionError("accepted")
-    assert device.reporter.next_campaign is None
+    assert device.reporter.following is None
     assert device.reporter.accept(issue.pack(following, device.now), device.now, "load") is True
 
 
@@ -429,7 +429,7 @@ def test_campaigns_beyond_the_policy_are_refused_with_a_reason_and_the_last_good
     before = device.reporter.campaign
     for reason, campaign in offers:
         assert refusal(device, campaign) == reason, reason
-    assert device.reporter.campaign is before and device.reporter.next_campaign is None
+    assert device.reporter.campaign is before and device.reporter.following is None
     assert device.reporter.refusals["epsilon"] == 2
     assert device.slot() is not None
 
@@ -453,7 +453,7 @@ def test_both_campaigns_survive_a_reboot():
     device.accept(following)
     device.boot()
     assert device.reporter.campaign.report.theta == 300
-    assert device.reporter.next_campaign.report.theta == 500
+    assert device.reporter.following.report.theta == 500
 
 
 def test_a_clock_that_disagrees_with_issued_at_by_more_than_a_day_draws_nothing():
@@ -498,7 +498,7 @@ def test_a_campaign_for_which_there_is_no_memory_may_come_again():
         assert refusal(device, successor) == "storage"
     device.storage.write = write
     assert refusal(device, successor) is None
-    assert device.reporter.next_campaign is not None
+    assert device.reporter.following is not None
 
 
 def test_messages_that_are_no_campaign_are_invalid_and_counted():

@@ -169,7 +169,7 @@ def test_a_sleeper_with_a_counter_rests_through_its_sleep():
     while not drawn(device, 1):
         pass
     since = 0
-    slots = [device.reporter.spent_until // SLOT - 1]
+    slots = [device.reporter.ledger.spent_until // SLOT - 1]
     for _ in range(120):
         device.pass_time(SLOT)
         since += SLOT * 1000
@@ -449,7 +449,7 @@ def test_a_cap_of_every_slot_takes_over_from_another_without_a_gap():
         device.boot()
         device.accept(CAMPAIGN)
         assert device.reporter.run_once(3, device.now) is not None, (most, device.reporter.paused)
-        assert device.reporter.spent_until == device.now
+        assert device.reporter.ledger.spent_until == device.now
         device.pass_time(SLOT)
 
 
@@ -463,9 +463,9 @@ def test_no_more_is_reserved_than_the_time_between_writes():
         device.reporter.close_slot(device.now)
         device.pass_time(30)
         assert device.reporter.close_slot(device.now) is not None
-        drawn_until = device.reporter.spent_until
+        drawn_until = device.reporter.ledger.spent_until
         device.boot()
-        assert device.reporter.spent_until - drawn_until == 30 * ahead, seconds
+        assert device.reporter.ledger.spent_until - drawn_until == 30 * ahead, seconds
         assert device.reporter.ledger.sequence == 1 + ahead
 
 

@@ -100,7 +100,7 @@ def test_interleaved_chains_of_a_lag_share_the_reports():
 
 def state(device):
     """Where the chains are, and nowhere else."""
-    return device.reporter._guard._rule_states["stream"]
+    return device.reporter.guard.rule_states["stream"]
 
 
 def last_point(device):
@@ -239,7 +239,7 @@ def test_the_window_ahead_opens_when_its_length_of_ticks_is_near_to_the_second()
         ledger = device.reporter.ledger
         assert (ledger.window, ledger.window_until) == (0, ledger.uptime + length)
         device.pass_time(seconds)
-        device.reporter._guard.advance()
+        device.reporter.guard.advance()
         campaign = device.reporter.campaign
         assert state(device).obstacle(campaign, campaign.first_slot + 6) == paused
 
@@ -335,7 +335,7 @@ def test_a_copy_of_the_memory_shares_no_noise_with_the_original():
 def test_a_policy_without_streams_refuses_them():
     device = Device(now=START - SLOT)
     assert refusal(device, stream_campaign(rule())) == "stream"
-    assert device.reporter._guard._rule_states == {}
+    assert device.reporter.guard.rule_states == {}
 
 
 def test_corrupt_state_is_a_lost_ledger_or_no_campaign():

@@ -147,7 +147,7 @@ def test_a_clock_and_a_server_that_lied_silence_nobody_for_longer_than_a_day():
         device.accept(campaign, device.now)
         device.slot()
     ledger = device.reporter.ledger
-    assert device.reporter.spent_until > honest + 99 * DAY
+    assert device.reporter.ledger.spent_until > honest + 99 * DAY
     before = (ledger.ever, ledger.sequence)
     device.now = honest + 6 * SLOT
     device.accept(campaign, device.now)

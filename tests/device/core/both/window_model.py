@@ -52,7 +52,7 @@ def base_of_any_age(reporter):
 
 def cap_by_the_campaign(reporter):
     """The clock is not asked where a period holds no more slots of the campaign in force than the cap."""
-    guard, policy, sums = reporter._guard, reporter.policy, reporter.ledger.sums
+    guard, policy, sums = reporter.guard, reporter.policy, reporter.ledger.sums
     obstacle, permits = guard.obstacle, sums.permits
     current = []
 
@@ -69,7 +69,7 @@ def cap_by_the_campaign(reporter):
 
 def draw_ahead(reporter):
     """A slot is drawn whether or not it has ended, and what was spent ahead stays spent."""
-    guard = reporter._guard
+    guard = reporter.guard
     obstacle = guard.obstacle
     guard._return = lambda now: None
     guard.obstacle = lambda campaign, slot, now, opened: obstacle(
@@ -194,7 +194,7 @@ class Life:
 
     def look(self):
         self.reporter.close_slot(self.now)
-        ahead = self.reporter.spent_until - self.now
+        ahead = self.reporter.ledger.spent_until - self.now
         if self.error or ahead <= DAY + self.fields["write_seconds"]:
             self.silent_since = None
         elif self.heard and self.silent_since is None:

@@ -161,10 +161,10 @@ def test_reports_wait_while_the_broker_is_away_and_leave_oldest_first():
 def test_nothing_is_looked_up_while_there_is_no_network():
     rig = Rig()
     rig.client.reachable = False
-    connect = rig.client._transport.connect
-    rig.client._transport.connect = None  # whoever calls it fails
+    connect = rig.client.transport.connect
+    rig.client.transport.connect = None  # whoever calls it fails
     rig.steps(20)
-    rig.client._transport.connect = connect
+    rig.client.transport.connect = connect
     rig.client.reachable = True
     rig.settle()
     assert rig.client.online
@@ -227,7 +227,7 @@ def test_back_off_grows_to_its_limit_with_jitter():
         attempts.append(rig.device.ticks.now)
         return before()
 
-    rig.client._transport._open_stream = counted
+    rig.client.transport.open_stream = counted
     for _ in range(3000):
         rig.client.step(1000)
     gaps = [attempts[i + 1] - attempts[i] for i in range(len(attempts) - 1)]

@@ -110,7 +110,7 @@ def test_acknowledgements_of_what_is_in_flight_only():
     assert session.receive(b"\x40\x02\x00\x02", 0) == []
     assert session.receive(b"\x40\x02\x00\x01", 0) == [("acked", 1)]
     assert session.receive(b"\x40\x02\x00\x01", 0) == []
-    assert session.in_flight == 0
+    assert not session._unacked
 
 
 def test_messages_with_their_retained_flag():
