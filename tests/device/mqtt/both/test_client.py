@@ -370,3 +370,22 @@ def test_leaving_sends_what_waits():
     rig.client.finish(1000)
     assert len(rig.device.reporter.outbox) == 0
     assert rig.broker.stream.closed
+
+
+def test_two_messages_are_never_in_memory_at_once():
+    rig = online()
+    transport = rig.client.transport
+    for number in (1, 2, 3):
+        rig.broker.send(CONFIG, bytes((number,)) * 3000)
+    heard = []
+    waits = len(rig.broker.stream.waits)
+    while len(heard) < 3:
+        events = transport.poll(0)
+        # Each message has more than one read's bytes, so no poll returns a second one.
+        assert len(events) == 1
+        heard += [event[2][0] for event in events]
+    assert heard == [1, 2, 3]
+    # What has arrived is read before the wait, which would not notice bytes that TLS has decrypted already.
+    assert len(rig.broker.stream.waits) == waits
+    assert transport.poll(0) == []
+    assert len(rig.broker.stream.waits) == waits + 1
