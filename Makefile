@@ -19,7 +19,7 @@ help:
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
 	@echo "make chaos       a soak under faults, MINUTES=$(MINUTES) of it; it prints its seed, ARGS='--seed N' runs it again"
 	@echo "make mutants     small changes to the core: which of 300 no test notices; ARGS='--count 1000 --seed 2'"
-	@echo "make demo        a simulated fleet through a real broker, with a picture in out/"
+	@echo "make demo        a simulated fleet over MQTT, with a picture in out/; ARGS='--broker mosquitto' puts a broker between"
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
 	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
 

@@ -77,7 +77,7 @@ def page(browser: Any, folder: Path) -> None:
 def doctor(browser: Any, folder: Path) -> None:
     """Take a picture of doctor's output beside a running server."""
     health = f"127.0.0.1:{free_port()}"
-    run("init", "home", "--managed", "--health", health, folder=folder)
+    run("init", "home", "--health", health, folder=folder)
     run("campaign", "create", "home", "power", "--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1",
         folder=folder)  # fmt: skip
     server = subprocess.Popen([*UNDERTONE, "serve", "home"], cwd=folder, stderr=subprocess.DEVNULL)

@@ -8,12 +8,10 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from undertone_aggregator.base.files import read_secret
 from undertone_aggregator.campaign.binding import RETIRED, STATE
 from undertone_aggregator.mqtt.addresses import external_addresses
-from undertone_aggregator.mqtt.broker import HOST
-from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, kept_port, running_pid
 from undertone_aggregator.mqtt.link import Address, Outlet
+from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
 from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.store import open_store
@@ -53,9 +51,8 @@ def _settings(config: Config) -> Iterator[Finding]:
     """
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
-        if not config.broker.source.own:
-            said = f"there is no {path}: persistence and queues of somebody's broker cannot be seen from here"
-            yield Finding("broker's file", WARNING, said, "see to them there: aggregator/README.md, four promises")
+        said = f"there is no {path}: persistence and queues of somebody's broker cannot be seen from here"
+        yield Finding("broker's file", WARNING, said, "see to them there: aggregator/README.md, four promises")
         return
     lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace").splitlines())
     queued = lines.get("max_queued_messages", "1000")
@@ -102,12 +99,9 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
         return
     yield from _settings(config)
     try:
-        address = _address(config)
+        address = external_addresses(config)[0]
     except (Invalid, OSError) as wrong:
         yield Finding("broker", FAILURE, str(wrong), "see [broker] in server.toml")
-        return
-    if address is None:
-        yield Finding("broker", OK, "mode is managed, and it does not run now: nothing to ask")
         return
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -133,18 +127,6 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
         yield Finding("certificate", WARNING if soon else OK, said, "renew it, and SIGHUP the broker" if soon else "")
     if (yield from _sessions(config, address)):
         yield from _retained(configs, address)
-
-
-def _address(config: Config) -> Address | None:
-    """Return the broker's address; None if our managed broker is not running."""
-    if not config.broker.source.own:
-        return external_addresses(config)[0]
-    directory = config.path(config.broker.directory)
-    port = kept_port(directory)
-    if not port or running_pid(directory) is None:
-        return None
-    file = config.path(config.broker.password_file or f"{config.broker.directory}/{config.broker.user}.password")
-    return Address(HOST, port, config.broker.user, read_secret(file), worker_users=config.broker.worker_users)
 
 
 class _Client:

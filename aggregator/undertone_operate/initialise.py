@@ -10,12 +10,11 @@ from typing import Any
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
-from undertone_aggregator.mqtt.broker import mosquitto_limits
-from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, PID_FILE
+from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE, PID_FILE, mosquitto_limits
 from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.server.folder import BROKER, CAMPAIGNS, FLEETS, SERVER
 from undertone_aggregator.settings.options import host_name
-from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, MANAGED
+from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
 from undertone_aggregator.settings.sample import sample_tables
 from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.settings.toml import toml
@@ -79,7 +78,7 @@ services:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The options of `undertone init`. ``port``: 0 for the default one, and for a managed broker for any free one.
+    """The options of `undertone init`. ``port``: 0 for the default one.
 
     ``mode``: that of [broker]. ``host``: name of the broker, or of this server with mode "direct", as devices reach it.
     ``authority``: certificate of the CA for private TLS; the broker's or endpoint's own certificate is in the folder's
@@ -119,7 +118,7 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     credentials.write_passwords(folder / BROKER / "passwords", {**analysts, **users, **workers})
     credentials.write_access_rules(folder / BROKER / "access", DEFAULT_PREFIX)
     usual = PLAIN_PORT if wishes.authority is None else TLS_PORT
-    port = wishes.port if wishes.mode == MANAGED else wishes.port or usual
+    port = wishes.port or usual
     if wishes.mode == EXTERNAL:
         _write_broker(folder / BROKER, port, wishes)
     options = _options(port, wishes)
@@ -138,9 +137,6 @@ def _options(port: int, wishes: Wishes) -> dict[str, Any]:
             options |= {"certificate": "broker/server.crt", "key": "broker/server.key"}
         if wishes.certificates:
             options["ca_file"] = "tls/ca.crt"
-    elif wishes.mode == MANAGED:
-        options |= {"passwords": "broker/passwords", "mosquitto_acl": "broker/access"}
-        options["password_file"] = "aggregator.password"
     else:
         options |= {"host": wishes.host, "password_file": "aggregator.password"}
         if wishes.authority is not None:

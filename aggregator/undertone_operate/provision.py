@@ -22,8 +22,6 @@ from undertone_aggregator.design import best_fraction
 from undertone_aggregator.ingest.admission import LATE_SECONDS, LATE_SLOTS
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
-from undertone_aggregator.mqtt.broker import HOST
-from undertone_aggregator.mqtt.broker_process import kept_port
 from undertone_aggregator.mqtt.credentials import Secret, ShownCertificate
 from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.settings.broker_options import is_loopback
@@ -75,14 +73,13 @@ def target_of(
 
     ``ca``: their authority's certificate.
 
-    ``insecure``: without TLS. Raises Invalid for TLS without an authority, and if the port is unknown.
+    ``insecure``: without TLS. Raises Invalid for TLS without an authority.
     """
     broker = config.broker
     direct = not broker.source.broker
-    managed = broker.source.own and not direct
     several = broker.hosts if host is None else ()
-    host = host or (HOST if managed else broker.reached_as or broker.places[0][0])
-    local = managed or (direct and broker.certificate is None)
+    host = host or broker.reached_as or broker.places[0][0]
+    local = direct and broker.certificate is None
     plain = insecure or (local and is_loopback(host) and ca is None)
     own = config.path(AUTHORITY)
     if ca is None and not plain and direct and own.is_file():
@@ -93,10 +90,7 @@ def target_of(
         ca = config.path(broker.ca_file)
     if ca is not None and not ca.is_file():
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")
-    kept = kept_port(config.path(broker.directory)) if managed else PLAIN_PORT if plain else TLS_PORT
-    port = port or broker.port or kept
-    if not port:
-        raise Invalid("the broker's port is not known: start the server once, set port in [broker], or give --port")
+    port = port or broker.port or (PLAIN_PORT if plain else TLS_PORT)
     check_integer("--port", port, 1, 65535)
     places = [(name, own or port) for name, own in broker.places] if several else []
     # If the endpoint authenticates devices by the authority that devices trust, devices log in with certificates from
@@ -134,10 +128,10 @@ def local_server(port: int, *, direct: bool = False) -> str:
 
     ``direct``: without a broker; the devices connect to the server.
     """
-    broker = {"mode": DIRECT, "passwords": "passwords"}
+    broker = {"mode": DIRECT}
     if not direct:
         broker = {"mode": EXTERNAL, "password_file": "aggregator.password"}
-    tables = {"broker": {**broker, "host": HOST, "port": port}, "store": {"path": "store.sqlite", "audit": True}}
+    tables = {"broker": {**broker, "host": "127.0.0.1", "port": port}, "store": {"path": "store.sqlite", "audit": True}}
     return document(tables)
 
 

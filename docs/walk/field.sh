@@ -21,11 +21,9 @@ reports() { for _ in $(seq 1200); do [ "$(grep -c ^acked "$1")" -ge "$2" ] && re
 echo "== The campaign: energy that meters count, in slots of a second so that a walk is short"
 cat > aggregator.toml <<EOF
 [broker]
-mode = "managed"
 port = $(free_port)
 passwords = "fleet/passwords"
-mosquitto_acl = "fleet/access"
-password_file = "fleet/aggregator.password"
+access = "fleet/access"
 [store]
 audit = true
 [campaign]
@@ -47,7 +45,7 @@ undertone provision --campaign aggregator.toml --devices 9 --out fleet
 sed -i 's|"insecure"|"write_seconds": 1, &|' fleet/devices/*/policy.json
 undertone serve aggregator.toml > server.log 2>&1 &
 server=$!
-until_seen "mosquitto runs" server.log
+until_seen "devices connect to" server.log
 
 echo "== Three boards"
 seq 1000 30 40000 > readings.txt

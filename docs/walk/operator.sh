@@ -29,7 +29,7 @@ fi
 
 say "A folder, a broker, two campaigns, and their devices"
 health=127.0.0.1:$(free_port)
-undertone init home --tls --host localhost --port "$(free_port)" --health "$health" --audit
+undertone init home --broker "mqtts://localhost:$(free_port)" --health "$health" --audit
 start_broker() { mosquitto -c "$PWD/home/broker/mosquitto.conf" -d && until_true test -s home/broker/mosquitto.pid; }
 stop_broker() { broker=$(cat home/broker/mosquitto.pid); kill "$broker"; while kill -0 "$broker" 2>/dev/null; do sleep 0.1; done; }
 start_broker

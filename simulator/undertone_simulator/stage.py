@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import undertone_device
 from undertone_aggregator.base.uninterrupted import uninterrupted
-from undertone_aggregator.mqtt.broker import ManagedBroker
+from undertone_simulator.mosquitto import Mosquitto
 from undertone_simulator.wire.fleet_process import READY, FleetJob
 
 _STOP_SECONDS = 15.0
@@ -58,9 +58,7 @@ class Stage:
     def __init__(self, folder: Path, port: int, *, log_messages: bool = False):
         self.folder = folder
         passwords, access = folder / "passwords", folder / "access"
-        self.broker = ManagedBroker(
-            folder / "broker", port, passwords=passwords, access=access, log_messages=log_messages
-        )
+        self.broker = Mosquitto(folder / "broker", port, passwords=passwords, access=access, log_messages=log_messages)
         self.aggregator: subprocess.Popen[bytes] | None = None
         self.fleet: subprocess.Popen[bytes] | None = None
         self.micropython: subprocess.Popen[bytes] | None = None

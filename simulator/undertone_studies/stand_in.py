@@ -10,7 +10,7 @@ import socket
 import sys
 
 from undertone_aggregator.mqtt import packets
-from undertone_aggregator.mqtt.broker import HOST
+from undertone_simulator.mosquitto import HOST
 from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench
 

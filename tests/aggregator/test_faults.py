@@ -27,10 +27,10 @@ from support.waiting import wait_for
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.seen import digest
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.store.store import open_store
 from undertone_operate.recount import recount
 from undertone_shared.campaign import Campaign
+from undertone_simulator.mosquitto import Mosquitto
 
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
 PASSWORDS = {f"d{number}": f"the password of device {number}" for number in range(300)}
@@ -46,7 +46,7 @@ def mosquitto(mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=[False, pytest.param(True, marks=OVER_TLS)], ids=["plain", "tls"])
-def broker(request: pytest.FixtureRequest, tmp_path: Path, mosquitto: None) -> Iterator[ManagedBroker]:
+def broker(request: pytest.FixtureRequest, tmp_path: Path, mosquitto: None) -> Iterator[Mosquitto]:
     with deliveries.open_broker(tmp_path / "b", tls=request.param, autosave_seconds=1) as made:
         yield made
 
@@ -58,12 +58,12 @@ def direct(folder: Path, port: int, *, tls: bool = False) -> str:
 
 
 @pytest.fixture
-def server(tmp_path: Path, broker: ManagedBroker) -> Iterator[Server]:
+def server(tmp_path: Path, broker: Mosquitto) -> Iterator[Server]:
     yield from running(tmp_path, external(broker))
 
 
 @pytest.fixture
-def sender(broker: ManagedBroker) -> Iterator[Sender]:
+def sender(broker: Mosquitto) -> Iterator[Sender]:
     with contextlib.closing(Sender(broker)) as made:
         yield made
 
@@ -275,7 +275,7 @@ def test_the_number_of_workers_may_change_while_reports_wait(server: Server, sen
         finish(server, campaign, sender.sent)
 
 
-def test_the_broker_restarts_in_the_middle(server: Server, sender: Sender, broker: ManagedBroker) -> None:
+def test_the_broker_restarts_in_the_middle(server: Server, sender: Sender, broker: Mosquitto) -> None:
     chance = random.Random(4)
     campaign = server.begin_campaign()
     server.start()

@@ -23,15 +23,15 @@ from support.rabbitmq import MISSING as NO_RABBITMQ
 from support.reports import expected, some_reports
 from support.waiting import wait_for
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import Outlet
 from undertone_aggregator.store.store import StoreError, open_store
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import config_topic
+from undertone_simulator.mosquitto import Mosquitto
 
 
 @pytest.fixture
-def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mosquitto]:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with deliveries.open_broker(tmp_path / "b", autosave_seconds=1) as made:
         yield made
@@ -48,7 +48,7 @@ def database(free_port: Callable[[], int]) -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def sender(broker: ManagedBroker) -> Iterator[Sender]:
+def sender(broker: Mosquitto) -> Iterator[Sender]:
     made = Sender(broker)
     yield made
     made.close()
@@ -167,9 +167,7 @@ def ordeal(site: Site, sender: Sender, database: Postgres, pause: float) -> dict
 
 @pytest.mark.long
 @pytest.mark.services
-def test_machines_die_stop_and_come_back(
-    tmp_path: Path, broker: ManagedBroker, sender: Sender, database: Postgres
-) -> None:
+def test_machines_die_stop_and_come_back(tmp_path: Path, broker: Mosquitto, sender: Sender, database: Postgres) -> None:
     site = Site(tmp_path, database.new_database(), f"port = {broker.port}", lease_seconds=4)
     try:
         longest = ordeal(site, sender, database, pause=6)
@@ -181,7 +179,7 @@ def test_machines_die_stop_and_come_back(
 
 @pytest.mark.slow
 def test_machines_die_and_stop_for_a_minute(
-    tmp_path: Path, broker: ManagedBroker, sender: Sender, database: Postgres
+    tmp_path: Path, broker: Mosquitto, sender: Sender, database: Postgres
 ) -> None:
     """As a server is configured: leases of 15 s."""
     site = Site(tmp_path, database.new_database(), f"port = {broker.port}", lease_seconds=15)

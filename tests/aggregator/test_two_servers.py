@@ -20,25 +20,25 @@ from undertone_aggregator.campaign.coordinator import Coordinator
 from undertone_aggregator.ingest.ingest import IngestPlan
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import parse_config
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
+from undertone_simulator.mosquitto import Mosquitto
 
 PREFIX = "undertone-test/two"
 
 
 @pytest.fixture
-def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mosquitto]:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with deliveries.open_broker(tmp_path / "b") as made:
         yield made
 
 
 def run(
-    broker: ManagedBroker,
+    broker: Mosquitto,
     folder: Path,
     store: str,
     then: Callable[[io.StringIO], None] = lambda _: None,
@@ -79,7 +79,7 @@ def alarms(log: list[dict[str, object]]) -> list[object]:
     return [line["event"] for line in log if line.get("level") == "alarm" and line["event"] != "silent"]
 
 
-def test_another_store_does_not_take_a_live_campaign(broker: ManagedBroker, tmp_path: Path) -> None:
+def test_another_store_does_not_take_a_live_campaign(broker: Mosquitto, tmp_path: Path) -> None:
     assert alarms(run(broker, tmp_path, "s.sqlite")) == []
     with pytest.raises(Invalid, match=r"that the store .*typo\.sqlite does not know.*--take-over"):
         run(broker, tmp_path, "typo.sqlite")
@@ -90,7 +90,7 @@ def test_another_store_does_not_take_a_live_campaign(broker: ManagedBroker, tmp_
 
 
 def test_a_campaign_that_somebody_else_broadcasts_rings(
-    broker: ManagedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(broker, tmp_path, "s.sqlite")
     looks, look = Counter[str](), Coordinator.note_broker
@@ -116,7 +116,7 @@ def test_a_campaign_that_somebody_else_broadcasts_rings(
     assert alarms(run(broker, tmp_path, "s.sqlite", broadcast)) == ["foreign"]
 
 
-def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: ManagedBroker, tmp_path: Path) -> None:
+def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: Mosquitto, tmp_path: Path) -> None:
     run(broker, tmp_path, "s.sqlite")
     for name, cap in (("d1", [3, 1]), ("d2", [20, 1])):
         folder = tmp_path / "devices" / name
@@ -145,7 +145,7 @@ def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: Mana
     ],
 )
 def test_every_other_fact_is_shown_too(
-    broker: ManagedBroker, tmp_path: Path, option: str, value: object, allowed: bool
+    broker: Mosquitto, tmp_path: Path, option: str, value: object, allowed: bool
 ) -> None:
     run(broker, tmp_path, "s.sqlite")
     with pytest.raises(Invalid, match=rf"campaign\.{option} .* -> {value}") as caught:
@@ -156,7 +156,7 @@ def test_every_other_fact_is_shown_too(
             run(broker, tmp_path, "s.sqlite", apply=True, **{option: value})
 
 
-def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: ManagedBroker, tmp_path: Path) -> None:
+def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Mosquitto, tmp_path: Path) -> None:
     """A commit that waited for a full disk: the broker has given us up, or is gone; nothing raises, all comes again."""
     said: list[str] = []
     plan = IngestPlan(PREFIX, "meters", 1, cells_of)

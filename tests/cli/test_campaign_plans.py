@@ -20,7 +20,7 @@ CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     return Home(tmp_path)
 
 

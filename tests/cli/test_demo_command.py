@@ -23,7 +23,7 @@ def test_bad_input_is_one_sentence(options, sentence, monkeypatch, capsys):
 
 def test_without_mosquitto_the_way_to_get_one(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", str(tmp_path / "nothing"))
-    monkeypatch.setattr("sys.argv", ["undertone", "demo"])
+    monkeypatch.setattr("sys.argv", ["undertone", "demo", "--broker", "mosquitto"])
     assert main() == 2
     assert "UNDERTONE_MOSQUITTO" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ def old(path: Path) -> Path:
 
 
 def test_a_store_and_a_folder_of_stores_are_brought_up_to_date(tmp_path: Path) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     (tmp_path / "stores").mkdir()
     alone, within = old(tmp_path / "s.sqlite"), old(tmp_path / "stores/meters.sqlite")
     for path, place in ((alone, alone), (within, tmp_path)):

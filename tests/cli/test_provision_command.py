@@ -15,13 +15,13 @@ unit = "Wh"
 bound = 10000
 epsilon = 1
 """
-MANAGED = "port = 4711"
+OWN = "port = 4711"
 FOREIGN = 'mode = "external"\nhost = "broker.example"\npassword_file = "aggregator.password"'
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    def call(*options, broker=MANAGED, devices="2", out="out"):
+    def call(*options, broker=OWN, devices="2", out="out"):
         campaign = tmp_path / "aggregator.toml"
         campaign.write_text(CAMPAIGN.format(broker=broker))
         command = ["undertone", "provision", "--campaign", str(campaign), "--devices", devices]
@@ -37,7 +37,7 @@ def device(tmp_path, name="load-001"):
     return json.loads((tmp_path / "out" / "devices" / name / "device.json").read_text())
 
 
-def test_a_managed_broker_is_on_loopback_without_tls(run, tmp_path):
+def test_an_endpoint_on_loopback_has_no_tls(run, tmp_path):
     code, out, _ = run()
     assert code == 0
     assert "epsilon = ln(2721/1001) per reading (event level)" in out
@@ -114,14 +114,13 @@ def test_an_authority_that_is_given(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "broker", "sentence"),
     [
-        ([], "", "port is not known: start the server once, set port in [broker], or give --port"),
-        (["--host", "10.0.0.5"], MANAGED, "devices need TLS: give --ca or --private-ca, or --insecure"),
+        (["--host", "10.0.0.5"], OWN, "devices need TLS: give --ca or --private-ca, or --insecure"),
         ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
         (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
-        (["--certificates"], MANAGED, "--certificates needs --private-ca, the authority"),
-        (["--devices", "0"], MANAGED, "devices is 0, expected 1 to 1000000"),
-        (["--port", "70000"], MANAGED, "--port is 70000, expected an integer from 1 to 65535"),
+        (["--certificates"], OWN, "--certificates needs --private-ca, the authority"),
+        (["--devices", "0"], OWN, "devices is 0, expected 1 to 1000000"),
+        (["--port", "70000"], OWN, "--port is 70000, expected an integer from 1 to 65535"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(run, options, broker, sentence):

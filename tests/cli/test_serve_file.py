@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.command import undertone
-from support.waiting import wait_for
+from support.direct import write_passwords
 from undertone_aggregator.campaign.binding import open_campaign
 from undertone_aggregator.settings.config import parse_config
 from undertone_aggregator.store.store import open_store
@@ -35,14 +35,15 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     assert done.stderr == "error: campaign.epsilon: epsilon is 100, expected a number from 0.05 to 8\n"
 
 
-def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, mosquitto_binary: str) -> None:
-    (tmp_path / "c.toml").write_text(sample())
+def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    (tmp_path / "c.toml").write_text(sample().replace("port = 0", f"port = {free_port()}", 1))
+    write_passwords(tmp_path / "passwords", ["load-001"])
     child = subprocess.Popen(
         [*COMMAND, str(tmp_path / "c.toml"), "--log-format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary, "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     assert child.stdout is not None
     events = []
@@ -56,17 +57,19 @@ def test_the_sample_runs_and_ends_on_sigterm(tmp_path: Path, mosquitto_binary: s
     assert child.returncode == 0, errors
     assert errors == ""
     names = [event["event"] for event in events]
-    assert names[:1] == ["broker"]
     assert "epoch" in names
-    pid = next(event["pid"] for event in events if event["event"] == "broker")
-    wait_for(
-        lambda: not Path(f"/proc/{pid}").exists(), what="the end of the managed broker, which goes with the server"
-    )
 
 
-def test_a_store_of_another_campaign_is_refused(tmp_path: Path, mosquitto_binary: str, monkeypatch: Any) -> None:
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+def test_a_server_without_its_password_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(sample())
+    done = undertone("serve", tmp_path / "c.toml")
+    assert done.returncode == 2
+    assert f"{tmp_path / 'passwords'} is not there" in done.stderr
+
+
+def test_a_store_of_another_campaign_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
+    write_passwords(tmp_path / "passwords", ["load-001"])
     file.write_text(sample())
     config = parse_config(sample(), tmp_path)
     with open_store(config.store_url, campaign="meters") as store:

@@ -20,11 +20,9 @@ from undertone_operate import devices
 
 CONFIG = """
 [broker]
-mode = "managed"
 port = {port}
 passwords = "fleet/passwords"
-mosquitto_acl = "fleet/access"
-password_file = "fleet/aggregator.password"
+access = "fleet/access"
 [store]
 audit = true
 [campaign]
@@ -90,12 +88,12 @@ def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
     wait_for(as_expected, what=f"the broker's answer to {name}")
 
 
-@pytest.mark.broker
-def test_add_rotate_and_revoke_on_a_running_broker(run, tmp_path, mosquitto_binary):
+def test_add_rotate_and_revoke_at_a_running_endpoint(run, tmp_path):
     config = read_config(tmp_path / "aggregator.toml")
     stop = threading.Event()
     with open(tmp_path / "log", "w") as log, open_source(config, Journal(log)) as source:
         watch_hang_up(source, Journal(log), stop, lambda: True)
+        source.endpoint.listen()
         try:
             port = config.broker.port
             before = password(tmp_path, "load-001")
@@ -111,7 +109,7 @@ def test_add_rotate_and_revoke_on_a_running_broker(run, tmp_path, mosquitto_bina
 
             secret = password(tmp_path, "load-002")
             run("devices", "revoke", "load-002")
-            assert stolen.out.wait(60), "the broker throws it off"
+            assert stolen.out.wait(60), "the endpoint ends its connection"
             stolen.close()
             lets_in(port, "load-002", secret, False)
             lets_in(port, "load-003", password(tmp_path, "load-003"), True)

@@ -22,11 +22,10 @@ from undertone_shared.errors import Invalid
 
 
 @pytest.fixture
-def home(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
     """A server's folder with a campaign, some devices and a store, as a machine has it that will be lost."""
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     folder = tmp_path / "home"
-    made = undertone("init", str(folder), "--managed", "--port", str(free_port()), "--health", "127.0.0.1:0")
+    made = undertone("init", str(folder), "--port", str(free_port()), "--health", "127.0.0.1:0")
     assert made.returncode == 0, made.stderr
     (folder / "campaigns" / "power.toml").write_text(PLAN.format(name="power", epsilon=1))
     made = undertone("devices", "add", "3", "--home", str(folder), "--campaign", "power")

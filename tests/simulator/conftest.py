@@ -12,12 +12,12 @@ import pytest
 
 from support.ports import free_port as next_free_port
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import Config, parse_config
 from undertone_aggregator.store.store import open_store
 from undertone_operate.provision import Target, checked_names, make_policy, provision
 from undertone_operate.provisioned import read_provisioned
+from undertone_simulator.mosquitto import Mosquitto
 from undertone_simulator.readings.populations import households
 from undertone_simulator.wire.clock import Clock
 from undertone_simulator.wire.commons import Wire
@@ -34,7 +34,7 @@ class World:
     """Everything that a wire test needs, in one folder."""
 
     folder: Path
-    broker: ManagedBroker
+    broker: Mosquitto
     config: Config
     clock: Clock
     names: list[str]
@@ -164,7 +164,7 @@ bound = 10000
         provision(
             config, names, folder, Target(HOST, port, None), make_policy(config.campaign, insecure=True, **policy)
         )
-        broker = ManagedBroker(
+        broker = Mosquitto(
             folder / "broker", port, passwords=folder / "passwords", access=folder / "access", autosave_seconds=1
         )
         if not direct:

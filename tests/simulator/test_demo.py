@@ -51,13 +51,12 @@ class Silent:
         self.done = done / total
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["mosquitto", "direct"])
+@pytest.fixture(scope="module", params=["mosquitto", None], ids=["mosquitto", "direct"])
 def demo(tmp_path_factory, mosquitto_binary, request):
     folder = tmp_path_factory.mktemp("demo")
     display = Silent()
-    direct = request.param
     options = DemoOptions(
-        DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2, direct=direct
+        DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2, broker=request.param
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
@@ -187,23 +186,17 @@ def test_the_plain_sentence():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"devices": 1}, {"slots": 0}, {"epsilon": "9"}, {"epsilon": "x"}, {"seed": -1}, {"kill_device_at": 48}],
+    [
+        {"devices": 1},
+        {"slots": 0},
+        {"epsilon": "9"},
+        {"epsilon": "x"},
+        {"seed": -1},
+        {"kill_device_at": 48},
+        {"broker": "rabbitmq"},
+    ],
 )
 def test_bad_options_are_refused_in_one_sentence(wrong):
     with pytest.raises(Invalid, match="expected") as caught:
         DemoOptions(**wrong)
     assert "\n" not in str(caught.value)
-
-
-def test_without_mosquitto_devices_connect_to_the_aggregator(monkeypatch):
-    def missing():
-        raise Invalid("no mosquitto was found")
-
-    monkeypatch.setattr(run_module, "find_mosquitto", missing)
-    monkeypatch.delenv("UNDERTONE_MOSQUITTO", raising=False)
-    assert run_module._without_mosquitto() is True
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", "/nowhere")
-    with pytest.raises(Invalid, match="no mosquitto was found"):
-        run_module._without_mosquitto()
-    monkeypatch.setattr(run_module, "find_mosquitto", lambda: "/usr/sbin/mosquitto")
-    assert run_module._without_mosquitto() is False

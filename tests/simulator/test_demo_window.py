@@ -26,7 +26,7 @@ class Silent:
 @pytest.mark.long
 def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monkeypatch):
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    result = run(DemoOptions(24, 11, "4", seed=3, round_slots=4, window="4s"), tmp_path, Silent())
+    result = run(DemoOptions(24, 11, "4", seed=3, round_slots=4, window="4s", broker="mosquitto"), tmp_path, Silent())
     accounts, turns = result.accounts, result.turns
     assert accounts.holds, accounts.examples
     assert accounts.sent == accounts.counted

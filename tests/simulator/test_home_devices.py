@@ -17,8 +17,8 @@ from support.command import undertone
 from support.many import Running
 from support.paho_client import leave
 from support.waiting import wait_for
-from undertone_aggregator.mqtt.broker_process import running_pid
 from undertone_aggregator.mqtt.link import worker_password
+from undertone_aggregator.mqtt.mosquitto import running_pid
 from undertone_aggregator.store.store import open_store
 from undertone_shared.topics import report_topic
 
@@ -107,7 +107,7 @@ class Place:
 @pytest.fixture
 def home(tmp_path: Path, free_port: Callable[[], int], mosquitto_binary: str) -> Iterator[Place]:
     place = Place(tmp_path / "home", free_port(), mosquitto_binary)
-    said("init", str(place.folder), "--tls", "--host", "localhost", "--port", str(place.port))
+    said("init", str(place.folder), "--broker", f"mqtts://localhost:{place.port}")
     for name, sensor in CAMPAIGNS.items():
         said("campaign", "create", str(place.folder), name, "--sensor", sensor, "--unit", "u", "--bound", "100",
              "--epsilon", "1", "--slot-seconds", "2")  # fmt: skip
@@ -198,7 +198,7 @@ def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: 
 def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Path) -> None:
     """Mosquitto acknowledges what its rules forbid: their reports would be lost, should the plan come back."""
     folder = tmp_path / "home"
-    said("init", str(folder), "--managed", "--port", "1")
+    said("init", str(folder))
     for name, sensor in CAMPAIGNS.items():
         said(
             "campaign", "create", str(folder), name, "--sensor", sensor, "--unit", "u", "--bound", "9", "--epsilon", "1"

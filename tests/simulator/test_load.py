@@ -97,9 +97,7 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
         run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", clock.show)
 
 
-@pytest.mark.broker
-def test_turns_under_load(tmp_path, mosquitto_binary, monkeypatch):
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+def test_turns_under_load(tmp_path):
     result = run(LoadOptions(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
     assert result.accounts.holds, result.accounts.examples
     slots = {}
@@ -117,10 +115,8 @@ def test_more_clients_than_devices_are_refused(make_world, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.broker
 @pytest.mark.parametrize(("clients", "interval"), [(300, 5), (10_000, 45)])
-def test_every_report_of_a_large_fleet_is_accounted_for(tmp_path, mosquitto_binary, monkeypatch, clients, interval):
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+def test_every_report_of_a_large_fleet_is_accounted_for(tmp_path, clients, interval):
     options = LoadOptions(clients=clients, interval=interval, slots=4, ramp_up=clients / 500, faults={"kill": 0.001})
     result = run(options, tmp_path, lambda sentence: None)
     print(result.as_json())

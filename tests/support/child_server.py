@@ -9,9 +9,9 @@ from support import aggregate_child, deliveries
 from support.forked import Child
 from support.private_broker import TLS
 from support.waiting import wait_for
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.store.store import open_store
 from undertone_shared.campaign import Campaign
+from undertone_simulator.mosquitto import Mosquitto
 
 NOW = 1_800_000_000
 PREFIX = "undertone-test/server"
@@ -122,7 +122,7 @@ batch_milliseconds = 5
         return (self.folder / "log").read_text()
 
 
-def external(broker: ManagedBroker) -> str:
+def external(broker: Mosquitto) -> str:
     """The lines of [broker] for one that a test runs."""
     lines = f'mode = "external"\nport = {broker.port}\npassword_file = "password"'
     tls = isinstance(broker, deliveries.TlsBroker)

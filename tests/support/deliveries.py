@@ -12,33 +12,33 @@ from support.ports import free_port
 from support.private_broker import TLS
 from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import Address
+from undertone_simulator.mosquitto import Mosquitto
 
 PASSWORD = "a password for a test"
 
 
-class TlsBroker(ManagedBroker):
-    """A managed broker whose listener speaks TLS, as somebody's broker does."""
+class TlsBroker(Mosquitto):
+    """A broker whose listener speaks TLS, as somebody's broker does."""
 
     def _configuration(self, *options: Any) -> str:
         return super()._configuration(*options) + f"certfile {TLS}/localhost.pem\nkeyfile {TLS}/localhost.key\n"
 
 
-def open_broker(folder: Path, *, tls: bool = False, **options: int) -> ManagedBroker:
-    """A managed broker, not started, at which ``aggregator`` and ``fleet`` may do everything."""
+def open_broker(folder: Path, *, tls: bool = False, **options: int) -> Mosquitto:
+    """A broker, not started, at which ``aggregator`` and ``fleet`` may do everything."""
     folder.mkdir(exist_ok=True)
     passwords, access = folder / "passwords", folder / "access"
     users = credentials.server_users(PASSWORD)
     credentials.write_passwords(passwords, {**users, "fleet": PASSWORD})
     access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")))
     access.chmod(0o600)
-    kind = TlsBroker if tls else ManagedBroker
+    kind = TlsBroker if tls else Mosquitto
     # It may be stopped and started again, while others are given what the kernel chooses.
     return kind(folder / "broker", free_port(), passwords=passwords, access=access, **options)
 
 
-def address(broker: ManagedBroker) -> Address:
+def address(broker: Mosquitto) -> Address:
     """The aggregator's way to it."""
     return Address(broker.host, broker.port, "aggregator", PASSWORD, worker_users=True)
 

@@ -59,6 +59,14 @@ def open_endpoint(
         yield made
 
 
+def write_home(folder: Path, port: int, users: Sequence[str] = (), prefix: str = PREFIX, more: str = "") -> None:
+    """A server's folder whose devices connect to it; ``more``: further lines of [broker], and tables."""
+    (folder / "broker").mkdir(parents=True, exist_ok=True)
+    write_passwords(folder / "broker/passwords", users)
+    lines = f'mode = "direct"\npasswords = "broker/passwords"\nport = {port}\nprefix = "{prefix}"\n'
+    (folder / "server.toml").write_text(f"[broker]\n{lines}{more}")
+
+
 def topic(device: str) -> str:
     """Where a device publishes its reports."""
     return report_topic(PREFIX, CAMPAIGN, device)

@@ -20,7 +20,7 @@ _PRELOADED = [
     "undertone_aggregator.campaign.rounds",
     "undertone_aggregator.store.migrations",
     "undertone_aggregator.store.sqlite_store",
-    "undertone_aggregator.mqtt.broker",
+    "undertone_simulator.mosquitto",
     "undertone_aggregator.mqtt.endpoint.source",
 ]
 _context = multiprocessing.get_context("forkserver")

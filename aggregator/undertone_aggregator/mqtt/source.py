@@ -1,4 +1,4 @@
-"""Where reports come from and campaigns go: a managed broker, somebody's broker, or the devices themselves."""
+"""Where reports come from and campaigns go: the devices themselves, or somebody's broker."""
 
 import contextlib
 import secrets
@@ -9,8 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.base.files import read_secret
-from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.ingest.ingest import IngestPlan, Say
 from undertone_aggregator.ingest.shared_plan import write_plan
@@ -22,14 +20,13 @@ from undertone_aggregator.mqtt.addresses import (
     external_addresses,
     outlet_address,
 )
-from undertone_aggregator.mqtt.broker import ManagedBroker
-from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, reload_running
 from undertone_aggregator.mqtt.endpoint.passwords import password_matches, read_passwords
 from undertone_aggregator.mqtt.link import Address, Outlet, Outlets, always
+from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE, reload_running
 from undertone_aggregator.mqtt.sessions import open_intake, take_over
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.disk_space import retry_while_full
-from undertone_aggregator.store.store import LOCK_SECONDS, Store
+from undertone_aggregator.store.store import Store
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic
 
@@ -74,7 +71,7 @@ class Outgoing(Protocol):
 
 
 class Source(Protocol):
-    """A source of reports: a managed broker, an external broker, or the endpoint to which devices connect."""
+    """A source of reports: the endpoint to which devices connect, or an external broker."""
 
     @property
     def files(self) -> Sequence[Path]:
@@ -183,7 +180,7 @@ class BrokerSource:
 def open_source(config: Config, journal: Journal) -> contextlib.AbstractContextManager[Source]:
     """Open the report source that [broker] mode names, see `undertone_aggregator.settings.report_sources`.
 
-    A managed broker, or the endpoint, runs within the context. Raises Invalid.
+    The endpoint listens within the context. Raises Invalid.
     """
     kind = config.broker.source
     opener: Callable[[Config, Journal], contextlib.AbstractContextManager[Source]]
@@ -215,39 +212,6 @@ def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
 
 
 @contextlib.contextmanager
-def managed_broker(config: Config, journal: Journal) -> Iterator[Source]:
-    """A private mosquitto, which runs within the context unless it ran before. Raises Invalid."""
-    settings, directory = config.broker, config.path(config.broker.directory)
-    password_file = None if settings.password_file is None else config.secret(settings.password_file)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # If we mistook another server's broker for an orphan, we would stop it when we exit.
-    refusal = f"another server runs the broker of {directory}"
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(locked(directory / "server.lock", directory, LOCK_SECONDS, refusal))
-        broker = ManagedBroker(
-            directory,
-            settings.port,
-            prefix=settings.prefix,
-            passwords=_named(config, settings.passwords),
-            access=_named(config, settings.mosquitto_acl),
-        )
-        opened.enter_context(broker)
-        how = "a broker of an earlier run goes on" if broker.adopted else "mosquitto runs"
-        journal.say("broker", f"{how} on {broker.host}:{broker.port}", port=broker.port, pid=broker.pid)
-        address = Address(
-            broker.host,
-            broker.port,
-            settings.user,
-            broker.password(settings.user) if password_file is None else read_secret(password_file),
-            None,
-            settings.keepalive,
-            worker_users=settings.worker_users,
-            password_file=password_file,
-        )
-        yield BrokerSource([address], broker.files, broker.reload, outlives=broker.adopted)
-
-
-@contextlib.contextmanager
 def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     """Run the endpoint that devices connect to, which listens within the context. Raises Invalid or OSError."""
     from undertone_aggregator.mqtt.credentials import servers_names
@@ -256,7 +220,6 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     from undertone_aggregator.mqtt.endpoint.source import DirectSource
 
     settings = config.broker
-    assert settings.passwords is not None
     certificate = _named(config, settings.certificate)
     port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
     authority = _named(config, settings.ca_file)
@@ -269,6 +232,8 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
         lambda sentence: journal.say_once("endpoint", sentence),
         outlet_address(config),
     )
+    how = "without TLS" if certificate is None else "by TLS"
+    journal.say("endpoint", f"devices connect to {settings.host}:{port} {how}", port=port)
     with source.endpoint:
         yield source
 

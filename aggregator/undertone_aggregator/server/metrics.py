@@ -50,11 +50,12 @@ FAMILIES = {
     "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
     "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
     "undertone_campaign_end_seconds": (GAUGE, "Unix time: end of the last slot.", ("campaign",)),
-    "undertone_endpoint_connections": (GAUGE, "Connections to the direct endpoint.", ()),
+    "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
     "undertone_endpoint_backlog": (GAUGE, "Reports of its devices that are not committed.", ()),
     "undertone_endpoint_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ()),
     "undertone_endpoint_throttled": (COUNTER, "How often a device was not read for its limits' sake.", ()),
     "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint ended.", ("reason",)),
+    "undertone_endpoint_unknown": (COUNTER, "Reports to topics of no campaign here, not acknowledged.", ()),
     "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
 }
 
@@ -115,6 +116,7 @@ def _collect(server: "Server", families: Families) -> None:
         families.add("undertone_endpoint_backlog", endpoint["backlog"])
         families.add("undertone_endpoint_oldest_seconds", endpoint["oldest_unacknowledged_seconds"])
         families.add("undertone_endpoint_throttled", endpoint["throttled"])
+        families.add("undertone_endpoint_unknown", endpoint["unknown_campaign"])
         for reason, n in sorted(endpoint["refused"].items()):
             families.add("undertone_endpoint_refused", n, reason)
     for (campaign, event), n in sorted(server.journal.alarm_counts.items()):

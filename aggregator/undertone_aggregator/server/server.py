@@ -25,7 +25,7 @@ def serve(
 ) -> None:
     """Run one campaign until ``stop`` is set.
 
-    Then everything read is committed and acknowledged, a managed broker stopped.
+    Then everything read is committed and acknowledged.
 
     The options: see `undertone_aggregator.campaign.runner.Options`. Raises Invalid for a store of another campaign,
     a plan that has changed, a campaign of another server, bad files, or a broker that does not start.

@@ -14,7 +14,7 @@ from undertone_aggregator.settings.options import (
     split_address,
     text,
 )
-from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, MANAGED, SOURCES, SourceKind
+from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, SOURCES, SourceKind
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, check_name, check_prefix
 
@@ -54,22 +54,20 @@ def _place(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions(Checked):
-    """[broker]: a managed mosquitto on loopback, an existing broker, or no broker at all."""
+    """[broker]: devices connect to this server, or to an external broker."""
 
     TABLE = "broker"
 
-    mode: str = option(MANAGED, "; ".join(f"{name}: {kind.help}" for name, kind in SOURCES.items()), source)
+    mode: str = option(DIRECT, "; ".join(f"{name}: {kind.help}" for name, kind in SOURCES.items()), source)
     prefix: str = option(DEFAULT_PREFIX, "topics start with this", topic_prefix)
-    port: int = option(0, "0: managed: the port of the last run or a free one; else 8883 with TLS, 1883 without",
-                       integer(0, 65535))  # fmt: skip
-    directory: str = option("broker", "managed: where mosquitto keeps its files", text)
-    passwords: str | None = option(None, "managed, direct: the devices' password file, as undertone provision writes "
-                                   "it; generated when absent, but for direct", text)  # fmt: skip
+    port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
+    passwords: str = option("passwords", "direct: the devices' password file, as undertone init and provision write it",
+                            text)  # fmt: skip
     access: str | None = option(None, "direct: the access-control file, as undertone init and provision write it: "
                                 "the campaigns that each device may report to; absent: all", text)  # fmt: skip
-    mosquitto_acl: str | None = option(None, "managed: mosquitto's access-control file; generated when absent", text)
+    directory: str = option("broker", "external: where undertone init has put the broker's files", text)
     host: str = option(
-        "127.0.0.1", "external: the broker's name or address; direct: the address to listen on", host_name
+        "127.0.0.1", "direct: the address to listen on; external: the broker's name or address", host_name
     )
     reached_as: str | None = option(None, "direct: the name or address by which devices reach this server; absent: "
                                     "host", host_name)  # fmt: skip
@@ -79,8 +77,7 @@ class BrokerOptions(Checked):
                                      "at SIGHUP", text)  # fmt: skip
     key: str | None = option(None, "direct: the certificate's key", text)
     user: str = option("aggregator", "this server's user name at the broker", check_user)
-    password_file: str | None = option(None, "a file with this server's own password; not needed when managed "
-                                       "passwords are generated", text)  # fmt: skip
+    password_file: str | None = option(None, "external: a file with this server's own password", text)
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
                                  "this machine, without it by the system's authorities; direct: devices show "
                                 "certificates that it signed", text)  # fmt: skip
@@ -102,19 +99,16 @@ class BrokerOptions(Checked):
         return [_place(text) for text in self.hosts] or [(self.host, self.port)]
 
 
-# Options that only some modes use -> these modes. An option at its default counts as not given.
+# Options that only one mode uses -> this mode. An option at its default counts as not given.
 _MODES = {
-    "passwords": (MANAGED, DIRECT),
-    "mosquitto_acl": (MANAGED,),
-    "access": (DIRECT,),
-    "certificate": (DIRECT,),
-    "key": (DIRECT,),
-    "password_file": (MANAGED, EXTERNAL),
-    "ca_file": (EXTERNAL, DIRECT),
-    "insecure": (EXTERNAL,),
-    "reached_as": (DIRECT,),
-    "hosts": (EXTERNAL,),
-    "host": (EXTERNAL, DIRECT),
+    "passwords": DIRECT,
+    "access": DIRECT,
+    "certificate": DIRECT,
+    "key": DIRECT,
+    "reached_as": DIRECT,
+    "password_file": EXTERNAL,
+    "insecure": EXTERNAL,
+    "hosts": EXTERNAL,
 }
 
 
@@ -128,24 +122,22 @@ def is_loopback(host: str) -> bool:
 
 def check_broker(broker: BrokerOptions, workers: int) -> None:
     """Raise Invalid for options that exclude each other, or that lack one which they need."""
-    for name, modes in _MODES.items():
-        if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode not in modes:
-            raise Invalid(f"broker.{name} is for mode = {' or '.join(map(repr, modes))}, but mode is {broker.mode!r}")
+    for name, mode in _MODES.items():
+        if getattr(broker, name) != getattr(BrokerOptions, name) and broker.mode != mode:
+            raise Invalid(f"broker.{name} is for mode = {mode!r}, but mode is {broker.mode!r}")
     if broker.insecure and broker.ca_file is not None:
         raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
     if broker.hosts and broker.host != BrokerOptions.host:
         raise Invalid(f"broker.host is {broker.host!r}, but broker.hosts names the brokers: remove one of them")
     if not broker.source.broker:
         _check_direct(broker, workers)
-    elif broker.password_file is None and (not broker.source.own or broker.passwords is not None):
+    elif broker.password_file is None:
         raise Invalid(
             f"password_file is missing in [broker], expected the file with the password of the user {broker.user}"
         )
 
 
 def _check_direct(broker: BrokerOptions, workers: int) -> None:
-    if broker.passwords is None:
-        raise Invalid("passwords is missing in [broker], expected the devices' password file: mode 'direct' needs it")
     if (broker.certificate is None) != (broker.key is None):
         missing = "key" if broker.key is None else "certificate"
         raise Invalid(f"{missing} is missing in [broker]: a certificate and its key go together")

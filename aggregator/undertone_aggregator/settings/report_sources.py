@@ -17,21 +17,17 @@ class SourceKind:
     # True if a broker is between the devices and this server, and keeps reports while the server is away. Without one
     # the server authenticates the devices itself, and each campaign has one worker.
     broker: bool
-    # True if this server runs the process that devices connect to, and so knows its port and files.
-    own: bool
 
 
-MANAGED, EXTERNAL, DIRECT = "managed", "external", "direct"
+DIRECT, EXTERNAL = "direct", "external"
 _MODULE = "undertone_aggregator.mqtt.source"
 
 SOURCES = {
-    MANAGED: SourceKind(_MODULE, "managed_broker", "a private mosquitto on loopback", broker=True, own=True),
-    EXTERNAL: SourceKind(_MODULE, "external_broker", "the broker at `host`", broker=True, own=False),
     DIRECT: SourceKind(
         _MODULE,
         "direct_endpoint",
         "devices connect to this server, whose acknowledgement means that a report is stored",
         broker=False,
-        own=True,
     ),
+    EXTERNAL: SourceKind(_MODULE, "external_broker", "devices connect to the broker at `host`", broker=True),
 }

@@ -5,9 +5,7 @@ from undertone_aggregator.settings.options import sample
 
 _EXAMPLES: dict[str, dict[str, str]] = {
     "broker": {
-        "passwords": '"passwords"',
         "access": '"access"',
-        "mosquitto_acl": '"access"',
         "password_file": '"aggregator.password"',
         "ca_file": '"ca.crt"',
         "certificate": '"tls/server.crt"',

@@ -51,15 +51,15 @@ def demo(
     mechanism: Annotated[str, typer.Option(help="of a stream: gaussian, one-bit or direct")] = "gaussian",
     theta: Annotated[int | None, typer.Option(help="of a stream: readings are truncated to it")] = None,
     dimension: Annotated[int, typer.Option(help="of a stream: coordinates of a reading")] = 1,
-    direct: Annotated[
-        bool | None,
-        typer.Option(help="devices connect to the aggregator itself; if absent: where there is no mosquitto"),
+    broker: Annotated[
+        str | None,
+        typer.Option(help="mosquitto: one between devices and aggregator; else devices connect to the aggregator"),
     ] = None,
     window: Annotated[
         str | None, typer.Option(help='of reports: ε is of all readings in any window, as "16s": devices take turns')
     ] = None,
 ) -> None:
-    """Run broker, aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
+    """Run aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
     One-second slots, each playing a half-hour of the data: three threshold rounds, then the report phase; streams have
     no threshold rounds.
@@ -86,7 +86,7 @@ def demo(
         mechanism=mechanism,
         theta=theta,
         dimension=dimension,
-        direct=direct,
+        broker=broker,
         window=window,
     )
     with ExitStack() as stack:

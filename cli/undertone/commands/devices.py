@@ -210,9 +210,9 @@ def export(
 
 def _broker_advice(fleet: "FleetFiles") -> str:
     """Return one sentence about how the broker learns of the change."""
-    from undertone_aggregator.mqtt.broker_process import CONFIG_FILE
+    from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
 
-    if fleet.config.broker.source.own or (fleet.broker / CONFIG_FILE).is_file():
+    if not fleet.config.broker.source.broker or (fleet.broker / CONFIG_FILE).is_file():
         return "the server tells its broker, now or when it starts"
     return f"copy passwords and access of {fleet.broker} to the broker, and kill -HUP it while the server runs"
 

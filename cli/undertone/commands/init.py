@@ -6,12 +6,14 @@ import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
+_HOST = "127.0.0.1"
 _MARKS = {"ok": "ok     ", "warning": "warning", "failure": "FAILURE"}
 
 
@@ -23,44 +25,48 @@ def register(app: typer.Typer) -> None:
 
 def init(
     folder: Annotated[Path, typer.Argument(help="The server's folder, made if need be.")],
-    managed: Annotated[
-        bool, typer.Option("--managed", help="Run a private mosquitto on loopback; else one of your own.")
-    ] = False,
-    direct: Annotated[bool, typer.Option("--direct", help="No broker: devices connect to this server.")] = False,
+    host: Annotated[
+        str, typer.Option(help="This server's name or address, as devices reach it; TLS is on unless it is loopback.")
+    ] = _HOST,
+    port: Annotated[int, typer.Option(help="The port that devices connect to; 8883 with TLS, 1883 without, if 0.")] = 0,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Make a private authority, and a certificate of the broker or of this server.")
+        bool, typer.Option("--tls", help="TLS also on loopback: make a private authority and a certificate by it.")
     ] = False,
     certificates: Annotated[
-        bool, typer.Option("--certificates", help="With --direct --tls: devices have certificates, and no passwords.")
+        bool, typer.Option("--certificates", help="With TLS: devices have certificates, and no passwords.")
     ] = False,
-    host: Annotated[
-        str, typer.Option(help="The broker's name or address, or with --direct this server's, as devices reach it.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The broker's port; 8883 with TLS, 1883 without, if 0.")] = 0,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mqtts://HOST[:PORT]",
+            help="Devices connect to a broker of yours there, and this server reads from it: its files are made, too."
+            " mqtt:// is without TLS, for loopback.",
+        ),
+    ] = None,
     audit: Annotated[bool, typer.Option("--audit", help="Keep a row for each report, for undertone verify.")] = False,
     health: Annotated[str, typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz.")] = "127.0.0.1:9464",
     page: Annotated[str | None, typer.Option(help="ADDRESS:PORT of the page; none if absent.")] = None,
 ) -> None:
-    """Write a server's configuration, keys, passwords, broker files and systemd unit, ready to serve."""
+    """Write a server's configuration, keys, passwords, certificates and systemd unit, ready to serve."""
     from undertone_aggregator.settings.broker_options import is_loopback
-    from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL, MANAGED
+    from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
     from undertone_operate.initialise import Wishes, initialise
 
-    if managed and direct:
-        raise Invalid("--managed and --direct exclude each other: a broker, or none")
-    if certificates and not (direct and tls):
-        raise Invalid("--certificates needs --direct and --tls; for a broker, see undertone provision --certificates")
-    if direct and not tls and not is_loopback(host):
-        raise Invalid(f"--host is {host!r} without --tls: passwords would cross the network in plain text")
-    if managed and tls:
-        raise Invalid("--managed is a broker on loopback, which needs no --tls")
+    mode = DIRECT
+    if broker is not None:
+        if host != _HOST or port or tls or certificates:
+            raise Invalid("--host, --port, --tls and --certificates are for devices that connect to this server")
+        mode = EXTERNAL
+        host, port, tls = _broker(broker)
+    tls = tls or not is_loopback(host)
+    if certificates and not tls:
+        raise Invalid("--certificates needs TLS: give --tls, or --host with a name that is not of this machine alone")
     if (folder / "server.toml").exists():
         raise Invalid(f"{folder / 'server.toml'} exists already: nothing in it is replaced")
     check_integer("--port", port, 0, 65535)
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
     user = getpass.getuser()
-    mode = DIRECT if direct else MANAGED if managed else EXTERNAL
     wishes = Wishes(
         mode,
         host,
@@ -81,6 +87,21 @@ def init(
     print(f"next: undertone campaign create {there} NAME ...")
     print(f"      undertone devices add 20 --home {there} --campaign NAME")
     print(f"      undertone serve {there}, undertone doctor {there}")
+
+
+def _broker(address: str) -> tuple[str, int, bool]:
+    """Return (host, port or 0, True for TLS) of a broker's address. Raises Invalid."""
+    from undertone_aggregator.settings.broker_options import is_loopback
+
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or 0
+    except ValueError:
+        host, port = None, 0
+    plain = host is not None and parts.scheme == "mqtt" and is_loopback(host)
+    if host is None or not (plain or parts.scheme == "mqtts") or parts.path or parts.query or parts.username:
+        raise Invalid(f"--broker is {address!r}, expected mqtts://HOST or mqtts://HOST:PORT, or on loopback mqtt://")
+    return host, port, not plain
 
 
 def _authority(folder: Path, host: str) -> Path:

@@ -1,4 +1,4 @@
-"""The demonstration: broker, aggregator, a fleet of MQTT clients and one MicroPython device, each a real process."""
+"""The demonstration: aggregator, a fleet of MQTT clients and one MicroPython device, each a real process."""
 
 from undertone_simulator.demo.plan import DemoOptions, DemoResult
 from undertone_simulator.demo.run import DEMO_COLLECTIONS, Display, run

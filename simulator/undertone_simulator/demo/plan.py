@@ -19,6 +19,7 @@ from undertone_operate.provision import (
     stream_policy,
 )
 from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid
 from undertone_simulator.readings import populations
 from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.loaders import load
@@ -39,6 +40,8 @@ DIRECT_DEVICES_PER_SECOND = 40
 SETTLE_SLOTS = 2
 LARGEST_SLOTS = 10_000
 LARGEST_DEMO = 20_000
+# Brokers that can be between devices and aggregator; None: no broker.
+BROKERS = (None, "mosquitto")
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class DemoOptions:
     which the aggregator or a device is killed; it starts again later. `round_slots`: slots of each threshold round. For
     streams: `delta`,
     `slew`, `mechanism`, `theta` (a public truncation, None for the default) and `dimension`, as in the configuration.
-    `window`: such as "16s"; devices report in turns and rest in between. `direct`: devices connect to the aggregator
-    itself; None: only if mosquitto is not installed. Raises Invalid for numbers out of range.
+    `window`: such as "16s"; devices report in turns and rest in between. `broker`: "mosquitto" between devices and
+    aggregator; None: devices connect to the aggregator itself. Raises Invalid for numbers out of range.
     """
 
     devices: int = 500
@@ -72,10 +75,12 @@ class DemoOptions:
     mechanism: str = "gaussian"
     theta: int | None = None
     dimension: int = 1
-    direct: bool | None = None
+    broker: str | None = None
     window: str | None = None
 
     def __post_init__(self) -> None:
+        if self.broker not in BROKERS:
+            raise Invalid(f"broker is {self.broker!r}, expected mosquitto, or none at all")
         check_integer("devices", self.devices, 2, LARGEST_DEMO)
         check_integer("slots", self.slots, 1, LARGEST_SLOTS)
         check_integer("round_slots", self.round_slots, 1, 1000)
@@ -84,6 +89,11 @@ class DemoOptions:
         for name in ("kill_aggregator_at", "kill_device_at"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 0, self.slots - 1)
+
+    @property
+    def direct(self) -> bool:
+        """True if devices connect to the aggregator itself."""
+        return self.broker is None
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ def _population(options: DemoOptions, collection: DemoCollection) -> Readings:
 
 def _campaign(options: DemoOptions, readings: Readings, bound: int, port: int) -> str:
     return f"""\
-{local_server(port, direct=bool(options.direct))}
+{local_server(port, direct=options.direct)}
 [campaign]
 {_start(options)}
 name = "{CAMPAIGN}"

@@ -1,20 +1,18 @@
 """Runs a demonstration from its first process to its last, for every way of collecting."""
 
 import json
-import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from undertone_aggregator.mqtt.broker import HOST, find_mosquitto, free_port
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, Plan, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import DemoStream
+from undertone_simulator.mosquitto import HOST, find_mosquitto, free_port
 from undertone_simulator.stage import (
     NO_EXAMPLE,
     NO_MICROPYTHON,
@@ -62,10 +60,10 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     if options.collect not in DEMO_COLLECTIONS:
         raise Invalid(f"collect is {options.collect!r}, expected one of {', '.join(DEMO_COLLECTIONS)}")
     collection = DEMO_COLLECTIONS[options.collect]
-    if options.direct is None:
-        options = replace(options, direct=_without_mosquitto())
     if options.direct and options.window is not None:
-        raise Invalid("window needs mosquitto, whose own log shows who published when")
+        raise Invalid("window needs broker mosquitto, whose own log shows who published when")
+    if not options.direct:
+        find_mosquitto()
     port = free_port()
     display.say(f"reading the population and provisioning {options.devices} devices")
     plan = prepare(options, folder, port, collection)
@@ -97,17 +95,6 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
             display.event(event)
         with open_store(folder / "store.sqlite", read_only=True) as store:
             return collection.result(plan, store, sent())
-
-
-def _without_mosquitto() -> bool:
-    """Return True if mosquitto is not installed. Raises Invalid if UNDERTONE_MOSQUITTO names one that does not run."""
-    try:
-        find_mosquitto()
-    except Invalid:
-        if os.environ.get("UNDERTONE_MOSQUITTO"):
-            raise
-        return True
-    return False
 
 
 def ledgers(folder: Path) -> list[Path]:

@@ -1,9 +1,10 @@
-"""A load test: a wire fleet against its own broker and aggregator on this machine, or against an existing server.
+"""A load test: a wire fleet against its own aggregator on this machine, or against an existing server.
 
 Without a provisioned fleet a campaign is made for the test: one threshold round of two slots, then the report slots.
 Its estimates do not matter, but every report must be accounted for.
 """
 
+import math
 import random
 import signal
 import time
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from undertone_aggregator.mqtt.broker import find_mosquitto, free_port
 from undertone_aggregator.settings.config import Config, parse_config
 from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import open_store
@@ -22,6 +22,7 @@ from undertone_operate.provision import Target, local_server, make_policy, provi
 from undertone_operate.provisioned import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.load.load_options import FAULTS, LoadOptions, LoadResult
+from undertone_simulator.mosquitto import free_port
 from undertone_simulator.readings.populations import Synthetic, population
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.stage import NO_MICROPYTHON, Failed, Stage, check_alive, end, find_micropython
@@ -40,6 +41,9 @@ _CONNECT_SECONDS = 60.0
 _CAMPAIGN_SECONDS = 60.0
 _SLACK_SECONDS = 60.0
 _DRAIN_SECONDS = 60.0
+# Seconds until server and fleet have started, and number of clients that connect in a second.
+_READY_SECONDS = 10.0
+_CLIENTS_PER_SECOND = 300
 
 
 Show = Callable[[str], None]
@@ -47,7 +51,7 @@ Show = Callable[[str], None]
 
 def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     """Run the whole test in ``folder``; ``show`` gets a line of progress. Raises Invalid, Failed, or OSError."""
-    # Child processes inherit the limit: broker and fleet both need a descriptor per client.
+    # Child processes inherit the limit: server and fleet both need a descriptor per client.
     allow_connections(options.clients)
     if options.micropython and find_micropython() is None:
         raise Invalid(NO_MICROPYTHON)
@@ -55,7 +59,6 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     source = population(options.population, options.seed)
     if options.provisioned is not None:
         return _theirs(options, options.provisioned, folder, source, show)
-    find_mosquitto()
     port = free_port()
     config_file = folder / "aggregator.toml"
     config_file.write_text(_campaign(options, source, port))
@@ -65,12 +68,11 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     policy = make_policy(config.campaign, insecure=True, signers=signers(config), write_seconds=1, boots_per_day=1000)
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     with Stage(folder, port) as stage:
-        stage.broker.start()
+        stage.start_aggregator(config_file)
         began = time.monotonic()
         readings = _start(options, folder, folder, names, source, stage)
         _connect(options, stage, show)
         _start_micropython(options, config, names, readings, stage)
-        stage.start_aggregator(config_file)
         sent = _follow(options, folder, stage, show)
         for child in stage.micropythons:
             end(child, signal.SIGINT)
@@ -233,8 +235,9 @@ def _last_line(words: str, what: str) -> str:
 
 def _campaign(options: LoadOptions, source: Synthetic, port: int) -> str:
     return f"""\
-{local_server(port)}
+{local_server(port, direct=True)}
 [campaign]
+{_first_slot(options)}
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"
 unit = {toml(source.unit)}
@@ -249,3 +252,9 @@ mechanism = "hybrid"
 lead_slots = 2
 settle_slots = 1
 """ + ("" if options.window is None else f'window = "{options.window}"\n')
+
+
+def _first_slot(options: LoadOptions) -> str:
+    """Return the line with the start of the campaign: server and fleet run by then, and all clients are connected."""
+    ready = time.time() + options.ramp_up + _READY_SECONDS + options.clients / _CLIENTS_PER_SECOND
+    return f"start = {math.ceil(ready / options.interval) * options.interval}"

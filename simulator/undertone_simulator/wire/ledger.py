@@ -23,8 +23,8 @@ from undertone_shared.errors import Invalid
 Key = tuple[str, bytes]
 THRESHOLD = "threshold"
 REPORT = "report"
-# Seconds before a broker's kill in which messages that it acknowledged may be lost: it saves its queues every two
-# seconds.
+# Seconds before a broker's kill in which messages that it acknowledged may be lost: a mosquitto here saves its queues
+# every two seconds.
 BROKER_WINDOW_SECONDS = 3.0
 # Word in the ledger for an empty message, which only an attacker sends.
 _EMPTY = "-"

@@ -1,5 +1,9 @@
-"""Benchmark: one server process with twenty campaigns against one campaign with as many devices, and readers of the
+"""Benchmark: one server's endpoint with twenty campaigns against one campaign with as many devices, and readers of the
 page.
+
+Each device has one report under way, and sends the next one when its campaign has committed that report and the
+endpoint has acknowledged it. While the waits are measured, devices pause between reports. Then this process locks the
+database of one campaign, which stands for a store that hangs; the devices of that campaign wait.
 """
 
 import asyncio
@@ -8,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sqlite3
 import tempfile
 import threading
 import time
@@ -19,19 +24,19 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.counts.seen import DUPLICATE, UNVERIFIED
+import numpy as np
+
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker_process import kept_port
-from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.server.folder import Home
-from undertone_aggregator.settings.report_sources import MANAGED
+from undertone_aggregator.settings.report_sources import DIRECT
 from undertone_aggregator.store.store import open_store
 from undertone_operate.initialise import Wishes, initialise
-from undertone_shared import report
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+from undertone_simulator.mosquitto import HOST, free_port
 from undertone_simulator.wire.descriptors import allow_connections
-from undertone_studies.feed import publish
+from undertone_studies.bench import ingest as bench
+from undertone_studies.bench.connections import Load
 from undertone_studies.registry import Options
 from undertone_studies.row import Measured, duration, rate
 
@@ -39,9 +44,17 @@ TITLE = "Twenty campaigns in one process, and the readers of its page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60
-_PUBLISHER = "bench"
-_WAIT_SECONDS = 120.0
+# Time limit in seconds, long enough for an overloaded machine.
+_WAIT_SECONDS = 600.0
+# Number of devices whose waits are measured, of reports that each sends, and seconds that it pauses after each.
+_WAITING = 200
+_REPORTS = 20
+_PAUSE_SECONDS = 0.5
+# Largest increase in milliseconds that a hanging campaign may cause in the waits of the others' devices.
+_LONGER_MS = 100.0
 _GLANCES = 5
+# Prefixes of the names of devices in the timed rounds, and of devices whose waits are measured.
+_TIMED, _APART = "timed", "apart"
 _PLAN = """\
 [campaign]
 name = "{name}"
@@ -67,70 +80,116 @@ class Drained:
 def run(options: Options) -> list[Measured]:
     """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page.
 
-    Raises Invalid without mosquitto or /proc.
+    Raises Invalid without /proc.
     """
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
-    devices, slots, readers = (400, 2, 20) if options.quick else (10_000, 15, 1000)
+    devices, each, readers = (400, 2, 20) if options.quick else (4_000, 10, 1000)
+    allow_connections(2 * devices)
     with _server(1, devices) as alone, _server(CAMPAIGNS, devices) as many:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
         for turn in range(1 if options.quick else 3):
-            drained["one"].append(alone.drain(turn, slots))
+            drained["one"].append(alone.report(each))
             # Each variant goes first in turn, because the load of the machine changes within minutes.
-            for half, name in enumerate(("many", "read") if turn % 2 else ("read", "many")):
+            for name in ("many", "read") if turn % 2 else ("read", "many"):
                 with many.read_by(readers if name == "read" else 0):
-                    drained[name].append(many.drain(2 * turn + half, slots))
+                    drained[name].append(many.report(each))
         best = {name: max(several, key=lambda each: each.rate) for name, several in drained.items()}
         glance = many.glance()
-    what, beside = f"{CAMPAIGNS} campaigns, {devices:,} devices", "one campaign with as many"
+        calm, beside = many.waits(2 if options.quick else _REPORTS)
+    what, one = f"{CAMPAIGNS} campaigns, {devices:,} devices", "one campaign with as many"
+    late = f"{CAMPAIGNS - 1} campaigns beside one whose store hangs"
     return [
-        rate(f"{what}: commit, then acknowledge", best["many"].rate, "reports/s", beside, best["one"].rate, 0.8),
-        duration(what, best["many"].processor, "CPU µs/report", beside, best["one"].processor),
-        duration(what, best["many"].megabytes, "MB of the server", beside, best["one"].megabytes),
+        rate(f"{what}: commit, then acknowledge", best["many"].rate, "reports/s", one, best["one"].rate, 0.8),
+        duration(what, best["many"].processor, "CPU µs/report", one, best["one"].processor),
+        duration(what, best["many"].megabytes, "MB of the server", one, best["one"].megabytes),
         rate(f"{what}, {readers} readers", best["read"].rate, "reports/s", "no reader", best["many"].rate, 0.95),
+        Measured(f"{CAMPAIGNS} campaigns", calm, "ms to PUBACK, 99 %"),
+        duration(late, beside, "ms to PUBACK, 99 %", f"none hangs, and {_LONGER_MS:.0f} ms", calm + _LONGER_MS, 1.0),
         duration(f"the page's data, {CAMPAIGNS} campaigns", 1000 * glance[0], "ms, again", "goal", 200.0, 1.0),
         Measured(f"the page's data, {CAMPAIGNS} campaigns", 1000 * glance[1], "ms, the first time"),
     ]
 
 
 class _Served:
-    """A server in its own process, whose clock stands still while it drains a backlog."""
+    """A server in its own process, whose clock stands still, and its devices, which are in this process."""
 
-    def __init__(self, home: Home, devices: int, clock: "Synchronized[float]", pid: int, page: int) -> None:
+    def __init__(self, home: Home, devices: list[str], clock: "Synchronized[float]", pid: int, page: int) -> None:
         self._home = home
-        self._clock = clock
         self._pid = pid
         self._page = page
         names = home.names()
-        self._devices = [(f"{names[n % len(names)]}-{n:05d}", names[n % len(names)]) for n in range(devices)]
-        # The stores stay open, because opening twenty of them while a drain is timed would distort the measured time.
+        # The stores stay open, because opening twenty of them while a round is timed would distort the measured time.
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))
         # The clock is set so that all slots are over before they are reported.
         clock.value = first.epoch + 90 * SLOT_SECONDS
+        self._runner = asyncio.Runner()
+        timed = [device for device in devices if not device.startswith(_APART)]
+        self._load = self._connected(timed)
+        # The first report of a device costs more than later ones, so it is not timed.
+        self._runner.run(self._load.report(1))
+        self._apart = [device for device in devices if device.startswith(_APART)]
 
-    def drain(self, turn: int, slots: int) -> Drained:
-        """Measure how long the server takes for a backlog that was published while it was stopped.
+    def _connected(self, devices: list[str]) -> Load:
+        port = self._home.config(self._home.names()[0]).broker.port
+        campaigns = {device: device.split("-")[1] for device in devices}
+        load = Load(
+            port,
+            [
+                (device, report_topic(DEFAULT_PREFIX, name, device), self._epochs[name])
+                for device, name in campaigns.items()
+            ],
+        )
+        self._runner.run(load.connect())
+        return load
 
-        The same devices use other slots at each turn.
-        """
-        before, reports = self._received(), len(self._devices) * slots
-        os.kill(self._pid, signal.SIGSTOP)
-        try:
-            # A client has at most 65,535 unacknowledged messages.
-            for slot in range(turn * slots, (turn + 1) * slots):
-                publish(self._address(), self._reports(slot, 1))
-            processor = self._processor()
-        finally:
-            os.kill(self._pid, signal.SIGCONT)
+    def report(self, each: int) -> Drained:
+        """Time a round in which each device sends ``each`` reports and the server acknowledges all of them."""
+        before, processor = self._load.sent, self._processor()
         began = time.perf_counter()
-        while self._received() < before + reports:
-            if time.perf_counter() > began + _WAIT_SECONDS:
-                raise RuntimeError(f"{self._received() - before} of {reports} reports were received")
-            time.sleep(0.01)
+        self._runner.run(self._load.report(each))
         wall = time.perf_counter() - began
+        reports = self._load.sent - before
         return Drained(reports / wall, (self._processor() - processor) / reports * 1e6, self._megabytes())
+
+    def waits(self, each: int) -> tuple[float, float]:
+        """Return the 99th percentile of the wait for a PUBACK, in milliseconds: undisturbed, and while one store hangs.
+
+        Raises RuntimeError if a report to the campaign whose store hangs was acknowledged meanwhile.
+        """
+        hanging = self._home.names()[0]
+        stuck = self._connected([device for device in self._apart if f"-{hanging}-" in device])
+        load = self._connected([device for device in self._apart if f"-{hanging}-" not in device])
+        late = []
+        load.pause = _PAUSE_SECONDS
+        store = self._home.config(hanging).store_address.file
+        assert store is not None
+        for held in (False, True):
+            with sqlite3.connect(store, isolation_level=None) as database:
+                if held:
+                    database.execute("BEGIN IMMEDIATE")
+                load.waits.clear()
+                self._runner.run(self._wait(load, each, stuck if held else None))
+                late.append(1000 * float(np.quantile(load.waits, 0.99)))
+                if held and stuck.waits:
+                    raise RuntimeError(f"{len(stuck.waits)} reports to {hanging} were acknowledged and not stored")
+                if held:
+                    database.execute("ROLLBACK")
+            database.close()
+        return late[0], late[1]
+
+    async def _wait(self, load: Load, each: int, stuck: Load | None) -> None:
+        never = None if stuck is None else asyncio.ensure_future(stuck.report(1))
+        await load.report(each)
+        if never is not None:
+            never.cancel()
+
+    def close(self) -> None:
+        """Close the devices' connections."""
+        self._runner.run(self._load.close())
+        self._runner.close()
 
     @contextmanager
     def read_by(self, readers: int) -> Iterator[None]:
@@ -160,29 +219,6 @@ class _Served:
                 raise RuntimeError("the page does not show every campaign")
         return min(took[1:]), took[0]
 
-    def _reports(self, start: int, slots: int) -> Iterator[tuple[str, bytes]]:
-        for slot in range(start, start + slots):
-            for number, (device, name) in enumerate(self._devices):
-                campaign = self._epochs[name]
-                assert campaign.cohort is not None
-                symbol = (number + slot) * 31 % campaign.cohort.mechanism.symbols
-                at = campaign.first_slot + slot
-                payload = report.pack(report.COHORT, campaign.fingerprint, at, (symbol,), 1 + slot)
-                yield report_topic(DEFAULT_PREFIX, name, device), payload
-
-    def _received(self) -> int:
-        total = 0
-        for name, store in self._stores.items():
-            outcomes = store.outcomes()
-            # A broker that waits too long for the stopped server delivers some messages again.
-            if sum(outcomes[known] for known in ("counted", DUPLICATE, UNVERIFIED)) != outcomes["received"]:
-                raise RuntimeError(f"reports of {name} were refused: {dict(outcomes)}")
-            total += outcomes["counted"]
-        return total
-
-    def _address(self) -> Address:
-        return Address("127.0.0.1", kept_port(self._home.broker), _PUBLISHER, _PUBLISHER)
-
     def _processor(self) -> float:
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -194,25 +230,31 @@ class _Served:
 
 @contextmanager
 def _server(campaigns: int, devices: int) -> Iterator[_Served]:
-    from undertone_aggregator.mqtt.broker import free_port
-
     with tempfile.TemporaryDirectory(prefix="undertone-bench-") as name:
         folder, page = Path(name) / "home", free_port()
-        wishes = Wishes(MANAGED, "127.0.0.1", None, "", ("undertone",), health=None, page=f"127.0.0.1:{page}")
+        wishes = Wishes(DIRECT, HOST, None, "", ("undertone",), port=free_port(), health=None, page=f"127.0.0.1:{page}")
         initialise(folder, wishes)
         home = Home(folder)
-        credentials.change_passwords(home.broker / "passwords", {_PUBLISHER: _PUBLISHER})
-        with (home.broker / "access").open("a") as access:
-            access.write(f"user {_PUBLISHER}\ntopic readwrite #\n")
-        for number in range(campaigns):
-            home.write_plan(f"c{number:02d}", _PLAN.format(name=f"c{number:02d}"))
+        names = [f"c{number:02d}" for number in range(campaigns)]
+        made = [
+            f"{kind}-{names[n % campaigns]}-{n:05d}"
+            for kind, m in ((_TIMED, devices), (_APART, _WAITING))
+            for n in range(m)
+        ]
+        credentials.change_passwords(home.broker / "passwords", dict.fromkeys(made, bench.PASSWORD))
+        own = {device: [device.split("-")[1]] for device in made}
+        credentials.write_access_rules(home.broker / "access", DEFAULT_PREFIX, own)
+        for name in names:
+            home.write_plan(name, _PLAN.format(name=name))
         context = multiprocessing.get_context("spawn")
         clock = context.Value("d", time.time())
         child = context.Process(target=serve, args=(str(folder), clock))
         child.start()
         try:
             _wait(home, child, page)
-            yield _Served(home, devices, clock, child.pid or 0, page)
+            served = _Served(home, made, clock, child.pid or 0, page)
+            yield served
+            served.close()
         finally:
             child.terminate()
             child.join()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,11 @@ import numpy as np
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import HOST, ManagedBroker, free_port
 from undertone_aggregator.store.store import open_store
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
+from undertone_simulator.mosquitto import HOST, Mosquitto, free_port
 from undertone_simulator.wire.connection import DeviceConnection
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
@@ -98,7 +99,7 @@ def _measure(intake: str, admission: str, connections: int, each: int) -> Cost:
             store.add_epoch(Epoch(campaign, bench.NOW))
         broker = None
         if intake in ("broker", "paho"):
-            broker = ManagedBroker(
+            broker = Mosquitto(
                 folder / "broker", port, passwords=folder / "passwords", access=folder / "access", own_client_ids=True
             )
             broker.start()
@@ -114,7 +115,7 @@ def _served(
     admission: str,
     folder: Path,
     port: int,
-    broker: ManagedBroker | None,
+    broker: Mosquitto | None,
     campaign: Campaign,
     names: list[str],
     each: int,
@@ -128,7 +129,7 @@ def _served(
             if not line:
                 raise RuntimeError(f"the server for {intake} ended with code {child.wait()}")
         pids = [child.pid] + ([broker.pid] if broker is not None and broker.pid else [])
-        load = _Load(port, campaign, names)
+        load = Load(port, [(name, report_topic(bench.PLAN.prefix, bench.CAMPAIGN, name), campaign) for name in names])
         counts = intake != "sockets"
         with asyncio.Runner() as runner:
             connecting = runner.run(load.connect())
@@ -149,7 +150,7 @@ def _served(
         child.stdout.close()
 
 
-def _report(runner: asyncio.Runner, load: "_Load", each: int, folder: Path, counts: bool) -> None:
+def _report(runner: asyncio.Runner, load: "Load", each: int, folder: Path, counts: bool) -> None:
     """Send ``each`` reports per device and, if the server counts, wait until it has counted all of them."""
     runner.run(load.report(each))
     if counts:
@@ -165,32 +166,39 @@ def _wait_counted(folder: Path, total: int) -> None:
             time.sleep(0.02)
 
 
-class _Load:
-    """The simulated devices, in this process."""
+class Load:
+    """The simulated devices, in this process: (user name, topic, campaign) of each.
 
-    def __init__(self, port: int, campaign: Campaign, names: list[str]) -> None:
+    ``waits``: seconds from each report to its PUBACK. ``pause``: seconds from an acknowledgement to the next report.
+    """
+
+    def __init__(self, port: int, devices: Sequence[tuple[str, str, Campaign]]) -> None:
         self.waits: list[float] = []
+        self.pause = 0.0
         self._port = port
-        self._campaign = campaign
-        self._names = names
-        # Number of reports that each device has sent when the round is over.
+        self._devices = {name: (topic, campaign) for name, topic, campaign in devices}
+        # Number of reports that each device has sent when the round is over, and of devices that have not finished it.
         self._until = 0
         self._left = 0
+        # Connection -> (device's name, number of reports that it has sent, time of the last one).
         self._connections: dict[DeviceConnection, tuple[str, int, float]] = {}
         self._done = asyncio.Event()
 
     @property
     def sent(self) -> int:
         """Number of reports that all devices have sent so far."""
-        return len(self._names) * self._until
+        return len(self._devices) * self._until
 
     async def connect(self) -> float:
         """Connect all devices; return the seconds that it took."""
-        began = time.perf_counter()
-        self._left = len(self._names)
-        for first in range(0, len(self._names), _ABREAST):
-            await asyncio.gather(*(self._open(name) for name in self._names[first : first + _ABREAST]))
-        await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
+        began, names = time.perf_counter(), list(self._devices)
+        for first in range(0, len(names), _ABREAST):
+            abreast = names[first : first + _ABREAST]
+            self._done.clear()
+            self._left = len(abreast)
+            await asyncio.gather(*(self._open(name) for name in abreast))
+            # The endpoint ends connections of one address if too many of them have not been answered.
+            await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
         return time.perf_counter() - began
 
     async def report(self, each: int) -> None:
@@ -213,17 +221,18 @@ class _Load:
         _, connection = await loop.create_connection(
             lambda: DeviceConnection(name, bench.PASSWORD, 600, self), HOST, self._port
         )
-        self._connections[connection] = (report_topic(bench.PLAN.prefix, bench.CAMPAIGN, name), 0, 0.0)
+        self._connections[connection] = (name, 0, 0.0)
 
     def _next(self, connection: DeviceConnection) -> None:
-        topic, number, _ = self._connections[connection]
+        name, number, _ = self._connections[connection]
+        topic, campaign = self._devices[name]
         if number == self._until:
             self._finish()
             return
-        symbols = self._campaign.rule.mechanisms[0][1].symbols
-        slot = self._campaign.first_slot + number
-        payload = report.pack(report.COHORT, self._campaign.fingerprint, slot, (number * 31 % symbols,), number + 1)
-        self._connections[connection] = (topic, number + 1, time.perf_counter())
+        symbols = campaign.rule.mechanisms[0][1].symbols
+        slot = campaign.first_slot + number
+        payload = report.pack(report.COHORT, campaign.fingerprint, slot, (number * 31 % symbols,), number + 1)
+        self._connections[connection] = (name, number + 1, time.perf_counter())
         connection.publish(topic, payload)
         connection.flush()
 
@@ -242,7 +251,10 @@ class _Load:
 
     def acked(self, connection: DeviceConnection, payload: bytes) -> None:
         self.waits.append(time.perf_counter() - self._connections[connection][2])
-        self._next(connection)
+        if self.pause:
+            asyncio.get_running_loop().call_later(self.pause, self._next, connection)
+        else:
+            self._next(connection)
 
     def lost(self, connection: DeviceConnection) -> None:
         pass

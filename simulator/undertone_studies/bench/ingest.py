@@ -23,7 +23,6 @@ from undertone_aggregator.ingest import fast_path
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_aggregator.store.store import Store, open_store
@@ -34,6 +33,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.issue import build
 from undertone_shared.scalar import Cohort
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
+from undertone_simulator.mosquitto import Mosquitto
 from undertone_studies.feed import publish
 from undertone_studies.paho_intake import PahoIntake
 from undertone_studies.registry import Options
@@ -146,14 +146,12 @@ def _memory(devices: int) -> Measured:
     return duration("deduplication state", megabytes, "MB per million devices", "goal", 32.0, goal=1.0)
 
 
-def broker_in(folder: Path) -> ManagedBroker:
+def broker_in(folder: Path) -> Mosquitto:
     passwords, access = folder / "passwords", folder / "access"
     credentials.write_passwords(passwords, {credentials.AGGREGATOR: PASSWORD})
     write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
     # Saving the queues to disk during a drain would slow one subscriber and not the others.
-    return ManagedBroker(
-        folder / "broker", passwords=passwords, access=access, autosave_seconds=86400, own_client_ids=True
-    )
+    return Mosquitto(folder / "broker", passwords=passwords, access=access, autosave_seconds=86400, own_client_ids=True)
 
 
 def make_campaign() -> Campaign:

@@ -21,12 +21,12 @@ from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.ingest.shared_plan import write_plan
 from undertone_aggregator.mqtt import credentials, packets
 from undertone_aggregator.mqtt.addresses import brokers_as_json
-from undertone_aggregator.mqtt.broker import HOST, ManagedBroker, free_port
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_aggregator.store.leases import COORDINATOR
 from undertone_aggregator.store.store import Store, open_store
 from undertone_shared.errors import Invalid
+from undertone_simulator.mosquitto import HOST, Mosquitto, free_port
 from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench
 from undertone_studies.private_postgres import MISSING, Postgres, folder_of_binaries
@@ -136,7 +136,7 @@ def by_mosquitto(database: Postgres, workers: int, reports: int) -> Shift:
         return _measure(database, workers, reports, addresses, used, lambda _: None, False)
 
 
-def _broker_seconds(brokers: list[ManagedBroker]) -> Callable[[], float]:
+def _broker_seconds(brokers: list[Mosquitto]) -> Callable[[], float]:
     return lambda: processor_seconds(broker.pid for broker in brokers if broker.pid)
 
 

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_aggregator.mqtt.broker import free_port
 from undertone_aggregator.store.store import open_store
 from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
+from undertone_simulator.mosquitto import free_port
 from undertone_simulator.stage import Stage
 from undertone_simulator.wire.ledger import REPORT, LedgerTail, read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
@@ -68,7 +68,9 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     """Run the whole soak in ``folder``; return 0 if it passes."""
     slots = round(60 * minutes)
     events = schedule(seed, slots, direct=direct)
-    options = DemoOptions(devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, direct=direct)
+    options = DemoOptions(
+        devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, broker=None if direct else "mosquitto"
+    )
     plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000)
     with Stage(folder, plan.config.broker.port) as stage:
         scene = ChaosScene(plan, stage, seed, say)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_simulator.demo.plan import Plan
 from undertone_simulator.stage import Stage, end, find_micropython
 from undertone_simulator.wire.fleet_process import FleetJob
@@ -163,7 +162,6 @@ class ChaosScene:
     def _signal(self, name: str, how: str, seconds: float) -> None:
         """Kill or terminate a process and start it again after ``seconds``, or stop and continue it."""
         broker = self.stage.broker
-        assert isinstance(broker, ManagedBroker)
         if how == "stop":
             pause([broker.pid or 0 if name == "broker" else getattr(self.stage, name).pid], seconds)
             return

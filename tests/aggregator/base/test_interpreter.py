@@ -4,7 +4,7 @@ import threading
 import time
 
 from undertone_aggregator.base.interpreter import ThreadLimit
-from undertone_aggregator.mqtt.broker import mosquitto_limits
+from undertone_aggregator.mqtt.mosquitto import mosquitto_limits
 from undertone_aggregator.settings.server_options import ServerOptions
 
 

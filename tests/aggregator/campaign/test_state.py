@@ -125,7 +125,7 @@ def test_without_a_server_the_store_is_believed() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     made = Home(tmp_path)
     made.write_plan("power", PLAN.format(name="power", epsilon=1))
     return made

@@ -18,9 +18,9 @@ from undertone_aggregator.counts.seen import device_key
 from undertone_aggregator.counts.sequences import CLOSES, RECORD_BYTES, MissingReports, Sequences, by_group
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Delivery, Intake
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_shared.errors import Invalid
+from undertone_simulator.mosquitto import Mosquitto
 
 OLD, _ = two_epochs()
 ONE = device_key("d1")[1]
@@ -204,13 +204,13 @@ class Dropping:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedBroker]:
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mosquitto]:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with deliveries.open_broker(tmp_path / "b") as made:
         yield made
 
 
-def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: ManagedBroker) -> None:
+def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosquitto) -> None:
     chance = random.Random(SEED[1])
     slots, names = 60, [f"d{number}" for number in range(60)]
     reports = [

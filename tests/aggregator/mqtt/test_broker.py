@@ -1,5 +1,4 @@
 import contextlib
-import io
 import subprocess
 from pathlib import Path
 
@@ -8,19 +7,16 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
-from support.server import config
 from support.waiting import wait_for
-from undertone_aggregator.base.log import Journal
-from undertone_aggregator.mqtt import credentials, source
-from undertone_aggregator.mqtt.broker import ManagedBroker, find_mosquitto
-from undertone_aggregator.mqtt.broker_process import running_pid
+from undertone_aggregator.mqtt import credentials
 from undertone_shared.errors import Invalid
+from undertone_simulator.mosquitto import Mosquitto, find_mosquitto
 
 
 class User:
     """A connected client that remembers what it hears."""
 
-    def __init__(self, broker: ManagedBroker, name: str, password: str) -> None:
+    def __init__(self, broker: Mosquitto, name: str, password: str) -> None:
         self.heard: list[tuple[str, bytes]] = []
         self.refused: bool | None = None
         self.acknowledged = 0
@@ -52,16 +48,16 @@ class User:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> ManagedBroker:  # type: ignore[misc]
+def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Mosquitto:  # type: ignore[misc]
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     passwords = tmp_path / "passwords"
     credentials.write_passwords(passwords, {**credentials.server_users("a"), "analyst": "b", "d1": "c", "d2": "d"})
-    made = ManagedBroker(tmp_path / "broker", passwords=passwords, prefix="t")
+    made = Mosquitto(tmp_path / "broker", passwords=passwords, prefix="t")
     with made:
         yield made
 
 
-def test_who_may_do_what(broker: ManagedBroker) -> None:
+def test_who_may_do_what(broker: Mosquitto) -> None:
     with (
         User(broker, "aggregator", "a") as server,
         User(broker, "aggregator-0", credentials.server_users("a")["aggregator-0"]) as worker,
@@ -93,7 +89,7 @@ def test_several_analysts_read_home_assistants_discovery_at_once(
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     found, status = "homeassistant/device/undertone_c/config", "homeassistant/status"
-    with ManagedBroker(tmp_path / "broker", prefix="t") as broker, contextlib.ExitStack() as stack:
+    with Mosquitto(tmp_path / "broker", prefix="t") as broker, contextlib.ExitStack() as stack:
         password = broker.password("analyst")
         readers = [stack.enter_context(User(broker, name, password)) for name in credentials.ANALYSTS]
         server = stack.enter_context(User(broker, "aggregator", broker.password("aggregator")))
@@ -131,7 +127,7 @@ def test_no_device_has_a_name_of_the_servers_users(name: str) -> None:
         credentials.check_device_name(name)
 
 
-def test_strangers_are_refused(broker: ManagedBroker) -> None:
+def test_strangers_are_refused(broker: Mosquitto) -> None:
     for name, password in (("aggregator", "b"), ("nobody", "a")):
         with User(broker, name, password) as stranger:
             assert stranger.refused
@@ -148,53 +144,21 @@ def test_our_password_file_is_mosquittos(tmp_path: Path, mosquitto_binary: str) 
     assert len(path.read_text().splitlines()) == 2000
 
 
-def test_generated_passwords_and_the_port_are_kept(
+def test_generated_passwords_and_what_is_retained_are_kept(
     tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    with ManagedBroker(tmp_path) as first:
-        port, password = first.port, first.password("aggregator")
+    with Mosquitto(tmp_path) as first:
+        password = first.password("aggregator")
         with User(first, "aggregator", password) as user:
             user.publish("undertone/v2/c/config", retain=True)
         with pytest.raises(Invalid, match="no generated password for 'd1'"):
             first.password("d1")
-    with ManagedBroker(tmp_path) as second:
-        assert (second.port, second.password("aggregator")) == (port, password)
+    with Mosquitto(tmp_path) as second:
+        assert second.password("aggregator") == password
         with User(second, "aggregator", password) as user:
             user.listen("undertone/v2/c/config")
             wait_for(lambda: bool(user.heard))
-
-
-def test_a_broker_that_a_killed_process_left_is_adopted(
-    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    left = ManagedBroker(tmp_path)
-    left.start()
-    with ManagedBroker(tmp_path) as adopter:
-        assert adopter.adopted
-        assert adopter.pid == left.pid
-    wait_for(lambda: left.pid is None)
-
-
-def test_the_broker_of_a_server_that_runs_is_not_taken_for_one_that_was_left(
-    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second server would end it when it ends, as it must: it finds the store in use."""
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    monkeypatch.setattr(source, "LOCK_SECONDS", 0.1)
-    given = config(tmp_path, '[broker]\nmode = "managed"\n')
-    with source.open_source(given, Journal(io.StringIO())):
-        pid = running_pid(tmp_path / "broker")
-        assert pid is not None
-        with (
-            pytest.raises(Invalid, match=f"another server runs the broker of {tmp_path / 'broker'}"),
-            source.open_source(given, Journal(io.StringIO())),
-        ):
-            pass
-        assert running_pid(tmp_path / "broker") == pid
-    with source.open_source(given, Journal(io.StringIO())):
-        assert running_pid(tmp_path / "broker") is not None, "its server has gone"
 
 
 def test_a_broker_that_cannot_start_says_why(
@@ -202,9 +166,9 @@ def test_a_broker_that_cannot_start_says_why(
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with pytest.raises(Invalid, match="mosquitto did not start"):
-        ManagedBroker(tmp_path, passwords=tmp_path / "none", access=tmp_path / "none").start()
+        Mosquitto(tmp_path, passwords=tmp_path / "none", access=tmp_path / "none").start()
     with pytest.raises(Invalid, match="queued_messages is 0"):
-        ManagedBroker(tmp_path, queued_messages=0)
+        Mosquitto(tmp_path, queued_messages=0)
 
 
 def test_the_binary_is_found_near_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +176,7 @@ def test_the_binary_is_found_near_the_work(tmp_path: Path, monkeypatch: pytest.M
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    monkeypatch.setattr("undertone_aggregator.mqtt.broker._PLACES", ())
+    monkeypatch.setattr("undertone_simulator.mosquitto._PLACES", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("UNDERTONE_MOSQUITTO", raising=False)
     (tmp_path / "a/b").mkdir(parents=True)

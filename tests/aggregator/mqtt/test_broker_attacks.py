@@ -16,17 +16,17 @@ from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.ingest.ingest import IngestPlan
 from undertone_aggregator.ingest.intake import Delivery, Intake
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.link import DROPPED_TOPIC, Address, Outlet
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import config_topic, report_topic
+from undertone_simulator.mosquitto import Mosquitto
 
 PREFIX = "u"
 DEVICES = ["d1", "d2"]
 PASSWORDS = {"d1": "c", "d2": "d", "analyst": "b"}
 PLAN = IngestPlan(PREFIX, "meters", 1, cells_of)
-Make = Callable[..., ManagedBroker]
+Make = Callable[..., Mosquitto]
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def make(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch)
     passwords, access = tmp_path / "passwords", tmp_path / "access"
     credentials.write_passwords(passwords, {**credentials.server_users("a"), **PASSWORDS})
     credentials.write_access_rules(access, PREFIX, {name: ["meters"] for name in DEVICES})
-    running: list[ManagedBroker] = []
+    running: list[Mosquitto] = []
 
-    def start(**options: int) -> ManagedBroker:
-        broker = ManagedBroker(tmp_path / "broker", passwords=passwords, access=access, **options)
+    def start(**options: int) -> Mosquitto:
+        broker = Mosquitto(tmp_path / "broker", passwords=passwords, access=access, **options)
         broker.start()
         running.append(broker)
         return broker
@@ -49,14 +49,14 @@ def make(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch)
         broker.stop()
 
 
-def server(broker: ManagedBroker, **options: bool) -> Address:
+def server(broker: Mosquitto, **options: bool) -> Address:
     return Address(broker.host, broker.port, "aggregator", "a", **{"worker_users": True, **options})
 
 
 class Device:
     """A client with a device's password, and whatever client id and will it likes."""
 
-    def __init__(self, broker: ManagedBroker, name: str, client_id: str = "", will: str | None = None) -> None:
+    def __init__(self, broker: Mosquitto, name: str, client_id: str = "", will: str | None = None) -> None:
         self.heard: list[str] = []
         self.lost = threading.Event()
         connected = threading.Event()
@@ -244,4 +244,4 @@ def test_who_was_refused_and_by_which_file_is_said(make: Make) -> None:
 
 def test_a_port_of_another_program_is_not_a_broker(tmp_path: Path, mosquitto_binary: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Invalid, match="is another program's"):
-        ManagedBroker(tmp_path / "other", taken.getsockname()[1]).start()
+        Mosquitto(tmp_path / "other", taken.getsockname()[1]).start()

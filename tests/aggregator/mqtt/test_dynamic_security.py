@@ -20,8 +20,8 @@ from support.ci import unavailable
 from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker import ManagedBroker
 from undertone_aggregator.mqtt.endpoint.passwords import ITERATIONS
+from undertone_simulator.mosquitto import Mosquitto
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 PLUGIN = next(Path("/usr/lib").glob("*/mosquitto_dynamic_security.so"), None)
@@ -158,7 +158,7 @@ def test_twenty_devices_cost_the_broker_more_than_reading_its_files_again(
     users = {name: name for name in names}
     credentials.write_passwords(tmp_path / "passwords", users | credentials.server_users("secret"))
     credentials.write_access_rules(tmp_path / "access", "own", {name: ["campaign"] for name in names})
-    files = ManagedBroker(tmp_path / "files", passwords=tmp_path / "passwords", access=tmp_path / "access")
+    files = Mosquitto(tmp_path / "files", passwords=tmp_path / "passwords", access=tmp_path / "access")
     with files:
         client = paho.Client(CallbackAPIVersion.VERSION2, names[0])
         client.username_pw_set(names[0], names[0])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.ci import unavailable
+from support.direct import write_home
 from support.many import PLAN, Running
 from support.micropython import REPO
 from support.waiting import wait_for
@@ -42,14 +43,11 @@ def ask(port: int, path: str, **parameters: str) -> Any:
         return None
 
 
-def test_it_scrapes_alerts_and_draws(
-    tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
-) -> None:
+def test_it_scrapes_alerts_and_draws(tmp_path: Path, free_port: Callable[[], int]) -> None:
     program = shutil.which("prometheus")
     if program is None:
         unavailable("needs prometheus: apt install prometheus")
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\nprefix = "undertone-test/prometheus"\n')
+    write_home(tmp_path, free_port(), prefix="undertone-test/prometheus")
     for name in ("power", "water"):
         Home(tmp_path).write_plan(name, PLAN.format(name=name, epsilon=1))
     running, port = Running(tmp_path), free_port()

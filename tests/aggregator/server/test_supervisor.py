@@ -14,12 +14,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from support.ci import absent
 from support.command import undertone
+from support.direct import write_home, write_passwords
 from support.many import PLAN, Running, undertone_process
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
@@ -29,7 +30,6 @@ from undertone_aggregator.campaign.runner import Options
 from undertone_aggregator.campaign.state import FAILED, CampaignState, read_state
 from undertone_aggregator.ingest.admission import OUTCOMES
 from undertone_aggregator.ingest.ingest import IngestPlan
-from undertone_aggregator.mqtt.broker_process import running_pid
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import take_over
 from undertone_aggregator.mqtt.source import Outgoing, Source
@@ -40,12 +40,12 @@ from undertone_aggregator.server.metrics import FAMILIES
 from undertone_aggregator.server.supervisor import Member, Server, _first
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
+from undertone_simulator.mosquitto import Mosquitto
 
 
 @pytest.fixture
-def folder(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\nprefix = "undertone-test/many"\n')
+def folder(tmp_path: Path, free_port: Callable[[], int]) -> Path:
+    write_home(tmp_path, free_port(), prefix="undertone-test/many")
     home = Home(tmp_path)
     for name in ("power", "water"):
         home.write_plan(name, PLAN.format(name=name, epsilon=1))
@@ -73,9 +73,6 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
 ) -> None:
     running = start()
     assert running.get("/healthz")[0] == 200
-    assert running.server is not None
-    held = running.server.slots.held
-    assert len(held["power"] | held["water"]) == 2, "each has a broker user of its own"
     for name in ("power", "water"):
         with open_store(folder / "stores" / f"{name}.sqlite", read_only=True) as store:
             wait_for(lambda store=store: store.epoch_count() == 1, what="the first epoch")
@@ -128,10 +125,10 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         running.end()
 
 
-def test_a_file_is_served_with_the_same_features(tmp_path: Path, mosquitto_binary: str, monkeypatch: Any) -> None:
-    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+def test_a_file_is_served_with_the_same_features(tmp_path: Path, free_port: Callable[[], int]) -> None:
     file = tmp_path / "power.toml"
-    file.write_text('[broker]\nmode = "managed"\n' + PLAN.format(name="power", epsilon=1))
+    write_passwords(tmp_path / "passwords", [])
+    file.write_text(f"[broker]\nport = {free_port()}\n" + PLAN.format(name="power", epsilon=1))
     running = Running(file)
     try:
         wait_for(running.healthy)
@@ -147,7 +144,7 @@ def test_a_file_is_served_with_the_same_features(tmp_path: Path, mosquitto_binar
 
 
 def test_a_plan_of_a_folder_may_land_its_reports(tmp_path: Path) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     home = Home(tmp_path)
     home.write_plan("power", PLAN.format(name="power", epsilon=1) + '[landing]\nfolder = "landed"\n')
     assert home.config("power").landing.folder == "landed"
@@ -161,10 +158,30 @@ def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: 
     assert all(state["state"] == "running" for state in running.states().values())
 
 
-def test_a_broker_that_is_gone_makes_the_server_not_ready(folder: Path, start: Callable[[], Running]) -> None:
-    (folder / "server.toml").write_text((folder / "server.toml").read_text() + "keepalive = 5\n")
+@pytest.fixture
+def mosquitto(folder: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mosquitto]:
+    """The folder's devices connect to a broker."""
+    monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
+    with Mosquitto(folder / "mosquitto", prefix="undertone-test/many") as made:
+        lines = f'mode = "external"\nport = {made.port}\npassword_file = "mosquitto/aggregator.password"\n'
+        (folder / "server.toml").write_text(f'[broker]\n{lines}prefix = "undertone-test/many"\nkeepalive = 5\n')
+        yield made
+
+
+def test_each_campaign_has_a_broker_user_of_its_own(mosquitto: Mosquitto, start: Callable[[], Running]) -> None:
+    server = start().server
+    assert server is not None
+    assert len(server.slots.held["power"] | server.slots.held["water"]) == 2
+    text = health.answer(server, "/metrics")[2].decode()
+    wait_for(lambda: "undertone_broker_stored " in health.answer(server, "/metrics")[2].decode(), what="what it holds")
+    assert "undertone_broker_connected 1.0" in text
+
+
+def test_a_broker_that_is_gone_makes_the_server_not_ready(
+    folder: Path, mosquitto: Mosquitto, start: Callable[[], Running]
+) -> None:
     running = start()
-    broker = running_pid(folder / "broker")
+    broker = mosquitto.pid
     assert broker is not None
     os.kill(broker, signal.SIGSTOP)
     try:
@@ -208,12 +225,12 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
     # The command waits for the state's file, which is written before a probe is answered with it.
     wait_for(lambda: running.states().keys() == {"power"})
     assert not list((folder / "stores").glob("water*"))
-    source = running.server.outlet  # type: ignore[union-attr]
-    wait_for(lambda: source.heard.get("undertone-test/many/water/config") == b"", what="the broker to forget it")
+    endpoint = running.server.source.endpoint  # type: ignore[union-attr]
+    assert set(endpoint.roster.retained) <= {"undertone-test/many/power/config"}
 
 
 def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     outlet = cast(Outgoing, SimpleNamespace(connected=True))
     server = Server(Home(tmp_path), cast(Source, None), outlet, Journal(io.StringIO()), Options())
     beats: list[int] = []
@@ -232,7 +249,7 @@ def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pyt
 
 def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_path: Path) -> None:
     """Two campaigns in one session would acknowledge each other's reports and count them nowhere."""
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     home = Home(tmp_path)
     home.write_plan("power", "bound = ")
     (tmp_path / "stores").mkdir()
@@ -247,7 +264,7 @@ def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_p
 def test_free_space_is_that_of_the_stores_disk(tmp_path: Path) -> None:
     folder, stores = tmp_path / "home", tmp_path / "disk" / "stores"
     folder.mkdir()
-    (folder / "server.toml").write_text(f'[broker]\nmode = "managed"\n[store]\npath = "{stores}"\n')
+    (folder / "server.toml").write_text(f'[broker]\nmode = "direct"\n[store]\npath = "{stores}"\n')
     stores.parent.mkdir()
     home = Home(folder)
     home.write_plan("power", PLAN.format(name="power", epsilon=1))
@@ -288,7 +305,7 @@ def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Calla
     assert "undertone_ready 1.0" in text
     wait_for(lambda: running.get("/metrics")[1].count("\nundertone_campaign_signed{campaign=") == 2)
     assert "undertone_broker_connected 1.0" in text
-    wait_for(lambda: "undertone_broker_stored " in running.get("/metrics")[1], what="what the broker holds")
+    assert "undertone_endpoint_connections 0.0" in text
     assert running.get("/other")[0] == 404
 
 

@@ -25,7 +25,7 @@ DIRECT = '[broker]\nmode = "direct"\npasswords = "p"\n'
 
 def test_the_sample_is_a_valid_configuration_with_every_default() -> None:
     config = parse_config(sample_config(), HERE)
-    assert config.broker.mode == "managed"
+    assert config.broker.mode == "direct"
     assert config.campaign.epsilon == 1
     assert config.campaign.rounds == (48, 48, 144)
     assert config.campaign.start is None
@@ -71,17 +71,15 @@ def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
     [
         ("[brokr]", "unknown table [brokr]"),
         ("broker = 1", "broker is 1, expected a table [broker]"),
-        ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of managed, external, direct"),
+        ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of direct, external"),
         ('[broker]\nmode = "external"', "password_file is missing in [broker]"),
-        ('[broker]\nca_file = "x"', "broker.ca_file is for mode = 'external' or 'direct', but mode is 'managed'"),
-        ('[broker]\nhost = "b.example"', "broker.host is for mode = 'external' or 'direct', but mode is 'managed'"),
+        ('[broker]\nca_file = "x"', "broker.ca_file is for devices' certificates, expected broker.certificate"),
         (EXTERNAL + 'host = "a"\nhosts = ["b"]', "broker.host is 'a', but broker.hosts names the brokers"),
-        ('[broker]\nkey = "x"', "broker.key is for mode = 'direct', but mode is 'managed'"),
-        (EXTERNAL + 'mosquitto_acl = "a"', "broker.mosquitto_acl is for mode = 'managed', but mode is 'external'"),
-        (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'managed' or 'direct'"),
-        ('[broker]\nmode = "direct"', "passwords is missing in [broker]"),
+        (EXTERNAL + 'key = "x"', "broker.key is for mode = 'direct', but mode is 'external'"),
+        (EXTERNAL + 'access = "a"', "broker.access is for mode = 'direct', but mode is 'external'"),
+        (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'direct', but mode is 'external'"),
         (DIRECT + 'ca_file = "a"', "broker.ca_file is for devices' certificates, expected broker.certificate"),
-        (DIRECT + 'password_file = "a"', "broker.password_file is for mode = 'managed' or 'external'"),
+        (DIRECT + 'password_file = "a"', "broker.password_file is for mode = 'external', but mode is 'direct'"),
         (DIRECT + 'certificate = "a"', "key is missing in [broker]: a certificate and its key go together"),
         (DIRECT + 'key = "a"', "certificate is missing in [broker]"),
         (DIRECT + 'host = "0.0.0.0"', "broker.host is '0.0.0.0' without broker.certificate"),

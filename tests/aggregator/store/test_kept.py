@@ -45,6 +45,6 @@ def test_the_doctor_warns_of_it(tmp_path: Path) -> None:
     (tmp_path / "campaigns").mkdir()
     (tmp_path / "campaigns" / "power.toml").write_text(plan)
     for text, warned in (("", 0), ("[store]\naudit = true\n", 1)):
-        (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n' + text)
+        (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n' + text)
         findings = [finding for finding in examine(tmp_path) if finding.check == "privacy of power"]
         assert [finding.result for finding in findings] == ["warning"] * warned

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.direct import PREFIX, Device, write_passwords
+from support.direct import PREFIX, Device, write_home, write_passwords
 from support.many import PLAN, Running
 from support.waiting import wait_for
 from undertone_aggregator.ingest.intake import Delivery
@@ -233,14 +233,9 @@ def test_each_device_hears_of_the_campaigns_that_it_subscribed_to(
 def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_port: Callable[[], int]) -> None:
     """Through the whole server: the devices of the plan that cannot run are acknowledged once it can, and counted."""
     folder = tmp_path / "home"
-    (folder / "broker").mkdir(parents=True)
     users = ("power-1", "water-1", "gas-1")
-    write_passwords(folder / "broker" / "passwords", users)
+    write_home(folder, free_port(), users, more='access = "broker/access"\n')
     credentials.write_access_rules(folder / "broker" / "access", PREFIX, {user: [user[:-2]] for user in users})
-    (folder / "server.toml").write_text(
-        f'[broker]\nmode = "direct"\npasswords = "broker/passwords"\naccess = "broker/access"\nport = {free_port()}\n'
-        f'prefix = "{PREFIX}"\n'
-    )
     home = Home(folder)
     for name in ("power", "water"):
         home.write_plan(name, PLAN.format(name=name, epsilon=1))

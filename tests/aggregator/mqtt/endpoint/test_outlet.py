@@ -135,13 +135,10 @@ def test_an_outlet_that_is_not_whole_is_refused(outlet: str, sentence: str) -> N
 
 
 def test_a_broker_of_ones_own_needs_no_outlet() -> None:
-    with pytest.raises(Invalid, match=r"^\[outlet\] is for broker\.mode = 'direct', but it is 'managed'"):
-        parse_config(
-            TEXT.format(port=0, prefix="t", outlet=OUTLET)
-            .replace('"direct"', '"managed"')
-            .replace('passwords = "passwords"\n', ""),
-            Path(),
-        )
+    text = TEXT.format(port=0, prefix="t", outlet=OUTLET)
+    text = text.replace('"direct"', '"external"').replace('passwords = "passwords"', 'password_file = "p"')
+    with pytest.raises(Invalid, match=r"^\[outlet\] is for broker\.mode = 'direct', but it is 'external'"):
+        parse_config(text, Path())
 
 
 def test_tls_is_on_but_on_this_machine(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A managed mosquitto: a child process on the loopback interface with generated configuration, passwords and rules."""
+"""A mosquitto on loopback for demonstrations, benchmarks and tests: a child process with a folder of its own."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.uninterrupted import uninterrupted
 from undertone_aggregator.mqtt import credentials
-from undertone_aggregator.mqtt.broker_process import CONFIG_FILE, PID_FILE, kept_port, running_pid
+from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE, INFLIGHT, PID_FILE, mosquitto_limits
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
@@ -22,37 +22,6 @@ START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/opt/mosquitto/sbin")
 _DESCRIPTORS = 1 << 16
-# Largest message in bytes that mosquitto accepts; the server sends nothing larger than a campaign or a status.
-_LARGEST_MESSAGE = 16_384
-# Memory limit in bytes beyond which mosquitto refuses messages, so that it does not exhaust the machine.
-_MEMORY = 1 << 30
-# Interval in seconds at which mosquitto publishes how many messages it has dropped.
-_SYS_SECONDS = 5
-
-
-# Largest number of unacknowledged messages in a session. It exceeds the size of a batch, because a batch closes early
-# when the broker has sent that many.
-_INFLIGHT = 10_000
-
-
-def mosquitto_limits(
-    queued: int = 1_000_000, inflight: int = _INFLIGHT, *, username_as_client_id: bool = True
-) -> list[str]:
-    """Return the lines of mosquitto.conf on which the server's guarantees depend, whoever runs the broker."""
-    return [
-        "allow_anonymous false",
-        "allow_zero_length_clientid false",
-        "# A client id is a session: nobody takes another user's.",
-        f"use_username_as_clientid {str(username_as_client_id).lower()}",
-        f"max_queued_messages {queued}",
-        "max_queued_bytes 0",
-        f"max_inflight_messages {inflight}",
-        "max_inflight_bytes 0",
-        f"message_size_limit {_LARGEST_MESSAGE}",
-        f"memory_limit {_MEMORY}",
-        "set_tcp_nodelay true",
-        f"sys_interval {_SYS_SECONDS}",
-    ]
 
 
 def find_mosquitto(start: Path | None = None) -> str:
@@ -84,15 +53,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class ManagedBroker:
+class Mosquitto:
     """A mosquitto child process that listens on 127.0.0.1 only and keeps its state in ``directory``.
 
-    ``port``: 0 keeps the port of an earlier run in that directory, or takes a free one. ``passwords``, ``access``:
-    mosquitto's password and access-control files; without them both are generated, with the users ``aggregator`` and
-    ``analyst`` and their passwords in ``<directory>/<user>.password``. A broker that an earlier, killed process left
-    running on this directory and port is adopted. ``own_client_ids``: clients choose their client identifiers, so that
-    one user can have several connections, as measurements need; then another user can take over a session.
-    ``log_messages``: the broker logs every message. Raises Invalid when no mosquitto is found or it does not start.
+    ``port``: 0 takes a free one. ``passwords``, ``access``: mosquitto's password and access-control files; without them
+    both are generated, with the users ``aggregator`` and ``analyst`` and their passwords
+    in ``<directory>/<user>.password``. ``own_client_ids``: clients choose their client identifiers, so that one user
+    can have several connections, as measurements need; then another user can take over a session. ``log_messages``:
+    the broker logs every message.
+    Raises Invalid when no mosquitto is found or it does not start.
     """
 
     def __init__(
@@ -105,17 +74,16 @@ class ManagedBroker:
         access: Path | None = None,
         autosave_seconds: int = 2,
         queued_messages: int = 1_000_000,
-        inflight_messages: int = _INFLIGHT,
+        inflight_messages: int = INFLIGHT,
         own_client_ids: bool = False,
         log_messages: bool = False,
     ) -> None:
         self.host = HOST
         self.directory = directory.resolve()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._port_file = self.directory / "port"
         self._pid_file = self.directory / PID_FILE
         self.log_file = self._log_file = self.directory / "mosquitto.log"
-        self.port = port or kept_port(self.directory) or free_port()
+        self.port = port or free_port()
         self._passwords = (passwords or self.directory / "passwords").resolve()
         self._access = (access or self.directory / "access").resolve()
         if passwords is None:
@@ -126,7 +94,6 @@ class ManagedBroker:
         self._text = self._configuration(autosave_seconds, queued_messages, inflight_messages, own_client_ids)
         self._text += "log_type debug\n" if log_messages else ""
         self._child: subprocess.Popen[bytes] | None = None
-        self.adopted = False
 
     def password(self, user: str) -> str:
         """Return the generated password of ``aggregator`` or ``analyst``. Raises Invalid if passwords were given."""
@@ -137,19 +104,14 @@ class ManagedBroker:
 
     def start(self) -> None:
         """Start mosquitto and return when it accepts connections. Raises Invalid with its log if it does not."""
-        if self._left_running():
-            self.adopted = True
-            return
-        self.adopted = False
         if self._accepts():
             raise Invalid(f"port {self.port} of {HOST} is another program's: choose one that is free, or 0")
         write_private(self._config, self._text)
-        write_private(self._port_file, f"{self.port}\n")
         _raise_descriptor_limit()
         command = [find_mosquitto(), "-c", str(self._config)]
         nothing = subprocess.DEVNULL
         with uninterrupted():
-            # Ctrl-C must not reach the child: it is meant for the aggregator, which stops the broker last.
+            # Ctrl-C must not reach the child: it is meant for the process that started it, which stops the broker last.
             self._child = subprocess.Popen(
                 command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
             )
@@ -184,11 +146,9 @@ class ManagedBroker:
     @property
     def pid(self) -> int | None:
         """Process id of mosquitto, or None if it does not run."""
-        if self._child is not None:
-            return self._child.pid if self._child.poll() is None else None
-        return running_pid(self.directory) if self.adopted else None
+        return self._child.pid if self._child is not None and self._child.poll() is None else None
 
-    def __enter__(self) -> "ManagedBroker":
+    def __enter__(self) -> "Mosquitto":
         self.start()
         return self
 
@@ -210,7 +170,6 @@ class ManagedBroker:
         if self._child is not None:
             self._child.wait()
         self._child = None
-        self.adopted = False
 
     def _configuration(
         self, autosave_seconds: int, queued_messages: int, inflight_messages: int, own_client_ids: bool
@@ -246,9 +205,6 @@ pid_file {self._pid_file}
         users = credentials.server_users(self.password(credentials.AGGREGATOR))
         analysts = credentials.analyst_users(self.password(credentials.ANALYST))
         credentials.write_passwords(self._passwords, {**users, **analysts})
-
-    def _left_running(self) -> bool:
-        return running_pid(self.directory) is not None and self._accepts()
 
     def _accepts(self) -> bool:
         try:

@@ -1,0 +1,70 @@
+"""What the server needs of a mosquitto: lines for its configuration, and a request to read its files again."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+CONFIG_FILE = "mosquitto.conf"
+PID_FILE = "mosquitto.pid"
+# Largest message in bytes that mosquitto accepts; the server sends nothing larger than a campaign or a status.
+_LARGEST_MESSAGE = 16_384
+# Memory limit in bytes beyond which mosquitto refuses messages, so that it does not exhaust the machine.
+_MEMORY = 1 << 30
+# Interval in seconds at which mosquitto publishes how many messages it has dropped.
+_SYS_SECONDS = 5
+# Largest number of unacknowledged messages in a session. It exceeds the size of a batch, because a batch closes early
+# when the broker has sent that many.
+INFLIGHT = 10_000
+
+
+def mosquitto_limits(
+    queued: int = 1_000_000, inflight: int = INFLIGHT, *, username_as_client_id: bool = True
+) -> list[str]:
+    """Return the lines of mosquitto.conf on which the server's guarantees depend, whoever runs the broker."""
+    return [
+        "allow_anonymous false",
+        "allow_zero_length_clientid false",
+        "# A client id is a session: nobody takes another user's.",
+        f"use_username_as_clientid {str(username_as_client_id).lower()}",
+        f"max_queued_messages {queued}",
+        "max_queued_bytes 0",
+        f"max_inflight_messages {inflight}",
+        "max_inflight_bytes 0",
+        f"message_size_limit {_LARGEST_MESSAGE}",
+        f"memory_limit {_MEMORY}",
+        "set_tcp_nodelay true",
+        f"sys_interval {_SYS_SECONDS}",
+    ]
+
+
+def running_pid(directory: Path) -> int | None:
+    """Return the process id in `PID_FILE` if that process lives and runs the configuration in ``directory``."""
+    try:
+        pid = int((directory / PID_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if str(directory.resolve() / CONFIG_FILE) in _command_line(pid) else None
+
+
+def reload_running(directory: Path) -> bool:
+    """Make the mosquitto of ``directory`` read its files again; return False if none runs that we may signal."""
+    pid = running_pid(directory)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, signal.SIGHUP)
+    except OSError:
+        return False
+    return True
+
+
+def _command_line(pid: int) -> str:
+    """Return the command line of a process; empty if the process has ended."""
+    if Path("/proc/self/cmdline").exists():
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return ""
+    command = ["ps", "-p", str(pid), "-o", "command="]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
