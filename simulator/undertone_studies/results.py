@@ -31,10 +31,11 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "Counting and streaming sanitizers": ("counting",),
 }
 FURTHER = "Further studies"
-NOT_FOR = (
-    "**Who should not use Undertone.** Small fleets at small ε: below, a cell above 20 shows no single half-hour."
-    " Whoever trusts a collector with the readings: central releases are far sharper. Whoever needs a promise for a"
-    " whole day at event level: there is none but in turns."
+SIZE = (
+    "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. Above 20"
+    " a single half-hour shows little; hours and days show more, and so does the filtered series. If somebody may see the"
+    " readings anyway, [central releases](central.md) are far more accurate. If a whole day must be protected, choose"
+    " turns: their errors are in [any 24 hours](results/any-24-hours.md)."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
@@ -154,16 +155,16 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
     quick = [name for name, document in documents.items() if document["quick"]]
     parts = [
         "# Results",
-        NOT_FOR,
+        SIZE,
         *_fleets(),
-        f"`undertone experiment all --out {out.as_posix()}` makes these pages and everything on them;"
-        f" `undertone experiment NAME --out {out.as_posix()}` makes one figure again, longer with `--repeats`, and the"
-        f" pages with it. Every table is a CSV and a JSON file in `{out.as_posix()}`.",
+        f"`undertone experiment all --out {out.as_posix()}` repeats every study, and makes these pages. Each study"
+        f" below stands with its own command; add `--out {out.as_posix()}` to write its pages, and `--repeats` for more runs."
+        f" Every table is also a CSV and a JSON file in `{out.as_posix()}`.",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
     for chapter, names in chapters(documents).items():
-        lines = "\n".join(f"- {documents[name]['title']}" for name in names)
+        lines = "\n".join(f"- {documents[name]['title']}: `undertone experiment {name}`" for name in names)
         parts += [f"## [{chapter}]({folder}/{slug(chapter)}.md)", lines]
     if skipped:
         parts += ["## Not run", "\n".join(f"- {name}: {why}" for name, why in skipped.items())]
@@ -186,7 +187,7 @@ def _fleets() -> list[str]:
         lines.append(f"| {devices:,} homes | {cells} |")
     return [
         "\n".join(lines),
-        "`undertone plan --devices N --epsilon E`, synthetic households; ε is of one reading (event level).",
+        "From `undertone plan --devices N --epsilon E`, for synthetic households; ε is for one reading (event level).",
     ]
 
 
