@@ -33,8 +33,8 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
 FURTHER = "Further studies"
 SIZE = (
     "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. Above 20"
-    " a single half-hour shows little; hours and days show more, and so does the filtered series. If somebody may see the"
-    " readings anyway, [central releases](central.md) are far more accurate. If a whole day must be protected, choose"
+    " a single half-hour shows little; hours and days show more, and so does the filtered series. If somebody may see"
+    " the readings anyway, [central releases](central.md) are far more accurate. If a whole day must be protected, choose"
     " turns: their errors are in [any 24 hours](results/any-24-hours.md)."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
@@ -158,8 +158,8 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
         SIZE,
         *_fleets(),
         f"`undertone experiment all --out {out.as_posix()}` repeats every study, and makes these pages. Each study"
-        f" below stands with its own command; add `--out {out.as_posix()}` to write its pages, and `--repeats` for more runs."
-        f" Every table is also a CSV and a JSON file in `{out.as_posix()}`.",
+        f" below stands with its own command; add `--out {out.as_posix()}` to write its pages, and `--repeats` for more"
+        f" runs. Every table is also a CSV and a JSON file in `{out.as_posix()}`.",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
