@@ -34,8 +34,8 @@ FURTHER = "Further studies"
 SIZE = (
     "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. Above 20"
     " a single half-hour shows little; hours and days show more, and so does the filtered series. If somebody may see"
-    " the readings anyway, [central releases](central.md) are far more accurate. If a whole day must be protected, choose"
-    " turns: their errors are in [any 24 hours](results/any-24-hours.md)."
+    " the readings anyway, [central releases](central.md) are far more accurate. If a whole day must be protected,"
+    " choose turns: their errors are in [any 24 hours](results/any-24-hours.md)."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
