@@ -111,8 +111,8 @@ def _length(parameters: Parameters, piece: Piece) -> int:
     """Return the number of stream values that a piece covers."""
     if parameters["released"] != "nodes":
         return len(piece.numbers)
-    # A piece has released the nodes that its first leaves close. Find the largest number of leaves whose nodes are no
-    # more than the numbers in the piece.
+    # Each leaf releases the nodes that it completes. Find the largest number of leaves that release no more nodes than
+    # the piece has numbers.
     low, high = 0, len(piece.numbers)
     while low < high:
         middle = (low + high + 1) // 2

@@ -42,7 +42,7 @@ class Schedule:
         return self.place_of(int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big"))
 
     def place_of(self, first: int, second: int) -> int:
-        """Return q of the device with h = ``first`` and h' = ``second``; of integers below 2^32, or arrays of them."""
+        """Return q of the device with h = ``first`` and h' = ``second``, integers below 2^32 or arrays of them."""
         return (first + self.stride * second) % (self.stride * self.cohort_stride or self.stride)
 
     def is_turn(self, place: int, slot: int) -> bool:

@@ -156,7 +156,7 @@ def stream(epsilon: str) -> Way:
     def publish(truth: TrueSeries, devices: int) -> PublishedSeries:
         fleet, cycle = truth.readings[:devices], truth.cycle
         rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
-        # The variances are for a range of 1, whatever the integers are.
+        # `release_variance` is in units of the squared range, so the width of the rule's range may be any number.
         rule = choose(GAUSSIAN, rho, slew=SLEW, reports=cycle, theta=10_000, renewal=cycle)
         age = np.arange(fleet.shape[1]) % cycle
         of_age = np.array([release_variance(rule, age) for age in range(1, cycle + 1)])
@@ -196,10 +196,10 @@ def _published(fleet: NDArray[np.floating], theta: float, noise: Noise) -> Publi
 class Result:
     """Result of a cell.
 
-    ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error over that of
-    ``raw``, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the second
-    cycle on. ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: fit and
-    smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a
+    ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error divided by
+    that of ``raw``, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the
+    second cycle on. ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: time
+    of fit and smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a
     single draw.
     """
 

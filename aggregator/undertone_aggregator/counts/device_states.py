@@ -21,7 +21,7 @@ Segment = tuple[bool, bytes]
 
 @dataclass
 class DeviceStates:
-    """Which slots each device has reported, the chains of its streams, and its sequence numbers."""
+    """The memory of devices' reports: the slots that were reported, the streams' chains, the sequence numbers."""
 
     seen: Seen = field(default_factory=Seen)
     chains: Chains = field(default_factory=Chains)

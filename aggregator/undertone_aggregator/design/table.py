@@ -189,7 +189,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     row_of = np.repeat(np.arange(rows), cells)
 
     def sums(of: Vector) -> csr_array:
-        """Return the rows Σ_j P(j|k) of_j, over the excesses and m."""
+        """Return the matrix whose row k gives Σ_j P(j|k) of_j, as a function of the excesses and of m."""
         excess = csr_array((np.tile(of, rows), (row_of, pair)), shape=(rows, size))
         return hstack([excess, np.tile(of, (rows, 1))])
 

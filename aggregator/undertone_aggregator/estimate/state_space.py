@@ -282,7 +282,8 @@ class Filter:
         trace.variance[part] = (spread - (known**2).sum(axis=1)).T
         if decay is None:
             return
-        # Chain noise is part of the values, not of the signal, so its columns only decay here.
+        # The noise of the chains is part of the values and not of the signal: the signal's covariance with the state
+        # after the block gets nothing new in the chains' columns, they are only multiplied by ``decay``.
         after = of_signal * decay[:, None, :] + shape.cross
         kept = _Kept(
             white=white,

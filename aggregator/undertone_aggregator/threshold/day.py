@@ -183,7 +183,10 @@ def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector)
     between = np.asarray(np.linalg.inv(correlation), dtype=np.float64)
 
     def held(away: Vector) -> Vector:
-        """Return the prior's precision, the Kronecker product of ``between`` and its own, times ``away``."""
+        """Return the product of all pieces' prior precision and their deviations ``away`` from the mean [pieces, p].
+
+        The precision is the Kronecker product of ``between`` and a single piece's precision.
+        """
         return np.asarray(between @ away @ prior.precision)
 
     def value(away: Vector) -> float:

@@ -17,7 +17,7 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Number of results that each function keeps: one decision uses at most so many different ones.
+# Number of results that are kept for each function; one decision about θ needs no more different ones.
 _KEPT = 4
 
 
@@ -59,6 +59,6 @@ def _content(value: object) -> object:
 
 
 def _digest(numbers: ArrayLike) -> bytes:
-    # The numbers themselves would take megabytes for each epoch.
+    # A hash stands for the numbers, which would take megabytes for each epoch.
     array = np.asarray(numbers, dtype=np.float64)
     return hashlib.sha256(repr(array.shape).encode() + array.tobytes()).digest()

@@ -33,7 +33,7 @@ _BOUND = 4095
 
 
 def run(options: Options) -> Outcome:
-    """Measure the confidence over the number of blocks, with the paper's bound."""
+    """Measure the confidence for several numbers of blocks, beside the paper's bound."""
     runs = options.repeats or RUNS
     most = BLOCKS[-1]
     values = np.minimum(stand_in("Kosarak", options.seed).values[: BLOCK * most], _BOUND)

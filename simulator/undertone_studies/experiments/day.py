@@ -109,7 +109,7 @@ def atoms(slots: DaySlots) -> DaySlots:
     edges = np.append(np.unique(values), int(values.max()) + 1)
     cells = np.searchsorted(edges, values, side="right") - 1
     density = np.stack([np.bincount(row, minlength=len(edges) - 1) for row in cells]) / _ATOMS
-    # Each cell contains one reading, at its lower edge.
+    # Cells have the width 1 at each of the values, so that the density is on the values alone.
     exact = np.unique(np.concatenate([edges, edges[:-1] + 1]))
     wide = np.zeros((slots.per_day, len(exact) - 1))
     wide[:, np.searchsorted(exact, edges[:-1])] = density

@@ -86,7 +86,7 @@ def _errors(stream: TopsStream, epsilon: str, seed: int, repeats: int, how: dict
 
 
 def _chance(runs: dict[str, np.ndarray]) -> float:
-    """Return the bootstrap standard error of the ratio of medians, our rule's over that of Eq. 7."""
+    """Return the bootstrap standard error of the ratio of medians, our rule's divided by that of Eq. 7."""
     rng = np.random.default_rng(7)
     ours, literal = (np.median(rng.choice(runs[name], (_REDRAWN, len(runs[name]))), axis=1) for name in (OURS, LITERAL))
     return float(np.std(ours / literal))

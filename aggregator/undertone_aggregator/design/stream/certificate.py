@@ -131,8 +131,8 @@ def _exact_rho(rule: StreamRule, variance: Fraction) -> Fraction | None:
         first = Fraction(rule.noise[0] - ROUNDING_VARIANCE)
     else:
         first = Fraction(*step_variance(rule.noise[0], rule.levels))
-    # The weight of the first report is the variance of later reports' noise over that of its own noise. Later noise is
-    # counted in a unit that is 2^shift times as fine.
+    # The weight of the first report is the variance of later reports' noise, divided by the variance of its own noise.
+    # Later noise is counted in a unit that is 2^shift times as fine.
     start = Recurrence((), variance / (first * (1 << 2 * rule.shift)))
     later = Recurrence((share,) if share else (), Fraction(1))
     schedule = (start, *[later] * (rule.reports - 1))

@@ -148,7 +148,7 @@ class Entity(SensorSource):
     def sample(self, now: int) -> int:
         """Return the current state; None for ``unavailable`` and ``unknown``.
 
-        Redirections are not followed with the token.
+        A redirection is an error, because the token must not be sent to another address.
         """
         host, port = self._address
         end = time.monotonic() + _ANSWER_SECONDS
