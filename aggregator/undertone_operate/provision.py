@@ -171,8 +171,10 @@ def life_sentence(policy: dict[str, Any]) -> str:
 
 
 def _slots(plan: CampaignPlan) -> int:
-    """Return the number of slots in which the plan's epochs may draw, with those for the arrival of reports and
-    choosing θ.
+    """Return the number of slots in which devices may draw under this plan.
+
+    They are the slots of all rounds and of the report epoch, the slots between epochs, in which reports arrive and θ
+    is chosen, and one more epoch as a reserve.
     """
     slack = (len(plan.rounds) + 1) * (plan.lead_slots + plan.settle_slots + 2) + plan.epoch_slots
     return sum(plan.rounds) + plan.report_slots + slack

@@ -199,8 +199,8 @@ class Result:
     ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error divided by
     that of ``raw``, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the
     second cycle on. ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: time
-    of fit and smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise; NaN for a
-    single draw.
+    of fit and smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise;
+    NaN for a single draw.
     """
 
     raw: float

@@ -80,7 +80,7 @@ class Watch:
 
     def _silence(self, look: Look) -> Iterator[Ringing]:
         if look.waiting is not None and look.waiting > self.patience:
-            # Reports do arrive in landed files, but the engine that counts these files does nothing.
+            # Reports have arrived in landed files, but Spark, which counts them, has left the oldest file for too long.
             minutes = look.waiting / 60
             yield (
                 "uncounted",

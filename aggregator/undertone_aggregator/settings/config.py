@@ -123,7 +123,7 @@ class CampaignPlan(Checked):
         """Slots from one report of a device to its next: w + 1 or a little more for a window of w slots, else 1."""
         if self.window is None:
             return 1
-        # The value of a counter is a difference from the reading one slot earlier, so its window is one slot longer.
+        # The value of a counter is a difference from the reading one slot earlier, so the device rests one slot more.
         slots = -(-self.window // self.slot_seconds) + (self.measure == "counter")
         return check.coprime_near(slots + 1, slots + 1, self.cycle)
 

@@ -16,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Event = tuple[str] | tuple[str, int] | tuple[str, str] | tuple[str, str, bytes | memoryview, bool]
 
-CONNECTED = "connected"  # first element of the event ("connected",)
-MESSAGE = "message"  # first element of the event ("message", topic, payload, retained)
-ACKED = "acked"  # first element of the event ("acked", packet id)
-LOST = "lost"  # ("lost", why): from transports, once per connection
-DENIED = "denied"  # ("denied", topic): the broker refused the subscription
+CONNECTED = "connected"  # event ("connected",): the broker accepted the connection
+MESSAGE = "message"  # event ("message", topic, payload, retained): a message arrived
+ACKED = "acked"  # event ("acked", packet id): the broker acknowledged a publication
+LOST = "lost"  # event ("lost", why), from transports only and once per connection: it has ended
+DENIED = "denied"  # event ("denied", topic): the broker refused the subscription
 
 DEFAULT_KEEPALIVE = 60
 # Largest body of a PUBLISH that is read: a campaign message and its topic.
