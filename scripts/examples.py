@@ -38,7 +38,7 @@ def example_policy() -> dict[str, Any]:
     # A field that follows from others has the value that follows.
     return {
         name: OWNERS[name] if name in OWNERS else getattr(read, name) if default is None else default
-        for name, default in policy._FIELDS.items()
+        for name, default in policy.default_fields().items()
     }
 
 

@@ -13,7 +13,6 @@ for _name in (
     "undertone_shared.checks",
     "undertone_shared.topics",
     "undertone_shared.report",
-    "undertone_shared.truncation",
     "undertone_shared.schedule",
     "undertone_shared.entropy",
     "undertone_shared.mechanism",

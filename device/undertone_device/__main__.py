@@ -12,8 +12,7 @@ from undertone_device.core import pauses, reset
 from undertone_device.host import gateway, household, status
 from undertone_device.setup import clock
 from undertone_device.setup.assembly import read_policy
-from undertone_device.setup.config import read_config
-from undertone_device.setup.settings import DeviceConfig
+from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import FileStorage, read_bounded
 from undertone_device.tools import commands as tools
 from undertone_shared.entropy import EntropyError

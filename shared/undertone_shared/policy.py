@@ -51,29 +51,33 @@ _YEAR = 366 * 86400
 # Largest rest in seconds: the device's tick counter wraps around after 12.4 days.
 _LARGEST_REST_SECONDS = 6 * 86400
 
-_FIELDS = {
-    "version": VERSION,
-    "sensor": None,
-    "measures": None,
-    "cap": None,
-    "slot_seconds": None,
-    "theta": None,
-    "duration_seconds": None,
-    "period_seconds": 86400,
-    "reports_per_period": 48,
-    "rest_seconds": 0,
-    "rest_by": None,
-    "lifetime": 0,
-    "epoch_seconds": 0,
-    "boots_per_day": 4,
-    "write_seconds": 60,
-    "one_shot": False,
-    "insecure": False,
-    "signers": (),
-    "lead_seconds": 86400,
-    "stream": False,
-}
 _NEEDED = ("version", "sensor", "measures", "cap", "slot_seconds", "theta", "duration_seconds")
+
+
+def default_fields() -> "dict[str, Any]":
+    """Return the fields of a policy with their defaults; those in ``_NEEDED`` have none. Only parsing needs them."""
+    return {
+        "version": VERSION,
+        "sensor": None,
+        "measures": None,
+        "cap": None,
+        "slot_seconds": None,
+        "theta": None,
+        "duration_seconds": None,
+        "period_seconds": 86400,
+        "reports_per_period": 48,
+        "rest_seconds": 0,
+        "rest_by": None,
+        "lifetime": 0,
+        "epoch_seconds": 0,
+        "boots_per_day": 4,
+        "write_seconds": 60,
+        "one_shot": False,
+        "insecure": False,
+        "signers": (),
+        "lead_seconds": 86400,
+        "stream": False,
+    }
 
 
 class Policy:
@@ -97,8 +101,8 @@ class Policy:
     stream: "StreamPolicy | None"
 
     def __init__(self, fields: "dict[str, Any]"):
-        merged: dict[str, Any] = dict(_FIELDS)
-        merged.update(check_object("the policy", fields, tuple(n for n in _FIELDS if n in fields or n in _NEEDED)))
+        merged = default_fields()
+        merged.update(check_object("the policy", fields, tuple(n for n in merged if n in fields or n in _NEEDED)))
         check_integer("version", merged["version"], VERSION, VERSION)
         self.sensor = check_name("sensor", merged["sensor"])
         measures = merged["measures"]

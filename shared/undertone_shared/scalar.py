@@ -9,24 +9,44 @@ from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.notation import parse_mechanism
 from undertone_shared.report import COHORT, REPORT
-from undertone_shared.truncation import truncate
 
 try:
-    from undertone_shared.off_board.rule_analysis import ScalarAnalysis
+    from undertone_shared.off_board.rule_analysis import ReportAnalysis, ScalarAnalysis
 except ImportError:  # MicroPython boards do not have the package off_board.
-    ScalarAnalysis = object  # type: ignore[assignment,misc]
+    ReportAnalysis = ScalarAnalysis = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
 
     from undertone_shared.entropy import Entropy
     from undertone_shared.notation import Mechanism
     from undertone_shared.schedule import Schedule
-    from undertone_shared.truncation import Range
+
+    class Range(Protocol):
+        """The parts of a campaign that a rule needs."""
+
+        offset: int
+        bound: int
+        cycle: int
+
 
 _MOST_RANGES = 8
 _READING = SMALL - 1
+
+
+def truncate(reading: int, offset: int, low: int, high: int) -> int:
+    """Return min(max(reading - offset, low), high) - low: an integer in [0, high - low].
+
+    ``offset`` shifts the sensor's range to start at 0; ``low`` is 0 for the one-sided truncation of ToPL. A later
+    rounding to levels is exactly unbiased for this result, not for what was cut off.
+    """
+    reading -= offset
+    if reading < low:
+        return 0
+    if reading > high:
+        return high - low
+    return reading - low
 
 
 class Cohort:
@@ -38,7 +58,7 @@ class Cohort:
         self.mechanism = mechanism
 
 
-class ReportRule:
+class ReportRule(ReportAnalysis):
     """Rule of all other reports: truncation to [low, theta], then ``mechanism`` on x - low in [0, theta - low].
 
     ``later``: (first slot of the cycle, low, theta) of further blocks of the cycle, in order; ``low`` and ``theta``
@@ -61,11 +81,6 @@ class ReportRule:
             if not mechanism.covers(theta - low):
                 raise Invalid("rule.mechanism does not cover 0 to theta - low = %d" % (theta - low))
             before = first
-
-    @property
-    def width(self) -> int:
-        """theta - low: the range that the mechanism covers."""
-        return self.theta - self.low
 
     def range_of(self, slot: int, cycle: int) -> tuple[int, int]:
         """Return (low, theta) of the block of the cycle that contains ``slot``."""

@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.gaussian import LARGEST_VARIANCE, discrete_gaussian
 from undertone_shared.points import clip, shrink
 from undertone_shared.report import LARGEST_DIMENSION, LARGEST_RELEASE, STREAM
-from undertone_shared.truncation import truncate
+from undertone_shared.scalar import truncate
 
 try:
     from undertone_shared.off_board.rule_analysis import StreamAnalysis

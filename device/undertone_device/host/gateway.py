@@ -15,8 +15,7 @@ from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources import open_source
 from undertone_device.host.sources.background import BackgroundReader
 from undertone_device.setup import assembly, clock
-from undertone_device.setup.config import read_config
-from undertone_device.setup.settings import DeviceConfig
+from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import FileStorage
 from undertone_shared.errors import Invalid
 

@@ -16,7 +16,7 @@ from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources import fields as check
 from undertone_device.host.sources.network import BROKER, BROKER_MAY, open_transport
 from undertone_device.mqtt.packets import CONNECTED, LOST
-from undertone_device.setup.settings import DeviceConfig
+from undertone_device.setup.config import DeviceConfig
 from undertone_device.setup.storage import read_bounded
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import discovery

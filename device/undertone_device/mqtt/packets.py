@@ -36,10 +36,11 @@ _DUPLICATE = 0x08
 _QOS1 = 0x02
 _RETAINED = 0x01
 
+# Why a broker refuses a connection, by the CONNACK's return code. One text needs less of a board's memory than a list.
 _REFUSALS = (
     "|it does not speak MQTT 3.1.1|it does not accept this client identifier|it is unavailable"
     "|bad user name or password|not authorised"
-).split("|")
+)
 
 
 class ProtocolError(Exception):
@@ -279,7 +280,8 @@ class ClientSession:
             raise ProtocolError("the broker's first packet is not a CONNACK")
         code = body[1]
         if code:
-            reason = _REFUSALS[code] if code < len(_REFUSALS) else "return code %d" % code
+            reasons = _REFUSALS.split("|")
+            reason = reasons[code] if code < len(reasons) else "return code %d" % code
             raise ProtocolError("the broker refuses the connection: %s" % reason)
         self.connected = True
 

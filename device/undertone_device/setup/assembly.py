@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from undertone_device.core.protocols import Sample
     from undertone_device.mqtt.protocols import Transport
-    from undertone_device.setup.settings import BrokerSettings, DeviceConfig
+    from undertone_device.setup.config import BrokerSettings, DeviceConfig
     from undertone_shared.policy import Policy
 
 _LARGEST_CA = 65536

@@ -23,7 +23,6 @@ import json
 
 from undertone_device.core.ledger import DEFAULT_OUTBOX, LARGEST_OUTBOX
 from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE
-from undertone_device.setup.settings import BrokerSettings, DeviceConfig
 from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.errors import Invalid
@@ -38,6 +37,48 @@ LARGEST = 8192
 
 _FIELDS = ("name broker prefix campaigns policy state outbox counter_modulus source publish wifi ntp").split()
 _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepalive")
+
+
+class BrokerSettings:
+    """The broker's address and the credentials.
+
+    ``tls`` is None or the path of the authorities' certificates, "" the system's.
+
+    ``identity``: path of the device's own certificate and key, without .crt and .key; None without them.
+    """
+
+    host: str
+    port: int
+    user: str
+    password: "str | None"
+    password_file: "str | None"
+    tls: "str | None"
+    identity: "str | None"
+    keepalive: int
+
+
+class DeviceConfig:
+    """The validated device.json, which is in ``folder``; relative paths have been joined to it. ``wifi``: dict or None.
+
+    ``source``: a dict; `undertone_device.setup.config` knows only its ``seconds``, `undertone_device.host.sources` the
+    rest.
+    """
+
+    folder: str
+    name: str
+    broker: BrokerSettings
+    prefix: str
+    campaigns: "tuple[str, ...]"
+    policy: str
+    state: str
+    counter_modulus: int
+    outbox: int
+    in_flight: int
+    spread_percent: int
+    source: "dict[str, Any]"
+    sample_seconds: int
+    wifi: "dict[str, Any] | None"
+    ntp: str
 
 
 def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequence[str]") -> "dict[str, Any]":

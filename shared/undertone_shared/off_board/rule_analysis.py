@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+class ReportAnalysis:
+    """Facts of a `ReportRule` for its receiver."""
+
+    low: int
+    theta: int
+
+    @property
+    def width(self) -> int:
+        """theta - low: the range that the mechanism covers."""
+        return self.theta - self.low
+
+
 class ScalarAnalysis:
     """Facts of a `ScalarRule` for its receiver."""
 

@@ -4,7 +4,7 @@ from undertone_shared import report as reports
 from undertone_shared import topics
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import intake, issue
-from undertone_shared.truncation import truncate
+from undertone_shared.scalar import truncate
 
 FINGERPRINT = b"\xa1\xb2\xc3\xd4\xe5\xf6\x07\x18"
 # Whoever changes these changes what every device in the field sends.

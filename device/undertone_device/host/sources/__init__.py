@@ -9,7 +9,7 @@ from importlib import import_module
 from undertone_device.host.sources import fields
 from undertone_device.host.sources.fields import Fields
 from undertone_device.host.sources.source import Kind, Plausible, SensorSource
-from undertone_device.setup.settings import DeviceConfig
+from undertone_device.setup.config import DeviceConfig
 from undertone_shared.errors import Invalid
 
 # The modules of this folder that describe kinds of sources.
