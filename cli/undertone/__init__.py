@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate as Estimate
     from undertone_aggregator.estimate.estimates import RangeEstimate as RangeEstimate
     from undertone_aggregator.estimate.query import Results as Results
+    from undertone_aggregator.estimate.selection import Selection as Selection
     from undertone_central.release import Broker as Broker
     from undertone_central.release import Release as Release
     from undertone_central.release import Released as Released
@@ -43,6 +44,7 @@ _PLACES = {
     "Release": "undertone_central.release",
     "Released": "undertone_central.release",
     "Results": "undertone_aggregator.estimate.query",
+    "Selection": "undertone_aggregator.estimate.selection",
     "SimulateOptions": "undertone_simulator.fast.options",
     "Simulated": "undertone_simulator.fast.simulated",
     "certify": "undertone.api",
@@ -67,6 +69,7 @@ __all__ = [
     "Release",
     "Released",
     "Results",
+    "Selection",
     "SimulateOptions",
     "Simulated",
     "__version__",

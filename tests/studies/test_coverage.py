@@ -74,8 +74,9 @@ def test_a_profile_that_is_only_noise_changes_nothing():
 
 def test_few_devices_and_an_unknown_threshold_error_widen():
     bias = TruncationBias(flat_threshold(), 300, {})
-    assert bias.at(0, 10)[1] > bias.at(0, 1000)[1]
-    assert TruncationBias(flat_threshold(float("nan")), 300, {}).at(0, 10)[1] > bias.at(0, 10)[1]
+    few = bias.at(0, 10).standard_error
+    assert few > bias.at(0, 1000).standard_error
+    assert TruncationBias(flat_threshold(float("nan")), 300, {}).at(0, 10).standard_error > few
 
 
 def test_nothing_is_removed_where_nothing_exceeds_theta():
@@ -89,9 +90,9 @@ def test_readings_that_doubled_lose_what_doubled_readings_lose():
     for factor in (0.4, 1.0, 2.0):
         level = Level(float(np.minimum(factor * middles, 300) @ density), 0.5)
         expected = float(np.maximum(factor * middles - 300, 0) @ density)
-        removed, error = bias.at(0, 10**9, level)
-        assert removed == pytest.approx(expected, rel=0.03, abs=0.1)
-        assert error >= abs(expected - 29.95) / 2 * 0.9
+        removed = bias.at(0, 10**9, level)
+        assert removed.bias == pytest.approx(expected, rel=0.03, abs=0.1)
+        assert removed.shared >= abs(expected - 29.95) / 2 * 0.9
         middle, low, high = bias.factor(level)
         assert low <= middle <= high
         assert middle == pytest.approx(factor, rel=0.03)

@@ -27,8 +27,13 @@ from undertone_shared.campaign import Campaign
 
 # Assumed standard deviation between one slot's excess and the model's, as a share of the excess, besides the errors of
 # the model that are known. On half-hourly household meters the excess of slots at one time of the day differs by .3 to
-# .5, and the model of the day is rough itself.
+# .5, and the model of the day is rough itself. `_OWN` of it is the slot's own error, the rest that of the day's shape:
+# so divided, the intervals of selections are as wide as their errors there (undertone experiment selections).
 DAILY = 0.8
+_OWN = 0.6
+# The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over
+# this share of the cycle, two hours of a day.
+_ALIKE = 1 / 12
 # Factor on the standard error of the bias when readings are truncated at both ends, because there is no model of the
 # day for two ends.
 _TWO_SIDED = 2.0
@@ -44,6 +49,47 @@ class Level(NamedTuple):
 
     mean: float
     standard_error: float
+
+
+class Removed(NamedTuple):
+    """What truncation removes from a slot's mean, and three independent parts of its error, as standard deviations.
+
+    ``shared``: the error of what is removed on average, the same in all slots. ``shape``: the error of the day's shape,
+    which is the same every day and averages out over a cycle. ``own``: an error of the slot alone.
+    """
+
+    bias: float
+    shared: float
+    shape: float
+    own: float
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of ``bias``."""
+        return math.hypot(self.shared, self.shape, self.own)
+
+
+def error_of_mean(removed: Sequence[Removed], phases: Sequence[int], cycle: int) -> float:
+    """Return the standard error of the mean of some slots' biases; ``phases``: each slot's number within the cycle.
+
+    With a_p the sum of the shape errors in phase p, over the number of slots, the variance of their sum is a'Ca, where
+    C has correlations e^(-d/(cycle/12)) by circular distance d and is conditioned on errors that add up to 0 over the
+    cycle. C is circulant, so a'Ca is a sum over the Fourier transforms of a and of C's first row without their first
+    terms.
+    """
+    n = len(removed)
+    shared = sum(each.shared for each in removed) / n
+    own = math.sqrt(sum(each.own**2 for each in removed)) / n
+    weights = np.bincount(np.asarray(phases) % cycle, [each.shape for each in removed], minlength=cycle) / n
+    distance = np.minimum(np.arange(cycle), cycle - np.arange(cycle))
+    spectrum = np.fft.fft(np.exp(-distance / (cycle * _ALIKE))).real
+    left = 1.0 - spectrum[0] / cycle
+    if left <= 0.0:
+        # A cycle of one slot has no shape: its error is the same in every slot.
+        return math.hypot(shared, own, float(weights.sum()))
+    power = np.square(np.abs(np.fft.fft(weights)[1:]))
+    shape = float(power @ spectrum[1:]) / cycle / left
+    return math.sqrt(shared**2 + own**2 + max(shape, 0.0))
 
 
 class TruncationBias:
@@ -72,8 +118,8 @@ class TruncationBias:
         middle = [math.sqrt(self._flat * excess) for excess in self._scaled.values()]
         self._keep = self._flat / float(np.mean(middle)) if sum(middle) > 0 else 1.0
 
-    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """Return (bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle.
+    def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
+        """Return what is removed from the mean over ``devices`` in slot ``phase`` of the cycle.
 
         ``level`` None means that readings are as they were in the rounds.
         """
@@ -89,8 +135,8 @@ class TruncationBias:
             bias, half = now * share, half * (now / self._flat if self._flat else 1.0)
             moved = math.hypot((now - self._flat) / 2.0, noise) * share
         chance = self._square * max(1.0, bias / self._flat if self._flat else 1.0) / devices
-        spread = (self._relative**2 + DAILY**2) * bias**2 + half**2 + moved**2 + chance
-        return bias, math.sqrt(spread)
+        shape = math.hypot(math.sqrt(DAILY**2 - _OWN**2) * bias, half)
+        return Removed(bias, math.hypot(self._relative * bias, moved), shape, math.sqrt((_OWN * bias) ** 2 + chance))
 
     def excess(self, level: Level) -> tuple[float, float]:
         """Return (mean excess of the whole cycle at ``level``, its standard error due to the error of ``level``)."""
@@ -117,7 +163,7 @@ class DayBias:
         for _, _, bias in blocks:
             bias.levels = levels
 
-    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
+    def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
         """See `TruncationBias.at`; ``level`` is that of the whole cycle, not of one block."""
         bias = next(bias for first, _, bias in reversed(self._blocks) if first <= phase)
         return bias.at(phase, devices, level)
@@ -141,9 +187,9 @@ class TwoSidedBias:
     def __init__(self, threshold: Threshold) -> None:
         self._bias, self._both = threshold.bias, threshold.bias_se
 
-    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        """Return (bias, its standard error) of the mean over ``devices`` in slot ``phase`` of the cycle."""
-        return self._bias, _TWO_SIDED * self._both
+    def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
+        """See `TruncationBias.at`; the result is the same for all slots."""
+        return Removed(self._bias, self._both, math.sqrt(_TWO_SIDED**2 - 1.0) * self._both, 0.0)
 
 
 Bias = TruncationBias | DayBias | TwoSidedBias

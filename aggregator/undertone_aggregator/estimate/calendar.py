@@ -31,6 +31,12 @@ class Days:
     holidays: Collection[date] | None = frozenset()
     weekend: frozenset[int] = SATURDAY_AND_SUNDAY
 
+    def is_off(self, day: date) -> bool:
+        """Return True for a day of the weekend and for a holiday."""
+        # The holidays object is empty until a day is looked up in it, so its truth value must not be tested before
+        # that.
+        return day.weekday() in self.weekend or (self.holidays is not None and day in self.holidays)
+
 
 def days_of(time_zone: str = "UTC", country: str | None = None, weekend: str = AUTO) -> Days:
     """Make the days of ``time_zone`` (tz database, such as Europe/London) and ``country`` (GB or GB-SCT for its
@@ -82,10 +88,7 @@ def _local(seconds: NDArray[np.int64], days: Days) -> tuple[NDArray[np.int64], N
         local = datetime.fromtimestamp(quarter * 900, days.zone)
         day = local.date()
         if day not in is_off:
-            # The holidays object is empty until a day is looked up in it, so its truth value must not be tested before
-            # that.
-            free = days.holidays is not None and day in days.holidays
-            is_off[day] = day.weekday() in days.weekend or free
+            is_off[day] = days.is_off(day)
         shift[i] = (local.utcoffset() or timedelta()).total_seconds()
         off[i] = is_off[day]
     return shift[place], off[place]

@@ -193,8 +193,9 @@ class Estimate(MeanRow):
 class RangeEstimate(MeanRow):
     """The mean over the slots first..last of the slots' means, in the reading's unit; see `MeanRow`.
 
-    ``slots``: number of these slots that had reports and are in the mean. The bias and its error are averages over the
-    slots, because one model is behind the biases of all slots.
+    ``slots``: number of these slots that had reports and are in the mean. ``bias_se`` knows that one model is behind
+    the biases of all slots, see `undertone_aggregator.estimate.bias`. ``spread``: the standard deviation between the
+    slots' means, less their noise; None for a single slot.
     """
 
     plural: ClassVar[str] = "ranges"
@@ -211,6 +212,7 @@ class RangeEstimate(MeanRow):
     high: float
     bias: float | None = None
     bias_se: float | None = None
+    spread: float | None = None
 
     @property
     def group(self) -> str:

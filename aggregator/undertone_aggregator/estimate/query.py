@@ -1,6 +1,7 @@
 """Results for analysts, read from a store. Reading never disturbs a running aggregator."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
 from typing import Any
 
@@ -16,7 +17,7 @@ from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.estimate.ranges import drowned
-from undertone_aggregator.estimate.selection import Hours, Selection, chosen_slots, selection
+from undertone_aggregator.estimate.selection import Fleet, Hours, OnDays, Selection, chosen_slots, selection
 from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
@@ -78,14 +79,16 @@ class Results(OpenCampaign):
         last: When = None,
         groups: Iterable[str] | str | None = (EVERYBODY,),
         *,
-        hours: Hours | None = None,
+        hours: Hours | str | None = None,
+        days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[Selection]:
         """Return the mean of the selected slots and the fleet's total, with their errors: one row for each group.
 
-        ``hours``: only slots that start within these times of day, by the clock of ``zone``, the campaign's by default.
-        Without a first or last moment the selection begins with the first epoch and ends with the newest slot. Raises
-        Invalid for a selection without a slot, or with more than `LARGEST_SELECTION`.
+        ``hours``, ``days``: only slots that start within these times of day ("18:00-23:00") and on these days
+        ("workdays", "days-off", "mon,sat"), by the clock of ``zone``, the campaign's by default. Without a first or
+        last moment the selection begins with the first epoch and ends with the newest slot. Raises Invalid for a
+        selection without a slot, or with more than `LARGEST_SELECTION`.
         """
         seconds = self.campaign.slot_seconds
         low, high = self.span(first, last)
@@ -93,14 +96,31 @@ class Results(OpenCampaign):
         high = min(high, self.ends // seconds - 1)
         if high - low >= LARGEST_SELECTION:
             raise Invalid(f"the selection has {high - low + 1} slots, expected at most {LARGEST_SELECTION}")
-        slots = set(chosen_slots(low, high, seconds, hours, zone or self.days.zone))
+        hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
+        days = OnDays.parse("days", days) if isinstance(days, str) else days
+        calendar = replace(self.days, zone=zone or self.days.zone)
+        slots = set(chosen_slots(low, high, seconds, hours, days, calendar))
         if not slots:
-            raise Invalid("the selection has no slot: choose a longer time, or other hours of the day")
-        parts = self._parts(low, high, self._wanted(groups))
+            raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
+        parts = self._parts(max(low - self._estimator.memory, 0), high, self._wanted(groups))
         means = [row for names, partial in parts for row in self._estimator.means(partial, slots, names)]
-        width = None if self.theta is None else self.theta - self.campaign.offset
-        rows = [selection(mean, slots, width, self.registered) for mean in means]
+        rows = [selection(mean, slots, self._fleet(mean.group)) for mean in means]
         return sorted(rows, key=lambda row: row.series)
+
+    def _fleet(self, group: str) -> Fleet:
+        """Return what the total of a group needs. Without a threshold round the range bounds the readings' variance."""
+        campaign = next((e.campaign for e in reversed(self.timeline.epochs) if e.campaign.theta), self.campaign)
+        cohort_stride, stride = campaign.schedule.cohort_stride, campaign.schedule.stride
+        chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
+        # At most (w/2)² for readings within a range of width w (Popoviciu, 1935).
+        width = campaign.bound if campaign.theta is None else campaign.theta - campaign.offset
+        variance = width**2 / 4
+        if chosen is not None:
+            middles = (np.array(chosen.edges[:-1]) + np.array(chosen.edges[1:]) - 1) / 2
+            density = np.asarray(chosen.density)
+            variance = float(density @ np.square(middles) - (density @ middles) ** 2)
+        measured = 1 - 1 / cohort_stride if cohort_stride > 1 else 1.0
+        return Fleet(self.registered(group), measured / stride, variance)
 
     def registered(self, group: str) -> int | None:
         """Return the number of active devices of a group in the inventory; None without an inventory."""

@@ -1,12 +1,20 @@
 """Range queries: means over runs of slots. Noise of different slots is independent and averages out; bias does not."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Load, RangeEstimate, Series
 
+# Function that returns the standard error of the mean of these estimates' biases.
+BiasError = Callable[[Sequence[Estimate]], float]
 
-def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
+
+def wholly_shared(estimates: Sequence[Estimate]) -> float:
+    """Return the standard error of the mean bias if the biases of all slots err together: the average of theirs."""
+    return sum(estimate.bias_se or 0.0 for estimate in estimates) / len(estimates)
+
+
+def over(estimates: Iterable[Estimate], every: int, bias_error: BiasError = wholly_shared) -> list[RangeEstimate]:
     """Average runs of ``every`` slots, counted from slot 0 of Unix time (so that a day's slots make UTC days).
 
     Slots of threshold epochs are models without a standard error and are left out. The result is sorted by run, then
@@ -17,29 +25,30 @@ def over(estimates: Iterable[Estimate], every: int) -> list[RangeEstimate]:
         if estimate.kind == MEASURED and estimate.standard_error is not None:
             runs.setdefault((estimate.slot // every, estimate.series), []).append(estimate)
     return [
-        _mean(number * every, number * every + every - 1, series, runs[number, series])
+        _mean(number * every, number * every + every - 1, series, runs[number, series], bias_error)
         for number, series in sorted(runs)
     ]
 
 
-def over_slots(estimates: Iterable[Estimate], slots: Collection[int]) -> list[RangeEstimate]:
+def over_slots(
+    estimates: Iterable[Estimate], slots: Collection[int], bias_error: BiasError = wholly_shared
+) -> list[RangeEstimate]:
     """Return the mean over those of the given slots that were measured, by series. See `over`."""
     series: dict[Series, list[Estimate]] = {}
     for estimate in estimates:
         if estimate.slot in slots and estimate.kind == MEASURED and estimate.standard_error is not None:
             series.setdefault(estimate.series, []).append(estimate)
-    return [_mean(min(slots), max(slots), each, series[each]) for each in sorted(series)]
+    return [_mean(min(slots), max(slots), each, series[each], bias_error) for each in sorted(series)]
 
 
-def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate]) -> RangeEstimate:
+def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate], bias_error: BiasError) -> RangeEstimate:
     n = len(estimates)
     mean = sum(estimate.truncated_mean for estimate in estimates) / n
     error = math.sqrt(sum((estimate.truncated_se or 0.0) ** 2 for estimate in estimates)) / n
-    biases = [(e.bias, e.bias_se) for e in estimates if e.bias is not None and e.bias_se is not None]
+    biases = [estimate.bias for estimate in estimates if estimate.bias is not None]
     bias = bias_se = None
     if len(biases) == n:
-        bias = sum(value for value, _ in biases) / n
-        bias_se = sum(error for _, error in biases) / n
+        bias, bias_se = sum(biases) / n, bias_error(estimates)
     return RangeEstimate(
         first=first,
         last=last,
@@ -47,8 +56,19 @@ def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate]) 
         series=series,
         slots=n,
         reports=sum(estimate.reports for estimate in estimates),
+        spread=spread_of([e.estimate for e in estimates], [e.truncated_se or 0.0 for e in estimates]),
         **Load.of(mean, error, bias, bias_se)._asdict(),
     )
+
+
+def spread_of(means: Sequence[float], errors: Sequence[float]) -> float | None:
+    """Return the standard deviation between slots' means, less the noise in them; None for a single slot."""
+    n = len(means)
+    if n < 2:
+        return None
+    middle = sum(means) / n
+    variance = sum((mean - middle) ** 2 for mean in means) / (n - 1)
+    return math.sqrt(max(variance - sum(error**2 for error in errors) / n, 0.0))
 
 
 def drowned(estimates: Iterable[Estimate], offset: int = 0) -> str | None:

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.bias import STALE, Bias, Level, TwoSidedBias, bias_of
+from undertone_aggregator.estimate.bias import STALE, Level, Removed, TwoSidedBias, bias_of, error_of_mean
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
-from undertone_aggregator.estimate.ranges import over, over_slots
+from undertone_aggregator.estimate.ranges import BiasError, over, over_slots
 from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
 from undertone_shared import report
 from undertone_shared.scalar import ReportRule
@@ -104,6 +104,10 @@ class Reconstruction:
         ``groups``: only these. Reports of an old epoch that arrive within the grace period are decoded by their own
         rule.
         """
+        return self._with_bias(partial, groups)[0]
+
+    def _truncated(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> list[Estimate]:
+        """Return the estimates of the means of truncated readings."""
         cells: dict[tuple[int, str], dict[tuple[int, bytes], Counts]] = {}
         for key, counts in partial.items():
             for group in {key.group, EVERYBODY}:
@@ -115,19 +119,21 @@ class Reconstruction:
             cells = {key: sources for key, sources in cells.items() if key[1] in wanted}
         misfits = self._misfits(cells)
         estimates = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
-        return self._with_bias([estimate for estimate in estimates if estimate is not None])
+        return [estimate for estimate in estimates if estimate is not None]
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
         """See `estimate.ranges.over`."""
-        return over(self.estimates(partial, groups), every)
+        estimates, bias_error = self._with_bias(partial, groups)
+        return over(estimates, every, bias_error)
 
     def means(
         self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
     ) -> list[RangeEstimate]:
         """See `estimate.ranges.over_slots`."""
-        return over_slots(self.estimates(partial, groups), slots)
+        estimates, bias_error = self._with_bias(partial, groups)
+        return over_slots(estimates, slots, bias_error)
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Return a sentence if readings have changed so much since the rounds that θ no longer fits them."""
@@ -169,19 +175,33 @@ class Reconstruction:
                 misfits[key] = misfits.get(key, 0.0) + float(value)
         return misfits
 
-    def _with_bias(self, estimates: list[Estimate]) -> list[Estimate]:
-        """Add the model of truncation bias to the estimates; its daily profile is fitted to all of them."""
+    def _with_bias(
+        self, partial: Mapping[Key, Counts], groups: Iterable[str] | None
+    ) -> tuple[list[Estimate], BiasError]:
+        """Return the estimates with the model of truncation bias, and the error of the mean of several biases.
+
+        The model's daily profile is fitted to all of these estimates.
+        """
+        estimates = self._truncated(partial, groups)
         together: dict[tuple[Epoch, str], list[Estimate]] = {}
         for estimate in estimates:
             epoch = self.timeline.at(estimate.slot)
             if estimate.kind == MEASURED and epoch is not None and epoch.threshold is not None:
                 together.setdefault((epoch, estimate.group), []).append(estimate)
-        corrected = {}
-        for (epoch, _), ones in together.items():
-            bias, levels = bias_of(epoch, ones), _levels(ones, epoch.campaign.offset, epoch.campaign.cycle)
-            made = [_corrected(estimate, epoch, bias, level) for estimate, level in zip(ones, levels, strict=True)]
-            corrected.update({(estimate.slot, estimate.group): estimate for estimate in made})
-        return [corrected.get((estimate.slot, estimate.group), estimate) for estimate in estimates]
+        removed: dict[tuple[int, str], Removed] = {}
+        cycle = 1
+        for (epoch, group), ones in together.items():
+            cycle = epoch.campaign.cycle
+            bias, levels = bias_of(epoch, ones), _levels(ones, epoch.campaign.offset, cycle)
+            for estimate, level in zip(ones, levels, strict=True):
+                removed[estimate.slot, group] = bias.at(estimate.slot % cycle, estimate.reports, level)
+
+        def bias_error(chosen: Sequence[Estimate]) -> float:
+            parts = [removed[estimate.slot, estimate.group] for estimate in chosen]
+            return error_of_mean(parts, [estimate.slot for estimate in chosen], cycle)
+
+        both = [(estimate, removed.get((estimate.slot, estimate.group))) for estimate in estimates]
+        return [estimate if part is None else _corrected(estimate, part) for estimate, part in both], bias_error
 
     def _estimate(
         self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], misfit: float | None
@@ -287,8 +307,7 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
     return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
 
 
-def _corrected(estimate: Estimate, epoch: Epoch, bias: Bias, level: Level | None) -> Estimate:
+def _corrected(estimate: Estimate, removed: Removed) -> Estimate:
     """Return the estimate of the readings' mean: the truncated mean plus the modelled bias of truncation."""
-    removed, error = bias.at(estimate.slot % epoch.campaign.cycle, estimate.reports, level)
-    load = Load.of(estimate.truncated_mean, estimate.truncated_se or 0.0, removed, error)
+    load = Load.of(estimate.truncated_mean, estimate.truncated_se or 0.0, removed.bias, removed.standard_error)
     return replace(estimate, **load._asdict())

@@ -22,7 +22,7 @@ from undertone_aggregator.estimate.distribution import Quantile
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.opened import Collections
 from undertone_aggregator.estimate.query import LARGEST_SELECTION, Results, When
-from undertone_aggregator.estimate.selection import Hours, Selection
+from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 
@@ -187,7 +187,8 @@ class RemoteResults(Results):
         last: When = None,
         groups: Iterable[str] | str | None = (EVERYBODY,),
         *,
-        hours: Hours | None = None,
+        hours: Hours | str | None = None,
+        days: OnDays | str | None = None,
         zone: tzinfo | None = None,
     ) -> list[Selection]:
         """See `Results.selection`, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
@@ -196,6 +197,7 @@ class RemoteResults(Results):
         for group in self.groups if wanted is None else wanted:
             asked = self._between(*self._chosen(first, last)) | {"group": group}
             asked |= {} if hours is None else {"between": str(hours)}
+            asked |= {} if days is None else {"days": str(days)}
             asked |= {} if zone is None else {"tz": str(zone)}
             rows += [_row(Selection, row) for row in self._ask(f"{self._at}/selection", asked)["selections"]]
         return sorted(rows, key=lambda row: row.series)

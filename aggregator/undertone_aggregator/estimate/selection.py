@@ -2,14 +2,17 @@
 
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
-from typing import ClassVar
+from datetime import UTC, date, datetime, tzinfo
+from typing import ClassVar, NamedTuple
 
+from undertone_aggregator.estimate.calendar import Days
 from undertone_aggregator.estimate.estimates import MeanRow, RangeEstimate, Series
 from undertone_shared.errors import Invalid
 
+WORKDAYS, DAYS_OFF = "workdays", "days-off"
+_WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY_MINUTES = 24 * 60
 _BETWEEN = re.compile(r"([01]\d|2[0-4]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
@@ -33,13 +36,47 @@ class Hours:
     def __str__(self) -> str:
         return f"{self.begin // 60:02}:{self.begin % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
 
-    def hold(self, second: int, zone: tzinfo) -> bool:
-        """Return True if a Unix second is within these hours by the clock of a zone."""
-        local = datetime.fromtimestamp(second, UTC).astimezone(zone)
+    def hold(self, local: datetime) -> bool:
+        """Return True if a local time is within these hours."""
         minute = 60 * local.hour + local.minute
         if self.begin < self.end:
             return self.begin <= minute < self.end
         return minute >= self.begin or minute < self.end
+
+
+@dataclass(frozen=True)
+class OnDays:
+    """Days of a selection: ``words`` are "workdays" or "days-off", by the campaign's calendar, or days of the week."""
+
+    words: str
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> "OnDays":
+        """Parse "workdays", "days-off", or days such as "mon,sat". Raises Invalid naming the option."""
+        if text not in (WORKDAYS, DAYS_OFF) and not set(text.split(",")) <= set(_WEEK):
+            raise Invalid(f"{name} is {text!r}, expected {WORKDAYS}, {DAYS_OFF}, or days such as mon,sat")
+        return cls(text)
+
+    def __str__(self) -> str:
+        return self.words
+
+    def hold(self, day: date, calendar: Days) -> bool:
+        """Return True if a local day is among these days."""
+        if self.words in (WORKDAYS, DAYS_OFF):
+            return calendar.is_off(day) is (self.words == DAYS_OFF)
+        return _WEEK[day.weekday()] in self.words.split(",")
+
+
+class Fleet(NamedTuple):
+    """What a total needs of a group: its registered and active ``devices``; None without an inventory.
+
+    ``share``: of the devices that take part, the share whose reading is in a slot's mean: less than 1 if they take
+    turns, or if some report for the threshold. ``variance``: of single readings.
+    """
+
+    devices: int | None
+    share: float
+    variance: float
 
 
 @dataclass(frozen=True)
@@ -51,11 +88,13 @@ class Selection(MeanRow):
     `RangeEstimate`.
 
     ``total`` is the sum of the readings of all ``devices`` that are registered and active over all selected slots, the
-    absent ones included: devices · (slots + absent) · estimate. ``total_se`` includes the error of the mean, and the
-    error of assuming that the other devices are like those that reported. If n of N devices report in a slot, and the
-    range has the width w, the variance of readings is at most (w/2)² (Popoviciu, 1935), and the second error of a
-    slot's mean has a variance of at most (1 - n/N)(w/2)²/n. We assume that the same devices are silent in all slots, so
-    that this error does not average out. ``total`` is None without an inventory of devices.
+    absent ones included: devices · (slots + absent) · estimate. Its error ``total_se`` adds three errors of
+    the mean. The first is the standard error of the estimate. The second comes from assuming that devices which do not
+    take part are like those that do: if n of N devices take part, its variance is (1 - n/N) σ²/n, with σ² the variance
+    of single readings. It does not average out, because the same devices may be silent in all slots. The third comes
+    from assuming that absent slots are like the others: it is the standard deviation between slots times the share of
+    absent slots, because all absent slots may be alike. If only one slot has a mean, σ replaces that deviation.
+    ``total`` is None without an inventory of devices.
     """
 
     plural: ClassVar[str] = "selections"
@@ -83,33 +122,40 @@ class Selection(MeanRow):
         return self.series.group
 
 
-def chosen_slots(first: int, last: int, slot_seconds: int, hours: Hours | None, zone: tzinfo) -> list[int]:
-    """Return the slots first..last that start within the hours; all slots if ``hours`` is None."""
-    return [slot for slot in range(first, last + 1) if hours is None or hours.hold(slot * slot_seconds, zone)]
+def chosen_slots(
+    first: int, last: int, slot_seconds: int, hours: Hours | None, on: OnDays | None, calendar: Days
+) -> list[int]:
+    """Return the slots first..last that start within the hours, on the days, by the clock of the calendar's zone."""
+    if hours is None and on is None:
+        return list(range(first, last + 1))
+
+    def starts(local: datetime) -> bool:
+        return (hours is None or hours.hold(local)) and (on is None or on.hold(local.date(), calendar))
+
+    zone: tzinfo = calendar.zone
+    slots = range(first, last + 1)
+    return [slot for slot in slots if starts(datetime.fromtimestamp(slot * slot_seconds, UTC).astimezone(zone))]
 
 
-def selection(
-    mean: RangeEstimate, slots: Collection[int], width: int | None, devices_of: Callable[[str], int | None]
-) -> Selection:
-    """Make the selection with this mean. ``width``: width of the readings' range.
-
-    ``devices_of``: devices of a group.
-    """
-    devices = devices_of(mean.group)
+def selection(mean: RangeEstimate, slots: Collection[int], fleet: Fleet) -> Selection:
+    """Make the selection of ``slots`` with this mean, and the total of the group's ``fleet``."""
+    devices, absent = fleet.devices, len(slots) - mean.slots
     total = total_se = None
-    if devices is not None and width is not None:
-        reports = min(mean.reports / mean.slots, devices)
-        others = (1 - reports / devices) * (width / 2) ** 2 / reports
+    if devices is not None:
+        part = min(mean.reports / mean.slots / fleet.share, devices)
+        others = (1 - part / devices) * fleet.variance / part
+        spread = math.sqrt(fleet.variance) if mean.spread is None else mean.spread
+        gaps = absent / len(slots) * spread
         number = devices * len(slots)
         total = number * mean.estimate
-        total_se = number * math.sqrt(mean.standard_error**2 + others)
+        total_se = number * math.sqrt(mean.standard_error**2 + others + gaps**2)
     return Selection(
         first=min(slots),
         last=max(slots),
         start=mean.start,
         series=mean.series,
         slots=mean.slots,
-        absent=len(slots) - mean.slots,
+        absent=absent,
         reports=mean.reports,
         estimate=mean.estimate,
         standard_error=mean.standard_error,

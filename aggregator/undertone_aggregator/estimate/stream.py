@@ -16,6 +16,7 @@ from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.estimates import RELEASED, Estimate, RangeEstimate, Series, Z
+from undertone_aggregator.estimate.ranges import spread_of
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
 
@@ -170,6 +171,7 @@ class StreamReconstruction:
             series=series,
             slots=n,
             reports=int(curve.reports[inside].sum()),
+            spread=spread_of(curve.mean[inside].tolist(), curve.standard_error[inside].tolist()),
             estimate=mean,
             standard_error=error,
             low=mean - Z * error,

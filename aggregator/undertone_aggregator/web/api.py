@@ -12,7 +12,7 @@ from undertone_aggregator.estimate.distribution import Quantile, Run, check_shar
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
-from undertone_aggregator.estimate.selection import Hours
+from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
@@ -130,10 +130,11 @@ def ranges(results: PublicResults, query: "Parameters", every: int | None) -> di
     }
 
 
-def selection(results: PublicResults, query: "Parameters", hours: Hours | None) -> dict[str, Any]:
+def selection(results: PublicResults, query: "Parameters", hours: Hours | None, days: OnDays | None) -> dict[str, Any]:
     """Return the mean of all selected slots and the fleet's total, with their errors. Raises Invalid."""
     first, last = query.span(results)
-    rows = results.selection(first, last, query.group, hours=hours, zone=query.zone)
+    groups = None if query.by_group else query.group
+    rows = results.selection(first, last, groups, hours=hours, days=days, zone=query.zone)
     return {
         "campaign": results.campaign.name,
         "unit": results.campaign.unit,
@@ -196,7 +197,8 @@ def epochs(results: PublicResults) -> dict[str, Any]:
 
 
 class Parameters:
-    """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``filtered``.
+    """The parameters of a request: ``from``, ``to`` (ISO 8601 or Unix seconds), ``tz``, ``group``, ``by``,
+    ``filtered``.
 
     Raises Invalid with the parameter's name.
     """
@@ -211,6 +213,11 @@ class Parameters:
         # True if the request does not say where its span begins.
         self.open = self._from is None
         self.group = parameters.get("group", EVERYBODY)
+        self.by_group = parameters.get("by") == "group"
+        if "by" in parameters and not self.by_group:
+            raise Invalid(f"by is {parameters['by']!r}, expected group")
+        if self.by_group and "group" in parameters:
+            raise Invalid("by and group exclude each other")
         self.filtered = _flag("filtered", parameters.get("filtered", "false"))
 
     def span(self, results: PublicResults) -> tuple[int, int]:

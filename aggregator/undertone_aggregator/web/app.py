@@ -22,7 +22,7 @@ from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
-from undertone_aggregator.estimate.selection import Hours
+from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_aggregator.web import api
 from undertone_aggregator.web.guides import guide
 from undertone_aggregator.web.hosts import KnownHosts
@@ -168,10 +168,11 @@ class Pages:
     async def selection(self, request: Request) -> Response:
         """Return the mean of a selection of slots."""
         parameters = dict(request.query_params)
-        between = parameters.pop("between", None)
+        between, on = parameters.pop("between", None), parameters.pop("days", None)
         hours = None if between is None else Hours.parse("between", between)
-        query = api.Parameters(parameters, ("from", "to", "tz", "group", "between"))
-        return await self._read(request, lambda results: api.selection(results, query, hours))
+        days = None if on is None else OnDays.parse("days", on)
+        query = api.Parameters(parameters, ("from", "to", "tz", "group", "by", "between", "days"))
+        return await self._read(request, lambda results: api.selection(results, query, hours, days))
 
     async def facts(self, request: Request) -> Response:
         """Return the messages of the campaign's epochs and the settings of its estimates, for `undertone.connect`."""

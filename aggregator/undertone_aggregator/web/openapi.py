@@ -14,6 +14,8 @@ _PARAMETERS = {
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
     "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
+    "by": "`group`: a row for each published group",
+    "days": "`workdays` or `days-off` by the campaign's calendar, or days of the week such as `mon,sat`",
     "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
     "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
 }
@@ -43,7 +45,7 @@ def document() -> dict[str, Any]:
             ),
             f"{each}/selection": _get(
                 "the mean of all selected slots and the total over all registered devices, each with its error",
-                ("name", "from", "to", "tz", "group", "between"),
+                ("name", "from", "to", "tz", "group", "by", "between", "days"),
             ),
             f"{each}/quantiles": _get(
                 "quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every", "shares")

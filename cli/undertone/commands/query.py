@@ -55,9 +55,19 @@ def query(
         str | None,
         typer.Option(help="Print one mean: of the selected slots in these hours of the day, such as 18:00-23:00."),
     ] = None,
+    days: Annotated[
+        str | None,
+        typer.Option(
+            help="Print one mean: of the selected slots on workdays, on days-off, or on days such as mon,sat."
+        ),
+    ] = None,
     by: Annotated[
         str | None, typer.Option(help="Print one mean of the selected slots: group for each group, all for everybody.")
     ] = None,
+    total: Annotated[
+        bool,
+        typer.Option("--total", help="Beside that mean, print the total of all registered devices over these slots."),
+    ] = False,
     quantiles: Annotated[
         str | None, typer.Option(help="Print quantiles of the readings, such as 0.5,0.9, per cycle or per --every.")
     ] = None,
@@ -68,13 +78,14 @@ def query(
     """The mean of the readings with its 95 % interval, per slot and group.
 
     --every 48 prints means over days of half-hours, --quantiles the distribution of the readings.
-    --from 2026-03-01 --to 2026-03-02 --between 18:00-23:00 --by group prints the mean of that evening for each group.
+    --from 2026-03-02 --to 2026-03-09 --between 18:00-23:00 --days workdays --by group --total prints, for each group,
+    the mean of that week's evenings on workdays, and the sum of all devices' readings in them.
     """
     from undertone_aggregator.campaign.results import open_results
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
     from undertone_aggregator.estimate.export import format_of
-    from undertone_aggregator.estimate.selection import Hours, Selection
+    from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
 
     form = _JSON if as_json else form
     writer = None if form in (_TABLE, _JSON) else format_of("--format", form, (_TABLE, _JSON))
@@ -88,10 +99,12 @@ def query(
         raise Invalid("--filtered is for single slots: the noise of a run averages out without a filter")
     if by not in (None, "group", "all"):
         raise Invalid(f"--by is {by!r}, expected group or all")
-    selects = between is not None or by is not None
+    selects = between is not None or days is not None or by is not None or total
     if selects and (every is not None or quantiles is not None or filtered or newest is not None):
-        raise Invalid("--between and --by give one mean: not with --every, --quantiles, --filtered, --newest")
+        given = "--between, --days, --by and --total"
+        raise Invalid(f"{given} give one mean: not with --every, --quantiles, --filtered, --newest")
     hours = None if between is None else Hours.parse("--between", between)
+    on = None if days is None else OnDays.parse("--days", days)
     with open_results(store, campaign) as results:
         zone = _zone(results, tz)
         span = _span(results, zone, (since, from_, to), (first, last))
@@ -103,7 +116,7 @@ def query(
         rows: Sequence[Row] = estimates
         kind: type[Row] = Estimate
         if selects:
-            rows, kind = results.selection(*span, wanted, hours=hours, zone=zone), Selection
+            rows, kind = results.selection(*span, wanted, hours=hours, days=on, zone=zone), Selection
             chosen = {slot for row in rows for slot in (row.first, row.last)}
             estimates = [each for each in estimates if min(chosen, default=0) <= each.slot <= max(chosen, default=0)]
         elif quantiles is not None:
@@ -111,7 +124,7 @@ def query(
         elif every is not None:
             rows, kind = results.ranges(every, *span, wanted), RangeEstimate
         if form == _TABLE:
-            _show(results, zone, estimates, rows)
+            _show(results, zone, estimates, rows, total)
         elif writer is None:
             _write(_document(results, estimates, rows, kind).encode(), output)
         else:
@@ -192,7 +205,9 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "Sequence[Row]") -> None:
+def _show(
+    results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "Sequence[Row]", total: bool = False
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -210,7 +225,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
     elif rows and isinstance(rows[0], Selection):
         heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %", "mean of min(x, θ)"]
-        heads += [f"all devices' total, {campaign.unit}", "± 95 %"]
+        heads += [f"total of all devices, {campaign.unit}", "± 95 %"] if total else []
     else:
         heads = [starts, "series", "reports", f"mean, {campaign.unit}", "± 95 %", "95 %", "mean of min(x, θ)"]
         heads.append("± if 1 % are fake")
@@ -221,7 +236,7 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
     table = Table(*heads, title=campaign.name)
     table.columns[0].no_wrap = True
     for row in rows:
-        table.add_row(*_cells(row, zone, results.settled))
+        table.add_row(*_cells(row, zone, results.settled)[: len(heads)])
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise bounds no ratio for a single report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
@@ -230,6 +245,8 @@ def _show(results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "
         "this is the operator's own view: it also shows slots that have not settled, late reports, and numbers over"
         " fewer reports than may be published; undertone export writes what may be published"
     )
+    if total and all(isinstance(row, Selection) and row.total is None for row in rows):
+        lines.append("there is no total: the store knows no registered devices, see undertone devices --help")
     world = results.world(estimates)
     if world is not None:
         lines.append(f"of what is published: {world.sentence('a cycle of slots')}")

@@ -11,7 +11,7 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_jso
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.estimate import reconstruct
-from undertone_aggregator.estimate.bias import STALE, Bias, Level
+from undertone_aggregator.estimate.bias import STALE, Level, Removed
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series, Z
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _corrected, _levels
@@ -162,11 +162,7 @@ def test_half_of_the_cycles_phases_make_a_level() -> None:
 
 
 class Known:
-    """A bias of 3 with an error of 4, which remembers what it was asked for."""
-
-    def at(self, phase: int, devices: int, level: Level | None = None) -> tuple[float, float]:
-        self.asked = (phase, devices, level)
-        return 3.0, 4.0
+    """A bias of known factors."""
 
     def factor(self, level: Level) -> tuple[float, float, float]:
         return self.factors
@@ -178,15 +174,13 @@ class Known:
 
 
 def test_the_mean_of_the_readings_adds_what_truncation_removed_with_its_error() -> None:
-    bias, level = Known(), Level(90.0, 1.0)
-    of = epoch(500, cycle=4)
-    one = _corrected(estimate(103, 100.0, 3.0), of, cast(Bias, bias), level)
-    assert bias.asked == (3, 500, level)
+    removed = Removed(3.0, 2.0, 2.0, math.sqrt(8.0))
+    one = _corrected(estimate(103, 100.0, 3.0), removed)
     assert (one.bias, one.bias_se) == (3.0, 4.0)
     assert (one.estimate, one.standard_error) == pytest.approx((103.0, 5.0))
     assert (one.truncated_mean, one.truncated_se) == pytest.approx((100.0, 3.0))
     assert (one.low, one.high) == pytest.approx((103 - Z * 5, 103 + Z * 5))
-    alone = _corrected(estimate(103, 100.0, cast(float, None)), of, cast(Bias, bias), None)
+    alone = _corrected(estimate(103, 100.0, cast(float, None)), removed)
     assert (alone.low, alone.high) == pytest.approx((103 - Z * 4, 103 + Z * 4))
 
 

@@ -203,7 +203,22 @@ def test_a_selection_has_one_mean(site: StoreSite, name: str, store: Path) -> No
     assert row == plain(expected.row())
     assert answer["guarantee"]
     assert "between is '18-23'" in refused(site, path, between="18-23")
+    assert "days is 'monday'" in refused(site, path, days="monday")
+    assert "by is 'region'" in refused(site, path, by="region")
+    assert "exclude each other" in refused(site, path, by="group", group="all")
     assert "'every'" in refused(site, path, every="2")
+
+
+def test_one_call_selects_days_and_every_group(site: StoreSite, name: str, store: Path) -> None:
+    groups = get(site, f"campaigns/{name}").json()["groups"]
+    rows = get(site, f"campaigns/{name}/selection", by="group", days="mon,tue,wed,thu,fri,sat,sun").json()["selections"]
+    assert [row["group"] for row in rows] == groups
+    whole = get(site, f"campaigns/{name}/selection").json()["selections"]
+    assert next(row for row in rows if row["group"] == "all") == whole[0]
+    some = get(site, f"campaigns/{name}/selection", days="workdays").json()["selections"]
+    others = get(site, f"campaigns/{name}/selection", days="days-off")
+    apart = 0 if others.status_code == 400 else others.json()["selections"][0]["slots"]
+    assert some[0]["slots"] + apart == whole[0]["slots"]
 
 
 def test_a_threshold_round_is_drawn_as_no_estimate(site: StoreSite, name: str) -> None:

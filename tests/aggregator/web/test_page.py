@@ -229,6 +229,22 @@ def test_what_is_chosen_is_in_the_address(open_page: Callable[..., Any], name: s
     until(page, "document.querySelector('#chart-caption').textContent.includes('θ is learnt')")
 
 
+def test_a_selection_is_answered_for_each_group(drawn: Any, server: Server, name: str) -> None:
+    drawn.click("#selection summary")
+    drawn.wait_for_selector("#selected tbody tr")
+    assert drawn.locator("#selected thead").inner_text().startswith("group")
+    drawn.select_option("#choose-selection select[name=begin]", "18:00")
+    drawn.select_option("#choose-selection select[name=end]", "23:00")
+    until(drawn, "document.querySelector('#selected').dataset.answered.includes('18%3A00-23%3A00')")
+    cells = drawn.locator("#selected tbody tr").first.locator("td").all_inner_texts()
+    asked = drawn.evaluate("document.querySelector('#selected').dataset.answered")
+    shown = f"{server.address}api/v1/campaigns/{name}/selection?{asked}"
+    (row,) = json.load(urllib.request.urlopen(shown))["selections"]
+    assert cells[0] == row["group"] == "all"
+    assert int(cells[3]) == row["slots"] > 0
+    assert float(cells[1].replace(",", "")) == pytest.approx(row["estimate"], rel=1e-3)
+
+
 def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], name: str) -> None:
     page = open_page()
     page.wait_for_selector(".card a")

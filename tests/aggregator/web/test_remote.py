@@ -16,7 +16,7 @@ from support.waiting import wait_for
 from undertone_aggregator.estimate import remote
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.remote import RemoteResults
-from undertone_aggregator.estimate.selection import Hours
+from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_aggregator.web.app import make_app
 from undertone_aggregator.web.site import StoreSite
 from undertone_shared.errors import Invalid
@@ -73,6 +73,8 @@ def test_ranges_quantiles_arrays_and_frames(both: tuple[Results, Results]) -> No
     assert far.ranges(12) == near.ranges(12, first, last)
     evening = Hours.parse("between", "18:00-23:00")
     assert far.selection(first, last, hours=evening) == near.selection(first, last, hours=evening)
+    daily = OnDays("mon,tue,wed,thu,fri,sat,sun")
+    assert far.selection(first, last, days=daily) == near.selection(first, last, days=daily)
     ours, theirs = far.quantiles((0.25, 0.75), 48), near.quantiles((0.25, 0.75), 48, first, last)
     assert [q.row() for q in ours] == [q.row() for q in theirs]
     for name, column in far.arrays(first, last).items():

@@ -248,7 +248,8 @@ function draw() {
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
     // Labels of a time axis may be as long as "11/22/26 6:00am", also after a zoom.
     axes: [{ ...axis(), space: 90 }, { ...axis(), label: unit, labelFont: "14px system-ui" }],
-    hooks: { setCursor: [(plot) => detail(plot.cursor.idx)], drawClear: [shadeLearning] },
+    hooks: { setCursor: [(plot) => detail(plot.cursor.idx)], drawClear: [shadeLearning],
+      setSelect: [(plot) => plot.select.width && setTimeout(() => select().catch(say))] },
   };
   if (chart) chart.destroy();
   chart = new uPlot(options, columns, place);
@@ -317,6 +318,45 @@ const selection = () => {
   return words;
 };
 
+// The days of a choice such as "yesterday", by the campaign's calendar: what the API takes as from and to.
+function daysOf(when, zone) {
+  const [y, m, d] = new Intl.DateTimeFormat("sv-SE", { timeZone: zone }).format(new Date()).split("-").map(Number);
+  const day = (back) => new Date(Date.UTC(y, m - 1, d - back));
+  const words = (back) => day(back).toISOString().slice(0, 10);
+  if (when === "week") {
+    const monday = (day(0).getUTCDay() + 6) % 7;
+    return { from: words(monday + 7), to: words(monday) };
+  }
+  return { from: words(Number(when)), to: words(when === "1" ? 0 : -1) };
+}
+
+async function select() {
+  if (!$("selection").open || !data) return;
+  const name = shown, chosen = new FormData($("choose-selection"));
+  const { min, max } = chart.scales.x;
+  const words = new URLSearchParams(chosen.get("when") === "chart"
+    ? { from: Math.floor(min), to: Math.ceil(max) + about.slot_seconds } : daysOf(chosen.get("when"), about.time_zone));
+  words.set("by", "group");
+  if (chosen.get("begin") !== "00:00" || chosen.get("end") !== "24:00") words.set("between", `${chosen.get("begin")}-${chosen.get("end")}`);
+  if (chosen.get("days")) words.set("days", chosen.get("days"));
+  const place = $("selected"), asked = String(words);
+  place.dataset.asked = asked;  // an older question's answer that comes later is not shown
+  try {
+    const answer = await api(`campaigns/${name}/selection?${words}`);
+    if (name !== shown || place.dataset.asked !== asked) return;
+    place.dataset.answered = asked;
+    const heads = ["group", `mean, ${answer.unit}`, "± 95 %", "slots", "without a number", "devices", `total, ${answer.unit}`, "± 95 %"];
+    const error = (se) => se === null ? "–" : number(1.96 * se, 2);
+    place.replaceChildren(answer.selections.length ? rows(answer.selections.map((row) => {
+      const drowned = 1.96 * row.standard_error > Math.abs(row.estimate - about.offset);
+      return [row.group, drowned ? "not enough reports yet" : number(row.estimate), error(row.standard_error),
+        row.slots, row.absent, row.devices ?? "–", drowned ? "–" : number(row.total), error(row.total_se)];
+    }), heads) : element("p", "No slot of this time has a number: nobody reported, too few did, or θ was being learnt.", "small"));
+  } catch (error) {
+    place.replaceChildren(element("p", error.message, "small"));
+  }
+}
+
 async function load() {
   const name = shown;
   const words = selection();
@@ -328,6 +368,7 @@ async function load() {
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
   if ($("table").open) tabulate();
+  await select();
 }
 
 // When a block of the cycle begins: a time of day where the cycle is a day.
@@ -455,6 +496,13 @@ $("choose").addEventListener("change", () => {
   load().catch(say);
 });
 $("table").addEventListener("toggle", () => data && tabulate());
+for (const [name, usual] of [["begin", 0], ["end", 24]]) {
+  const hours = [...Array(25).keys()].map((hour) => `${String(hour).padStart(2, "0")}:00`);
+  $("choose-selection").elements[name].append(...hours.slice(name === "end" ? 1 : 0, name === "end" ? 25 : 24)
+    .map((hour) => new Option(hour, hour, false, hour === hours[usual])));
+}
+$("selection").addEventListener("toggle", () => select().catch(say));
+$("choose-selection").addEventListener("change", () => select().catch(say));
 $("ask-quantiles").addEventListener("click", quantiles);
 $("login").addEventListener("submit", (event) => {
   event.preventDefault();
