@@ -85,7 +85,10 @@ def draw_floor(cdf: Cdf, location: Fraction, scale: Fraction, source: Bytes) -> 
 
 
 def _around(z: Fraction, low: int, high: int, bits: int) -> Bounds:
-    """Return bounds of 1/2 + x for z >= 0, of 1/2 - x for z < 0, given bounds of x."""
+    """Return bounds of a symmetric distribution's function at ``z``, given bounds of x = its distance from 1/2 there.
+
+    The value is 1/2 + x for z >= 0, and 1/2 - x for z < 0; all bounds are in units of 2^-bits.
+    """
     half = 1 << bits - 1
     return (half + low, half + high) if z >= 0 else (half - high, half - low)
 

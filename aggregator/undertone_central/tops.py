@@ -100,7 +100,7 @@ class Tops(Continual):
         self._consistency = consistency
         self._monotone = monotone
         self._histogram = np.zeros(self.bound + 1 if not self._given else 0, dtype=np.int64)
-        # The newest of the values that choose θ; their order shows the drift.
+        # The newest held-back values, from which θ is chosen, in order of arrival, which shows how values drift.
         self._held = np.zeros(0, dtype=np.int64)
         # θ in use, 0 while values are withheld; then the number of values left in the phase.
         self.theta = self._phase = 0

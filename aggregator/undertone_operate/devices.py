@@ -176,7 +176,7 @@ class FleetFiles:
 
     @property
     def authority(self) -> Path:
-        """The certificate of the fleet's own authority, or else of the server folder's."""
+        """The certificate file of the fleet's own authority; if it has none, that of the server folder's authority."""
         own = self.folder / AUTHORITY
         return own if own.is_file() else self.config.path(AUTHORITY)
 

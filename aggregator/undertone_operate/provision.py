@@ -71,9 +71,8 @@ def target_of(
 ) -> Target:
     """Return the configured broker as devices reach it, unless arguments override it.
 
-    ``ca``: their authority's certificate.
-
-    ``insecure``: without TLS. Raises Invalid for TLS without an authority.
+    ``ca``: file with the certificate of the authority by which devices verify the broker. ``insecure``: without TLS.
+    Raises Invalid if TLS is needed and no authority is known, or if ``ca`` is not a file.
     """
     broker = config.broker
     direct = not broker.source.broker

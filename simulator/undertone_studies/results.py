@@ -73,7 +73,7 @@ def write_results(
 
 
 def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) -> Outcome | str:
-    """Return the outcome, or the reason why there is none."""
+    """Run the experiment that ``task`` names; return its outcome, or the reason why it could not run."""
     try:
         return EXPERIMENTS.run(task[0], options)
     except (Invalid, FileNotFoundError) as wrong:
@@ -111,7 +111,10 @@ def page_of(folder: Path) -> Path:
 
 
 def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
-    """Write the first page, and in ``folder`` a page for each chapter, from the files there. Raises OSError."""
+    """Write the pages of results from the experiments' files in ``folder``; return the path of the first page.
+
+    The first page lies beside ``folder``, and a page for each chapter in it. Raises OSError.
+    """
     documents = {
         name: json.loads(path.read_text()) for name in EXPERIMENTS.names() if (path := folder / f"{name}.json").exists()
     }

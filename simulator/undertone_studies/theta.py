@@ -1,9 +1,10 @@
 """Regret of the chosen θ: MSE(θ) divided by the least MSE of all candidates, computed with the true frequencies.
 
-Queries: paper mode of Eq. 8 (r = 2^20, report ε = 1) or fleet mode. Each run samples m readings without replacement;
-candidates are 1024 even_thetas rounded to distinct integers. Our method takes its reports in three disjoint rounds
-(1/4, 1/4, 1/2), the paper's methods in one of 1024 bins. Every reading is perturbed once, by the mechanism's mixture
-form, which has exactly its distribution.
+The MSE is that of ToPL's Eq. 8 for one of two queries: in paper mode the sum of a random range of up to 2^20 values of
+one stream, in fleet mode the sum of one slot of `FLEET` devices. Each run samples `READINGS` readings without
+replacement. Candidates are the values of `even_thetas`, about 1024. Our method takes its reports in three disjoint
+rounds, of 1/4, 1/4 and 1/2 of the readings, and the paper's methods in one round with 1024 bins. Every reading is
+perturbed once, by a mixture of two uniform draws, which has exactly the mechanism's distribution.
 """
 
 import os
@@ -233,8 +234,9 @@ def perturbed(mechanism: WindowMechanism, readings: Integers, generator: np.rand
 
 
 def table(rows: Sequence[Regret]) -> tuple[list[str], list[list[str]]]:
-    """Return columns, and a line for each mode, population and method: median / 90 % / worst (runs above 3) at
-    each ε.
+    """Return the names of the columns, and a line for each mode, population and method, with a cell for each ε.
+
+    A cell has the median, 90 % quantile and largest of the regrets, and in brackets the number of regrets above 3.
     """
     epsilons = list(dict.fromkeys(row.epsilon for row in rows))
     by_cell = {(row.mode, row.population, row.method, row.epsilon): row for row in rows}

@@ -184,7 +184,10 @@ class MissingReports:
         return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
 
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:
-        """Add the missing reports that a report shows, or close one; return changes ((group, slot), amount)."""
+        """Count the reports that a new report shows to be missing, or count one less if it was missing itself (-1).
+
+        Returns the changes: ((group, slot), amount).
+        """
         slots = self._open.setdefault(group, Counter())
         if missing > 0:
             slots[slot] += missing
@@ -193,7 +196,8 @@ class MissingReports:
         # The report that arrived was missing; that was noticed at a later slot, the store does not say at which. So the
         # next later slot with a missing report is taken.
         newest = self._newest.get(group, slot)
-        # If many reports are missing, that slot is near, and a short search finds it. If few are, all are searched.
+        # If many reports are missing, the next such slot is near, so first look at the few slots that follow. If it is
+        # not among them, search all slots with missing reports.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
         later = next((noticed for noticed in near if slots[noticed] > 0), None)
         if missing and later is None and newest > slot + len(slots):

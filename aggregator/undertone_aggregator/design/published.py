@@ -205,8 +205,9 @@ def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Ve
     """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)
-    # ``by_sum[A + B - 2 low]`` is the logarithm of the factor of the other R = T - A - B blankets. If t = 1/2, every
-    # blanket is counted in A or B, so that only R = 0 has a probability.
+    # A multinomial probability is a factor for A, one for B, and one for the other R = T - A - B blankets. The
+    # logarithm of the last one is ``by_sum[A + B - 2 low]``. If t = 1/2, every blanket is counted in A or B, so that
+    # only R = 0 has a probability.
     fewest, most = max(blankets - 2 * high, 0), max(blankets - 2 * low, 0)
     others = _factorials(fewest, most)
     left = np.arange(fewest, most + 1)

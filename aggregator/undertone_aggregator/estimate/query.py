@@ -192,9 +192,10 @@ class Results(OpenCampaign):
         return self._store.partial(first, last)
 
     def world(self, estimates: Sequence[Estimate]) -> Published | None:
-        """Return what everything published reveals about one household in a cycle like these slots.
+        """Return what all published estimates together reveal about one household in a cycle.
 
-        Returns None if none of these slots is published.
+        It is computed for the smallest number of reports among the slots of ``estimates``. Returns None if all of them
+        are absent, and for a stream.
         """
         slots = [estimate.slot for estimate in estimates if not estimate.is_absent]
         if not slots:

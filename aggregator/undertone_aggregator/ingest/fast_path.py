@@ -26,7 +26,10 @@ LEAST = 24
 
 
 class FastPath:
-    """The fast path to one admission. ``say`` gets a sentence when it fails and a whole batch goes to `judge`."""
+    """Judges the common reports of a batch together, and the others one by one by ``admission``, with the same result.
+
+    ``say`` gets a sentence when judging them together fails, so that the whole batch is judged one by one.
+    """
 
     def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
         self._admission = admission

@@ -34,7 +34,7 @@ _OWN = ("campaign", "stream", "landing")
 class Home:
     """The folder of a server. Raises Invalid, also later, for invalid files."""
 
-    # Whether the server ends when a campaign fails: no, because the folder may hold others, which go on.
+    # True if the server ends when a campaign fails. Here it goes on, because the folder may hold other campaigns.
     alone = False
 
     def __init__(self, folder: Path) -> None:

@@ -106,7 +106,10 @@ class Store(Protocol):
         """Lock the store as its only server, whose workers may hold it; waits and raises as ``exclusive``."""
 
     def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file, while others write. Raises Invalid for a database."""
+        """Write a consistent copy to a new file; others may write to the store meanwhile.
+
+        Raises Invalid if ``path`` exists, or if the store is a PostgreSQL database: `pg_dump` copies that.
+        """
 
     def damage(self) -> str:
         """Check the store; return what is damaged, or empty text. For a database, which checks itself, it is empty."""

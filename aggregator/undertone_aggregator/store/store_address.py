@@ -40,7 +40,7 @@ class StoreAddress:
 
     @property
     def kind(self) -> StoreKind:
-        """The line of `KINDS` for the scheme."""
+        """The kind of store that the scheme names."""
         return KINDS[self.scheme]
 
     @property

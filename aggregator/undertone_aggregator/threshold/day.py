@@ -194,7 +194,10 @@ def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector)
         return seen - float(np.sum(away * held(away))) / 2.0
 
     def scores(away: Vector) -> tuple[Vector, Vector]:
-        """Return the gradient [pieces, p] and the likelihoods' information [pieces, p, p]."""
+        """Return the posterior's gradient [pieces, p] and the likelihoods' information matrices [pieces, p, p].
+
+        p is the number of parameters of a piece.
+        """
         parts = [each.score(prior.mean + own) for each, own in zip(likelihoods, away, strict=True)]
         return np.array([slope for slope, _ in parts]) - held(away), np.array([seen for _, seen in parts])
 

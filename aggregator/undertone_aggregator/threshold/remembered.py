@@ -59,6 +59,6 @@ def _content(value: object) -> object:
 
 
 def _digest(numbers: ArrayLike) -> bytes:
-    # A hash stands for the numbers, which would take megabytes for each epoch.
+    # The key of a result holds a hash in place of the numbers, which would take megabytes for each epoch.
     array = np.asarray(numbers, dtype=np.float64)
     return hashlib.sha256(repr(array.shape).encode() + array.tobytes()).digest()

@@ -2,8 +2,9 @@
 
 A range of half the width has half the noise. Both ends come from the same private rounds. They use the likeliest
 density of all rounds, which describes the body of a distribution far from zero better than a model of tails does. With
-up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise Eq. 8 with the width in θ's place and up + down as the
-bias, because in a single slot only one of the two may occur. Where a bottom gains little, it is 0.
+up = E[(x - θ)⁺] and down = E[(bottom - x)⁺] the ends minimise ToPL's Eq. 8 (`threshold.objective`) with the width in
+θ's place and up + down as the bias, because in a single slot only one of the two may occur. Where a bottom gains
+little, it is 0.
 """
 
 import math

@@ -182,7 +182,7 @@ class Reporter:
         """
         if not self._accepted.agrees(now):
             return "clock"
-        # The pause is checked in every slot, because its ticks are counted from when the device first sees it.
+        # Look for a pause in every slot, also without a turn: by ticks a pause begins when the device first sees it.
         paused = self.guard.paused(campaign, slot, now, opened)
         if not campaign.schedule.is_turn(self._place(campaign), slot):
             return "turn"

@@ -7,7 +7,7 @@ from undertone_device.core.slot_value import TICKS_MASK
 try:
     from time import sleep_ms as sleep_ms  # type: ignore[attr-defined]
     from time import ticks_ms  # type: ignore[attr-defined]
-except ImportError:  # CPython
+except ImportError:  # CPython, whose module time lacks both
     from undertone_device.setup.cpython_clock import sleep_ms as sleep_ms
     from undertone_device.setup.cpython_clock import ticks_ms as ticks_ms
 

@@ -7,7 +7,7 @@ from undertone_shared.errors import Invalid
 
 try:
     from undertone_device.setup.durable_folder import DurableFolder
-except ImportError:  # boards do not carry it
+except ImportError:  # boards do not carry the module durable_folder
     DurableFolder = object  # type: ignore[assignment,misc]
 
 LARGEST_SECRET = 1024

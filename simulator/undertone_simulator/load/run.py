@@ -255,6 +255,6 @@ settle_slots = 1
 
 
 def _first_slot(options: LoadOptions) -> str:
-    """Return the line with the start of the campaign: server and fleet run by then, and all clients are connected."""
+    """Return the line `start = …` for the configuration: the campaign starts when all clients should be connected."""
     ready = time.time() + options.ramp_up + _READY_SECONDS + options.clients / _CLIENTS_PER_SECOND
     return f"start = {math.ceil(ready / options.interval) * options.interval}"

@@ -54,7 +54,7 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
 
 
 def _over_populations(rows: "list[theta.Regret]") -> dict[str, tuple[list[float], list[float]]]:
-    """Return the median and the worst over the populations of each method's median regrets, over ε."""
+    """Return two curves of each method over ε: the median and the largest of the populations' median regrets."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for method in dict.fromkeys(row.method for row in rows):
         for name, pick in (("median", statistics.median), ("worst", max)):
