@@ -24,7 +24,7 @@ from undertone_studies.registry import EXPERIMENTS, Options, command
 # Chapter -> prefixes of the names of its experiments.
 CHAPTERS: dict[str, tuple[str, ...]] = {
     "Any 24 hours": ("day",),
-    "Threshold and intervals": ("theta", "coverage", "drift", "filter", "load", "plan", "poisoning"),
+    "Threshold and intervals": ("theta", "coverage", "drift", "filter", "load", "moved", "plan", "poisoning"),
     "Mechanisms": ("tables",),
     "ToPS and ToPL (CCS 2021)": ("tops",),
     "CGM (PVLDB 2021)": ("cgm",),

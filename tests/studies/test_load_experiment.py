@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from undertone_simulator.readings.populations import population
+from undertone_studies.experiments import moved
 from undertone_studies.experiments.load import HEADLINE, RAW, TRUNCATED, ShownSeries, measure, run
 from undertone_studies.registry import Options
 
@@ -14,6 +16,8 @@ def test_error_coverage_and_width_of_known_series() -> None:
     of = measure([ones, twos])
     assert of.rmse == pytest.approx(np.sqrt((4 * 9 + 2 * 16) / 8))
     assert of.share == pytest.approx(of.rmse / 100)
+    # The campaigns' own shares are 1 and 1/2.
+    assert of.chance == pytest.approx(0.25)
     # ± 3.92 holds all of the first, ± 1.96 two of the second.
     assert of.held == pytest.approx(6 / 8)
     assert of.width == pytest.approx(1.5 / of.rmse)
@@ -26,4 +30,24 @@ def test_a_quick_run_has_a_row_for_each_series() -> None:
     ]
     error = {row[3]: row[4] for row in outcome.rows}
     assert error[HEADLINE] < error[RAW]
+    # The standard error of a share needs two campaigns.
+    assert {row[7] for row in outcome.rows} == {""}
     assert list(outcome.panels[0].curves) == ["mean of the readings", HEADLINE, TRUNCATED]
+
+
+def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> None:
+    source = population("temperature", 1)
+    before, _ = source.part(0, 5, range(8, 12))
+    after, _ = moved.MovedReadings(source, source.bound, moved.times(2.5), 10).part(0, 5, range(8, 12))
+    assert (after[:2] == before[:2]).all()
+    assert (after[2:] == np.minimum(np.rint(before[2:] * 2.5), source.bound)).all()
+    slow, _ = moved.MovedReadings(source, source.bound, moved.shifted(-20.0, 4), 8).part(0, 5, range(8, 12))
+    assert (before - slow == np.array([5, 10, 15, 20])[:, None]).all()
+
+
+def test_a_campaign_of_rooms_that_cool_down_holds_its_intervals() -> None:
+    """All intervals of a day at once would fail by chance in less than one of a million campaigns."""
+    case = next(case for case in moved.CASES if case.name == "temperature - 12 °C")
+    result = moved.measure(moved.simulated(case, Options(), 1, 4))
+    assert result.least > 0.5
+    assert result.held > 0.8

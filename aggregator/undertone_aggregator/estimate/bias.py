@@ -10,8 +10,9 @@ meters the excess of one half-hour varies by .55 of its mean from day to day). A
 reports.
 
 Readings change after the rounds. The truncated means of the cycle around a slot (its `Level`) show by what factor, and
-the model uses the excess of the rounds' readings times that factor. Half of the change is added to the standard error,
-because the shape of the distribution may have changed, too.
+the model uses the excess of the rounds' readings times that factor, averaged over the factors that the level leaves
+possible. Half of the change is added to the standard error, because the shape of the distribution may have changed,
+too. Readings that are truncated at both ends change by an amount instead of a factor.
 """
 
 import math
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.estimate.estimates import Estimate
@@ -34,14 +36,22 @@ _OWN = 0.6
 # The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over
 # this share of the cycle, two hours of a day.
 _ALIKE = 1 / 12
-# Factor on the standard error of the bias when readings are truncated at both ends, because there is no model of the
-# day for two ends.
-_TWO_SIDED = 2.0
-_SCALES = np.geomspace(0.05, 20.0, 240)
+# Such an error for two ends, as a share of what both remove: a slot's readings are not spread as a whole cycle's are.
+_TWO_SIDED = 0.5
+# Number of shifts of the readings that are tried, and the probability beyond three standard deviations.
+_MOVES = 2001
+_UNLIKELY = 0.00135
+# Factors of the readings that are tried, and minus the logarithm of their prior: the factor's logarithm has Student's
+# distribution with three degrees of freedom, about this scale.
+_SCALES = np.geomspace(0.05, 20.0, 600)
+_LIKELY_CHANGE = 0.3
+_PRIOR = 2.0 * np.log1p(np.square(np.log(_SCALES) / _LIKELY_CHANGE) / 3.0)
+_TINY = 1e-12
 
 
-# θ counts as stale if readings have certainly changed by more than this factor since the rounds.
-STALE = 4 / 3
+# θ counts as stale if readings have certainly changed by more than this factor since the rounds; a range of two ends,
+# if they have certainly moved by more than this share of its width.
+STALE, STALE_SHARE = 4 / 3, 1 / 4
 
 
 class Level(NamedTuple):
@@ -103,54 +113,44 @@ class TruncationBias:
         edges = np.asarray(threshold.edges, dtype=np.float64)
         middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
         scaled = np.outer(_SCALES, middles)
-        excess = np.maximum(scaled - theta, 0.0)
-        self.truncated = truncated = np.minimum(scaled, theta) @ density
-        # Truncated mean of the whole cycle at each scale factor of the readings.
-        self.levels = truncated
-        self._excess = excess @ density
+        # Truncated mean, and mean excess, of the whole cycle at each scale factor of the readings.
+        self.levels = np.minimum(scaled, theta) @ density
+        self._excesses = np.maximum(scaled - theta, 0.0) @ density
         self._flat = float(np.maximum(middles - theta, 0.0) @ density)
         self._square = float(np.square(np.maximum(middles - theta, 0.0)) @ density)
         relative = threshold.bias_se / threshold.bias if threshold.bias > 0 else math.nan
         self._relative = relative if math.isfinite(relative) else 1.0
-        means = _shrunk(profile)
-        scales = {phase: float(np.interp(mean, truncated, _SCALES)) for phase, mean in means.items()}
-        self._scaled = {phase: float(np.interp(s, _SCALES, excess @ density)) for phase, s in scales.items()}
-        middle = [math.sqrt(self._flat * excess) for excess in self._scaled.values()]
-        self._keep = self._flat / float(np.mean(middle)) if sum(middle) > 0 else 1.0
+        moved = {
+            phase: float(_weights(self.levels, level) @ self._excesses) for phase, level in _shrunk(profile).items()
+        }
+        # Each slot's share of the excess, relative to the cycle's mean: as the second answer has it, and as used.
+        self._moved = _normalised(moved)
+        self._shares = _normalised({phase: math.sqrt(share) for phase, share in self._moved.items()})
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
         """Return what is removed from the mean over ``devices`` in slot ``phase`` of the cycle.
 
         ``level`` None means that readings are as they were in the rounds.
         """
-        scaled = self._scaled.get(phase, self._flat)
-        bias = math.sqrt(self._flat * scaled) * self._keep
-        half = (scaled - self._flat) / 2.0
-        moved = 0.0
-        if level is not None:
-            now, noise = self.excess(level)
-            # Assume that the ratio of the slot's excess to the mean excess of the day stays as it was in the rounds. If
-            # the mean excess was 0 then, the ratio is unknown, and 1 is used.
-            share = bias / self._flat if self._flat else 1.0
-            bias, half = now * share, half * (now / self._flat if self._flat else 1.0)
-            moved = math.hypot((now - self._flat) / 2.0, noise) * share
+        now, doubt = (self._flat, 0.0) if level is None else _moments(_weights(self.levels, level), self._excesses)
+        share = self._shares.get(phase, 1.0)
+        bias, half = now * share, now * (self._moved.get(phase, 1.0) - 1.0) / 2.0
+        moved = math.hypot((now - self._flat) / 2.0, doubt) * share
         chance = self._square * max(1.0, bias / self._flat if self._flat else 1.0) / devices
         shape = math.hypot(math.sqrt(DAILY**2 - _OWN**2) * bias, half)
         return Removed(bias, math.hypot(self._relative * bias, moved), shape, math.sqrt((_OWN * bias) ** 2 + chance))
 
-    def excess(self, level: Level) -> tuple[float, float]:
-        """Return (mean excess of the whole cycle at ``level``, its standard error due to the error of ``level``)."""
-        ends = [level.mean, level.mean - level.standard_error, level.mean + level.standard_error]
-        now, low, high = np.interp(np.interp(ends, self.levels, _SCALES), _SCALES, self._excess)
-        return float(now), float(high - low) / 2.0
+    def excess(self, level: Level) -> float:
+        """Return the mean excess of the whole cycle at ``level``."""
+        return float(_weights(self.levels, level) @ self._excesses)
 
     def factor(self, level: Level) -> tuple[float, float, float]:
         """Return (factor by which readings have changed since the rounds, its lower limit, its upper limit).
 
-        The limits are three standard errors of ``level`` away.
+        The true factor is beyond a limit with the probability that a normal number is three deviations above its mean.
         """
-        margin = 3.0 * level.standard_error
-        middle, low, high = np.interp([level.mean, level.mean - margin, level.mean + margin], self.levels, _SCALES)
+        below = np.cumsum(_weights(self.levels, level))
+        middle, low, high = (_SCALES[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))
         return float(middle), float(low), float(high)
 
 
@@ -159,7 +159,7 @@ class DayBias:
 
     def __init__(self, blocks: Sequence[tuple[int, float, TruncationBias]]) -> None:
         self._blocks = blocks
-        levels = np.sum([share * bias.truncated for _, share, bias in blocks], axis=0)
+        levels = np.sum([share * bias.levels for _, share, bias in blocks], axis=0)
         for _, _, bias in blocks:
             bias.levels = levels
 
@@ -168,28 +168,87 @@ class DayBias:
         bias = next(bias for first, _, bias in reversed(self._blocks) if first <= phase)
         return bias.at(phase, devices, level)
 
-    def excess(self, level: Level) -> tuple[float, float]:
+    def excess(self, level: Level) -> float:
         """See `TruncationBias.excess`; the result covers all blocks."""
-        each = [(share, *bias.excess(level)) for _, share, bias in self._blocks]
-        return sum(share * value for share, value, _ in each), sum(share * error for share, _, error in each)
+        return sum(share * bias.excess(level) for _, share, bias in self._blocks)
 
     def factor(self, level: Level) -> tuple[float, float, float]:
         """See `TruncationBias.factor`."""
         return self._blocks[0][2].factor(level)
 
 
-class TwoSidedBias:
-    """Bias model for truncation to [bottom, θ]: the threshold phase's mean of what is removed, equal in every slot.
+def _weights(levels: NDArray[np.float64], level: Level) -> NDArray[np.float64]:
+    """Return the posterior probabilities of `_SCALES`, whose truncated means are ``levels``, given the ``level``.
 
-    In a single slot one end may remove everything and the other nothing, so the error is the sum of both.
+    The prior of the factor is about 1: where a changed factor would not change the truncated mean, because all but the
+    zeros are above θ, nothing speaks for a change.
+    """
+    # Factors between two of the grid must not be lost where the level is known better than the grid is fine.
+    step = np.gradient(levels)[int(np.argmin(np.abs(levels - level.mean)))] / 2.0
+    away = np.square(levels - level.mean) / (2.0 * (level.standard_error**2 + step**2 + _TINY)) + _PRIOR
+    weights = np.exp(away.min() - away)
+    return np.asarray(weights / weights.sum())
+
+
+def _moments(weights: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the values."""
+    mean = float(weights @ values)
+    return mean, math.sqrt(float(weights @ np.square(values - mean)))
+
+
+def _normalised(shares: Mapping[int, float]) -> dict[int, float]:
+    """Return the shares scaled to a mean of 1; all 1 where they are 0."""
+    mean = float(np.mean(list(shares.values()))) if shares else 0.0
+    return {phase: share / mean if mean > 0 else 1.0 for phase, share in shares.items()}
+
+
+class TwoSidedBias:
+    """Bias model for truncation to [low, θ]: a slot's readings are those of the rounds, all moved by the same amount.
+
+    Readings far from zero, such as temperatures, change by an amount and not by a factor. The truncated mean around the
+    slot says by how much they moved; the prior is a Cauchy distribution whose scale is half of the range. Where nearly
+    all readings are at one end, the truncated mean hardly says how far beyond it they are, and the error is as large as
+    that.
     """
 
-    def __init__(self, threshold: Threshold) -> None:
-        self._bias, self._both = threshold.bias, threshold.bias_se
+    def __init__(self, threshold: Threshold, low: int, theta: int, bound: int) -> None:
+        density = np.asarray(threshold.density, dtype=np.float64)
+        edges = np.asarray(threshold.edges, dtype=np.float64)
+        middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
+        mean = float(middles @ density)
+        self._moves = np.linspace(-mean, bound - mean, _MOVES)
+        moved = self._moves[:, None] + middles
+        above, below = np.maximum(moved - theta, 0.0), np.maximum(low - moved, 0.0)
+        self._levels = np.clip(moved, low, theta) @ density
+        self._removed, self._outside = (above - below) @ density, (above + below) @ density
+        self._square = (np.square(above) + np.square(below)) @ density
+        self.width = theta - low
+        self._prior = np.log1p(np.square(2.0 * self._moves / self.width))
+        self._unmoved = Level(float(np.clip(middles, low, theta) @ density), 0.0)
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
-        """See `TruncationBias.at`; the result is the same for all slots."""
-        return Removed(self._bias, self._both, math.sqrt(_TWO_SIDED**2 - 1.0) * self._both, 0.0)
+        """Return what is removed from the mean over ``devices``; ``level`` is that around the slot."""
+        weights = self._weights(level or self._unmoved)
+        bias, doubt = _moments(weights, self._removed)
+        chance = float(weights @ self._square) / devices
+        return Removed(bias, math.hypot(doubt, _TWO_SIDED * float(weights @ self._outside)), 0.0, math.sqrt(chance))
+
+    def moved(self, level: Level) -> tuple[float, float, float]:
+        """Return (shift of the readings since the rounds, lower limit, upper limit), as shares of the range.
+
+        The limits are at three standard errors of ``level``.
+        """
+        below = np.cumsum(self._weights(level))
+        middle, low, high = (self._moves[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))
+        return float(middle) / self.width, float(low) / self.width, float(high) / self.width
+
+    def _weights(self, level: Level) -> NDArray[np.float64]:
+        """Return the posterior probabilities of the shifts, given the level."""
+        # Shifts between two of the grid must not be lost where the level is known better than the grid is fine.
+        step = (self._moves[1] - self._moves[0]) / 2.0
+        away = np.square(self._levels - level.mean) / (2.0 * (level.standard_error**2 + step**2)) + self._prior
+        weights = np.exp(away.min() - away)
+        return np.asarray(weights / weights.sum())
 
 
 Bias = TruncationBias | DayBias | TwoSidedBias
@@ -201,7 +260,7 @@ def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
     assert chosen is not None
     assert campaign.report is not None
     if campaign.report.low:
-        return TwoSidedBias(chosen)
+        return TwoSidedBias(chosen, campaign.report.low, campaign.report.theta, campaign.bound)
     by_block: dict[int, list[Estimate]] = {block: [] for block in range(len(campaign.rule.ranges))}
     for estimate in estimates:
         by_block[epoch.block_at(estimate.slot)].append(estimate)
@@ -226,7 +285,7 @@ def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tup
     return {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
 
 
-def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:
+def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, Level]:
     """Shrink the profile's means towards their average by as much as noise alone may explain their differences."""
     if not profile:
         return {}
@@ -235,4 +294,7 @@ def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, float]:
     average = float(means.mean())
     signal = max(float(means.var()) - noise, 0.0)
     share = signal / (signal + noise) if signal + noise > 0 else 0.0
-    return {phase: average + share * (mean - average) for phase, (mean, _) in profile.items()}
+    return {
+        phase: Level(average + share * (mean - average), math.sqrt(share * noise))
+        for phase, (mean, _) in profile.items()
+    }

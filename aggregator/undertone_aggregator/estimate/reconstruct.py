@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.bias import STALE, Level, Removed, TwoSidedBias, bias_of, error_of_mean
+from undertone_aggregator.estimate.bias import (
+    STALE,
+    STALE_SHARE,
+    Level,
+    Removed,
+    TwoSidedBias,
+    bias_of,
+    error_of_mean,
+)
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
@@ -30,6 +38,9 @@ from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
 _LONGEST_MEMORY = 96
+# Readings that move by an amount are followed over these parts of a cycle before and after a slot: the least at which
+# the level is known to this part of the range.
+_NEAR, _SHARP = (16, 8, 4, 2), 16.0
 
 
 class Decoder:
@@ -147,15 +158,19 @@ class Reconstruction:
             return []
         bias = bias_of(newest, mine)
         if isinstance(bias, TwoSidedBias):
-            # Where the range of readings is far from zero, readings do not change by a factor, so that this test does
-            # not apply.
-            return []
+            share, least, most = bias.moved(levels[-1])
+            if least <= STALE_SHARE and most >= -STALE_SHARE:
+                return []
+            return [
+                f"theta is stale: readings have moved by about {share:+.0%} of the range that was chosen for them"
+                f" ({campaign.thetas}); the mean of readings outside it is a guess"
+            ]
         factor, low, high = bias.factor(levels[-1])
         if low <= STALE and high >= 1 / STALE:
             return []
         return [
             f"theta is stale: readings are about {factor:.2g} times those that theta = {campaign.thetas} was"
-            f" chosen for; truncation removes about {bias.excess(levels[-1])[0]:.3g} {campaign.unit} of the mean"
+            f" chosen for; truncation removes about {bias.excess(levels[-1]):.3g} {campaign.unit} of the mean"
         ]
 
     def _misfits(
@@ -191,10 +206,16 @@ class Reconstruction:
         removed: dict[tuple[int, str], Removed] = {}
         cycle = 1
         for (epoch, group), ones in together.items():
-            cycle = epoch.campaign.cycle
-            bias, levels = bias_of(epoch, ones), _levels(ones, epoch.campaign.offset, cycle)
+            campaign, bias = epoch.campaign, bias_of(epoch, ones)
+            cycle = campaign.cycle
+            if isinstance(bias, TwoSidedBias):
+                levels: list[Level | None] = [*_near(ones, campaign.offset, cycle, bias.width / _SHARP)]
+            else:
+                levels = _levels(ones, campaign.offset, cycle)
             for estimate, level in zip(ones, levels, strict=True):
-                removed[estimate.slot, group] = bias.at(estimate.slot % cycle, estimate.reports, level)
+                # Where devices take turns, the mean is of all that the slot's reporters were drawn from.
+                devices = estimate.reports * campaign.schedule.stride
+                removed[estimate.slot, group] = bias.at(estimate.slot % cycle, devices, level)
 
         def bias_error(chosen: Sequence[Estimate]) -> float:
             parts = [removed[estimate.slot, estimate.group] for estimate in chosen]
@@ -305,6 +326,22 @@ def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Leve
     middle = float(means.mean()) + (away[end] - away[first]) / n
     error = np.sqrt(variance[end] - variance[first]) / n
     return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
+
+
+def _near(estimates: Sequence[Estimate], offset: int, cycle: int, sharp: float) -> list[Level]:
+    """Return the level around each of ascending slots: the mean over as few slots as give an error of ``sharp``."""
+    slots = np.array([estimate.slot for estimate in estimates])
+    sums = np.append(0.0, np.cumsum([estimate.truncated_mean - offset for estimate in estimates]))
+    variance = np.append(0.0, np.cumsum([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
+    for part in _NEAR:
+        first = np.searchsorted(slots, slots - cycle // part)
+        end = np.searchsorted(slots, slots + cycle // part, side="right")
+        n = end - first
+        errors = np.sqrt(variance[end] - variance[first]) / n
+        if float(np.median(errors)) <= sharp:
+            break
+    means = (sums[end] - sums[first]) / n
+    return [Level(float(m), float(e)) for m, e in zip(means, errors, strict=True)]
 
 
 def _corrected(estimate: Estimate, removed: Removed) -> Estimate:

@@ -24,8 +24,9 @@ from undertone_aggregator.threshold.result import Threshold
 
 # A bottom is used only if the width is at most this share of θ.
 WORTH = 0.8
-# Least share of readings that the range of a later round may leave out at each end.
-_OUTSIDE = 0.005
+# Least share of readings that the range of a later round leaves out at each end, before its margin is added: noise
+# alone puts about one per cent of a fitted distribution far from all readings.
+_OUTSIDE = 0.03
 # A share of readings is visible in the reports if it is at least this many of its standard errors.
 _SEEN = 4.0
 # Margin that is added at each end of the range, as a share of its width.
@@ -38,9 +39,7 @@ _ENDS = 200
 def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, int] | None:
     """Return the range that contains nearly all readings, with a margin, if it is far from zero; else None."""
     density, grid = _density(rounds, bound)
-    information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
-    # Standard errors are those of a share that every device of the cohort reports with one bit.
-    outside = min(max(_SEEN / math.sqrt(max(information, 1.0)), _OUTSIDE), 0.25)
+    outside = min(max(_visible(rounds), _OUTSIDE), 0.25)
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
     if low < _FAR * high:
         return None
@@ -52,9 +51,11 @@ def with_bottom(
     chosen: Threshold, rounds: Sequence[CohortCounts], bound: int, query: Query, variance: Variance
 ) -> Threshold:
     """Return the choice with a bottom if the range above the bottom is at most `WORTH` of θ; else the choice itself."""
-    if two_sided_range(rounds, bound) is None:
+    span = two_sided_range(rounds, bound)
+    if span is None:
         return chosen
     density, grid = _density(rounds, bound)
+    density = _without_noise(density, grid, span, _visible(rounds))
     ends = _candidates(density, grid, bound)
     above = mean_excess(density, grid, ends)
     mean = float(mean_excess(density, grid, np.zeros(1, dtype=np.int64))[0])
@@ -81,6 +82,26 @@ def with_bottom(
         density=density,
         edges=grid,
     )
+
+
+def _visible(rounds: Sequence[CohortCounts]) -> float:
+    """Return the least visible share: some standard errors of a share that every device reports with one bit."""
+    information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
+    return _SEEN / math.sqrt(max(information, 1.0))
+
+
+def _without_noise(density: Vector, grid: Sequence[int], span: tuple[int, int], visible: float) -> Vector:
+    """Return the density without its mass below or above ``span``, where that is too little to be visible.
+
+    A likeliest density is nowhere negative, so noise leaves some mass in the wide cells far from all readings. It would
+    move the mean excess by much.
+    """
+    kept = density.copy()
+    edges = np.asarray(grid)
+    for outside in (edges[1:] <= span[0], edges[:-1] > span[1]):
+        if density[outside].sum() < visible:
+            kept[outside] = 0.0
+    return np.asarray(kept / kept.sum())
 
 
 @remembered

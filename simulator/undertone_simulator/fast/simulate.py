@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import LATE_SLOTS, ROUNDS, SLOTS, SimulateOptions
 from undertone_simulator.fast.parallel import workers
 from undertone_simulator.fast.simulated import Simulated
-from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.fast.simulation import START, Simulation
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.chosen import ChosenReadings, open_source
+from undertone_simulator.readings.readings import ReadingSource
 
 
 def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = lambda done, planned: None) -> Simulated:
@@ -22,7 +24,15 @@ def simulate(options: SimulateOptions, progress: Callable[[int, int], None] = la
 
     ``progress(done, planned)`` gets numbers of device-slots. Raises Invalid, or OSError for a file.
     """
-    readings = open_source(options, options.devices, options.seed)
+    return simulate_readings(options, open_source(options, options.devices, options.seed), progress)
+
+
+def simulate_readings(
+    options: SimulateOptions,
+    readings: ChosenReadings,
+    progress: Callable[[int, int], None] = lambda done, planned: None,
+) -> Simulated:
+    """Return `simulate` of these ``readings`` instead of those that the options select."""
     plan, stream, groups = _configured(options) if options.campaign is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
     with workers(options.workers, options.dask) as pool:
@@ -72,6 +82,7 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         "cycle": per_day,
         "epsilon": "1" if options.epsilon is None else options.epsilon,
         "report_slots": slots,
+        "start": _start(readings.source),
     }
     if options.collect == "stream":
         fields = {"theta": bound, "reports": slots}
@@ -86,6 +97,20 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
     }
     names = options.given(["cohort_share", "mechanism", "blocks", "window"])
     return _parsed(table | {name: getattr(options, name) for name in names}), None, None
+
+
+def _start(source: ReadingSource) -> int:
+    """Return the campaign's start (Unix seconds): `START` moved on to the readings' own day of the week and time.
+
+    Readings that name no start begin at `START`, on a Monday at midnight.
+    """
+    try:
+        first = datetime.fromisoformat(source.start)
+    except ValueError:
+        return START
+    seconds = 86400 // source.per_day
+    since = 86400 * first.weekday() + 3600 * first.hour + 60 * first.minute
+    return START + since // seconds * seconds
 
 
 def _parsed(table: dict[str, Any]) -> CampaignPlan:

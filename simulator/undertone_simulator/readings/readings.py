@@ -26,6 +26,10 @@ class ReadingSource(Protocol):
     @property
     def per_day(self) -> int: ...
 
+    @property
+    def start(self) -> str:
+        """The local time of the first reading as text, empty if unknown."""
+
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
         """Return (readings, mask of existing ones or None for all) of devices first <= i < stop; [columns, devices]."""
 

@@ -1,5 +1,6 @@
 """Experiment: error of the published mean of the readings, and how often its interval contains that mean."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,9 +10,10 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.fast.parallel import Tick, workers
 from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.fast.simulated import Compared, Simulated
-from undertone_studies.cgm_populations import EDRP_FILE
+from undertone_studies.cgm_populations import EDRP_FILE, LONDON_FILE
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import Options
@@ -24,11 +26,22 @@ PARAGRAPH = (
     " what people ask: truncation takes from it what no interval of its own counts."
 )
 
-CYCLE, DAYS, REPEATS = 48, 14, 3
-WAYS: dict[str, dict[str, Any]] = {"event": {"epsilon": "1"}, "turns": {"epsilon": "1", "window": "24h"}}
-# Ways of collecting and numbers of devices that are simulated for each population.
-CELLS = (("event", 500), ("event", 5_000), ("turns", 20_000))
-POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail")
+DAYS, REPEATS = 14, 3
+WAYS: dict[str, dict[str, Any]] = {
+    "event": {"epsilon": "1"},
+    "event, ε = 4": {"epsilon": "4"},
+    "turns": {"epsilon": "1", "window": "24h"},
+    "stream": {"epsilon": "8", "collect": "stream"},
+}
+DEVICES = (500, 5_000, 20_000)
+POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail", "temperature")
+# Range of a stream, where the population's bound is far above its readings.
+STREAM_THETAS = {"edrp": 2_000, "households": 2_000, "phones": 40, "heavy-tail": 1_000, "london": 50_000}
+DNS_FILE = "dns_google_1k.npz"
+# Slots of a population with readings once a day.
+_DAILY_SLOTS = 98
+# Length of the pictures: three days of half-hours.
+_SHOWN = 144
 HEADLINE, RAW, TRUNCATED = "headline", "each slot by itself", "truncated, filtered"
 
 Array = NDArray[np.float64]
@@ -50,36 +63,44 @@ class Accuracy:
     """Root mean square error: ``rmse`` in the reading's unit, ``share`` as a share of the mean.
 
     ``held``: share of 95 % intervals that contain the mean of the readings. ``width``: half-width of the intervals,
-    divided by 1.96 times the error, which would be the half-width if the error were known exactly.
+    divided by 1.96 times the error, which would be the half-width if the error were known exactly. ``chance``: standard
+    error of ``held`` between campaigns, NaN for one campaign.
     """
 
     rmse: float
     share: float
     held: float
     width: float
+    chance: float = math.nan
+
+
+# A campaign to simulate: (population, way of collecting, devices, seed, days).
+Task = tuple[str, str, int, int, int]
 
 
 def run(options: Options) -> Outcome:
-    """Simulate campaigns on EDRP, if ``--data`` has it, and on synthetic populations; ``--only`` selects by name."""
+    """Simulate campaigns on each population, real ones if ``--data`` has them; ``--only`` selects by name."""
     days, repeats = (2, 1) if options.quick else (DAYS, options.repeats or REPEATS)
+    cells = [(name, way, devices) for name in _sources(options) for way in WAYS for devices in DEVICES]
+    cells = [cell for cell in cells if cell[1] == "event" and cell[2] == DEVICES[0]] if options.quick else cells
+    tasks: list[Task] = [(*cell, options.seed + number, days) for cell in cells for number in range(repeats)]
+    with workers(options.workers or 1) as hands:
+        done = list(hands.bind(_published, options)(tasks, lambda _: None))
     rows: list[tuple[Cell, ...]] = []
     panels: list[Panel] = []
-    for name, source in _sources(options):
-        for way, devices in CELLS[:1] if options.quick else CELLS:
-            campaigns = [
-                simulate(SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, **source, **WAYS[way]))
-                for seed in range(options.seed, options.seed + repeats)
-            ]
-            every = [published(campaign) for campaign in campaigns]
-            rows += table(name, way, devices, every)
-            panels.append(picture(f"{name}, {way}, {devices} devices", campaigns[0].plan.unit, every[0]))
-    columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "width"]
+    for number, (name, way, devices) in enumerate(cells):
+        every = [series for _, series in done[number * repeats : (number + 1) * repeats]]
+        rows += table(name, way, devices, every)
+        panels.append(picture(f"{name}, {way}, {devices} devices", *done[number * repeats]))
+    columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "width"]
     notes = [
         "rmse: root mean square difference from the mean of the readings, in their unit and in per cent of their mean;"
-        " held: share of 95 % intervals that hold the mean of the readings; width: their half-width over 1.96 rmse,"
-        f" which is 1 where intervals are as wide as errors are. {days} days of half-hours after the threshold rounds,"
-        f" {repeats} campaigns a cell, each with noise of its own.",
-        "event: ε = 1 for each reading. turns: ε = 1 for all readings of any 24 hours.",
+        " held: share of 95 % intervals that hold the mean of the readings; ±: its standard error between campaigns;"
+        " width: their half-width over 1.96 rmse, which is 1 where intervals are as wide as errors are."
+        f" {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings), {repeats} campaigns a cell,"
+        " each with noise of its own. A real data set smaller than the fleet is repeated, each time a week later.",
+        "event: ε = 1, or 4, for each reading. turns: ε = 1 for all readings of any 24 hours. stream: (8, 1e-5) for all"
+        " readings together; what clipping removes is not modelled, so their intervals are of clipped readings.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 
@@ -88,7 +109,8 @@ def table(name: str, way: str, devices: int, every: Sequence[Published]) -> Iter
     """Yield a row for each published series of a cell's campaigns."""
     for series in every[0]:
         of = measure([each[series] for each in every])
-        numbers = (round(of.rmse, 2), round(100 * of.share, 2), round(of.held, 3), round(of.width, 2))
+        chance = "" if math.isnan(of.chance) else round(of.chance, 3)
+        numbers = (round(of.rmse, 2), round(100 * of.share, 2), round(of.held, 3), chance, round(of.width, 2))
         yield (name, way, devices, series, *numbers)
 
 
@@ -105,27 +127,50 @@ def measure(every: Sequence[ShownSeries]) -> Accuracy:
     half = Z * np.concatenate([series.error for series in every])
     rmse = float(np.sqrt(np.mean(np.square(away))))
     level = float(np.mean(np.concatenate([series.truth for series in every])))
-    return Accuracy(rmse, rmse / level, float(np.mean(np.abs(away) <= half)), float(np.mean(half)) / (Z * rmse))
+    of_each = [float(np.mean(np.abs(series.mean - series.truth) <= Z * series.error)) for series in every]
+    chance = float(np.std(of_each, ddof=1)) / math.sqrt(len(every)) if len(every) > 1 else math.nan
+    held = float(np.mean(np.abs(away) <= half))
+    return Accuracy(rmse, rmse / level, held, float(np.mean(half)) / (Z * rmse), chance)
 
 
 def picture(title: str, unit: str, series: Published) -> Panel:
-    """Return a panel of the published mean (`HEADLINE`), the truncated mean and the truth, for the first three days."""
-    shown = slice(0, 3 * CYCLE)
-    days = (np.arange(len(series[HEADLINE].truth)) / CYCLE)[shown].tolist()
+    """Return a panel of the published mean (`HEADLINE`), the truncated mean and the truth, for the first slots."""
+    shown = slice(0, _SHOWN)
+    days = list(range(len(series[HEADLINE].truth)))[shown]
     curves = {
         "mean of the readings": (days, series[HEADLINE].truth[shown].tolist()),
         HEADLINE: (days, series[HEADLINE].mean[shown].tolist()),
         TRUNCATED: (days, series[TRUNCATED].mean[shown].tolist()),
     }
-    return Panel(title, "day", f"mean, {unit}", curves, logarithmic=False, baseline="mean of the readings")
+    return Panel(title, "slot", f"mean, {unit}", curves, logarithmic=False, baseline="mean of the readings")
 
 
-def _sources(options: Options) -> list[tuple[str, Mapping[str, Any]]]:
-    sources: list[tuple[str, Mapping[str, Any]]] = []
+def _published(options: Options, task: Task, tick: Tick) -> tuple[str, Published]:
+    """Return (unit, published series) of one campaign."""
+    name, way, devices, seed, days = task
+    campaign = simulate(campaign_options(_sources(options)[name], name, way, devices, seed, days))
+    return campaign.plan.unit, published(campaign)
+
+
+def campaign_options(
+    source: Mapping[str, Any], name: str, way: str, devices: int, seed: int, days: int
+) -> SimulateOptions:
+    """Return the options of one campaign of the study; ``source``: the option that selects its population."""
+    fields = WAYS[way] | dict(source)
+    if way == "stream" and name in STREAM_THETAS:
+        fields |= {"theta": STREAM_THETAS[name]}
+    per_day = 1 if name == "london" else 24 if name == "phones" else 48
+    slots = per_day * days if per_day > 1 else _DAILY_SLOTS
+    return SimulateOptions(devices=devices, slots=slots, seed=seed, **fields)
+
+
+def _sources(options: Options) -> dict[str, Mapping[str, Any]]:
+    sources: dict[str, Mapping[str, Any]] = {}
     if options.data is not None:
-        sources.append(("edrp", {"data": options.data / EDRP_FILE}))
-    sources += [(name, {"population": name}) for name in POPULATIONS]
-    return [(name, source) for name, source in sources if not options.only or name in options.only]
+        sources |= {"edrp": {"data": options.data / EDRP_FILE}, "london": {"data": options.data / LONDON_FILE}}
+        sources["dns"] = {"data": options.data / DNS_FILE}
+    sources |= {name: {"population": name} for name in POPULATIONS}
+    return {name: source for name, source in sources.items() if not options.only or name in options.only}
 
 
 def _series(compared: Sequence[Compared], numbers: Sequence[tuple[float, float]] | None = None) -> ShownSeries:

@@ -1,11 +1,12 @@
-"""Errors of what truncation removed, over several slots together."""
+"""What truncation removes: errors over several slots together, and where readings have moved since the rounds."""
 
 import math
 
 import numpy as np
 import pytest
 
-from undertone_aggregator.estimate.bias import Removed, error_of_mean
+from undertone_aggregator.estimate.bias import Level, Removed, TruncationBias, TwoSidedBias, error_of_mean
+from undertone_aggregator.threshold import Threshold
 
 DAY = 48
 
@@ -47,3 +48,74 @@ def test_the_covariance_of_the_shape_is_that_of_errors_that_add_up_to_nothing() 
     np.add.at(weights, np.array(slots) % DAY, sizes / 30)
     removed = [Removed(0.0, 0.0, float(size), 0.0) for size in sizes]
     assert error_of_mean(removed, slots, DAY) == pytest.approx(math.sqrt(weights @ known @ weights))
+
+
+BOUND = 1250
+EDGES = tuple(range(BOUND + 2))
+VALUES = np.arange(BOUND + 1)
+
+
+def threshold(density, theta, bias=1.0, bias_se=0.1):
+    return Threshold(theta, theta, theta, bias, bias_se, 1.0, density / density.sum(), EDGES, "robust", [])
+
+
+def rooms(mean):
+    """A normal density of temperatures with a standard deviation of 17."""
+    return np.exp(-np.square((VALUES - mean) / 17.0) / 2.0)
+
+
+def truncated(density, low, theta):
+    return float(np.clip(VALUES, low, theta) @ density / density.sum())
+
+
+@pytest.mark.parametrize("moved", [-60, -20, 0, 10, 40, 80])
+@pytest.mark.parametrize("error", [0.1, 1.0])
+def test_two_sided_intervals_hold_readings_that_moved_and_grow_as_they_leave_the_range(moved, error):
+    low, theta = 565, 635
+    model = TwoSidedBias(threshold(rooms(600), theta), low, theta, BOUND)
+    level = truncated(rooms(600 + moved), low, theta)
+    removed = model.at(0, 10_000, Level(level, error))
+    bias, doubt = removed.bias, removed.standard_error
+    assert abs(level + bias - (600 + moved)) <= 1.96 * doubt
+    # Readings within the range leave little doubt.
+    assert doubt < (2.0 if abs(moved) <= 20 else 200.0)
+
+
+def test_a_shift_is_a_share_of_the_range_and_certain_only_where_the_level_is():
+    model = TwoSidedBias(threshold(rooms(600), 635), 565, 635, BOUND)
+    level = truncated(rooms(625), 565, 635)
+    share, least, most = model.moved(Level(level, 0.5))
+    assert share == pytest.approx(25 / 70, abs=0.03)
+    assert 0.25 < least < share < most
+    share, least, most = model.moved(Level(level, 20.0))
+    assert least < 0 < most
+
+
+def exponential(mean):
+    return np.exp(-VALUES / mean)
+
+
+def test_a_change_of_all_readings_is_an_error_once():
+    """The profile of an epoch in which readings doubled says what time of day has large readings, not how large."""
+    theta = 300
+    density = exponential(100)
+    flat = float(np.maximum(VALUES - theta, 0) @ density / density.sum())
+    now = truncated(exponential(200), 0, theta)
+    profile = {phase: (now * share, 1.0) for phase, share in enumerate((0.8, 1.2))}
+    model = TruncationBias(threshold(density, theta, flat, 0.1 * flat), theta, profile)
+    for phase in (0, 1):
+        removed = model.at(phase, 5000, Level(now, 1.0))
+        bias, doubt = removed.bias, removed.standard_error
+        assert bias > 5 * flat
+        assert doubt < 1.25 * bias
+
+
+def test_a_truncated_mean_that_no_factor_explains_leaves_the_factor_as_it_was():
+    """Readings are 0 or 1000: their truncated mean says how many are 1000, and nothing of a factor."""
+    density = np.zeros(BOUND + 1)
+    density[0], density[1000] = 0.7, 0.3
+    model = TruncationBias(threshold(density, 500, 150.0, 15.0), 500, {})
+    removed = model.at(0, 100_000, Level(165.0, 1.0))
+    bias, doubt = removed.bias, removed.standard_error
+    assert 75 < bias < 300
+    assert doubt < 1.5 * bias

@@ -116,7 +116,7 @@ def test_ranges_and_quantiles(store: Path) -> None:
     with open_results(store) as results:
         days = results.ranges(4)
         assert [day.slots for day in days] == [4, 4, 4]
-        assert all(day.standard_error < 8 for day in days)
+        assert all(day.truncated_se < 3 for day in days)
         median, tail = results.quantiles((0.5, 0.95), every=8, last=FIRST + 10)
         assert (median.cohort, median.reports) == (8000, 0)
         # 8000 reports at ε = 4: the median of an exponential of mean 100 is 69, its 95 % quantile 300.

@@ -167,8 +167,8 @@ class Known:
     def factor(self, level: Level) -> tuple[float, float, float]:
         return self.factors
 
-    def excess(self, level: Level) -> tuple[float, float]:
-        return 5.0, 1.0
+    def excess(self, level: Level) -> float:
+        return 5.0
 
     factors = (1.0, 1.0, 1.0)
 

@@ -31,17 +31,17 @@ def readings(name, rng, n):
     return np.clip(np.rint(POPULATIONS[name](rng, n)), 0, BOUND).astype(np.int64)
 
 
-def chosen_for(name, devices):
+def chosen_for(name, devices, epsilon="1", slots_of_rounds=(48, 48, 144)):
     rng = np.random.default_rng(3)
     edges, rounds = first_edges(BOUND), []
-    for slots in (48, 48, 144):
-        mechanism = square_wave("1", edges)
+    for slots in slots_of_rounds:
+        mechanism = square_wave(epsilon, edges)
         level = np.searchsorted(edges[1:-1], readings(name, rng, devices * slots), side="right")
         rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.total
         counts = sum(rng.multinomial(number, rows[k]) for k, number in enumerate(np.bincount(level)) if number)
         rounds.append(CohortCounts(mechanism, counts))
         edges = next_range(rounds, bound=BOUND)
-    query, variance = Query.fleet(devices), constant_variance(1.0)
+    query, variance = Query.fleet(devices), constant_variance(float(epsilon))
     chosen = theta_from_reports(rounds, bound=BOUND, variance=variance, query=query)
     return with_bottom(chosen, rounds, BOUND, query, variance)
 
@@ -57,6 +57,13 @@ def best_width(name, devices):
     errors = noise + devices**2 * (above[None, :] + down[:, None]) ** 2
     low, high = np.unravel_index(errors.argmin(), errors.shape)
     return ends[high] - ends[low]
+
+
+def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_from_the_readings():
+    chosen = chosen_for("rooms", 300, "4", (48, 48, 48))
+    assert 550 < chosen.bottom < 600 < chosen.theta < 650
+    # No reading is far from the others, so hardly anything is removed; noise far from them would remove some units.
+    assert abs(chosen.bias) < 0.5
 
 
 @pytest.mark.parametrize("name", ["rooms", "mains voltage", "skewed"])

@@ -1,0 +1,178 @@
+"""Experiment: campaigns whose readings move after θ was chosen: does the headline's interval hold, and θ follow?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.estimate.estimates import Z
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.fast.parallel import Tick, workers
+from undertone_simulator.fast.simulate import simulate_readings
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.readings.chosen import open_source
+from undertone_simulator.readings.readings import Integers, ReadingSource
+from undertone_studies.cgm_populations import EDRP_FILE
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.registry import Options
+
+TITLE = "Campaigns whose readings move"
+PARAGRAPH = (
+    "Whole campaigns of three weeks, looked at once a week. The readings change on the third day after the threshold"
+    " rounds. The headline's interval holds the mean of the readings while θ is stale, and the next look chooses θ for"
+    " the readings as they are now."
+)
+
+CYCLE, DAYS, REPEATS = 48, 21, 3
+# Columns of the readings before the change: three threshold rounds of a day, and two days of reports.
+_BEFORE = 5 * CYCLE
+_WEEK = 7 * CYCLE
+
+Array = NDArray[np.float64]
+# A change of readings: columns [n] since the change (negative before it) -> (factor [n], amount [n]).
+Change = Callable[[Array], tuple[Array, Array]]
+
+
+def times(factor: float) -> Change:
+    """Return the change of all readings by a factor, at once."""
+    return lambda since: (np.where(since >= 0, factor, 1.0), np.zeros(len(since)))
+
+
+def shifted(amount: float, columns: int = 1) -> Change:
+    """Return the change of all readings by an amount, within ``columns`` slots."""
+    return lambda since: (np.ones(len(since)), amount * np.clip((since + 1.0) / columns, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class MovingCase:
+    """A case: its population, its number of devices, and the change of the readings."""
+
+    name: str
+    population: str
+    devices: int
+    change: Change
+
+
+CASES = (
+    MovingCase("EDRP × 2", "edrp", 5_000, times(2.0)),
+    MovingCase("EDRP × 0.4", "edrp", 5_000, times(0.4)),
+    MovingCase("temperature - 12 °C", "temperature", 3_000, shifted(-120.0)),
+    MovingCase("temperature - 12 °C in three weeks", "temperature", 3_000, shifted(-120.0, _WEEK * 3)),
+    MovingCase("temperature + 12 °C in three weeks", "temperature", 3_000, shifted(120.0, _WEEK * 3)),
+)
+
+
+@dataclass(frozen=True)
+class MovedReadings:
+    """A source whose readings change at column ``begins``; readings stay within [0, ``bound``]."""
+
+    source: ReadingSource
+    bound: int
+    change: Change
+    begins: int
+
+    @property
+    def unit(self) -> str:
+        """The unit of the readings."""
+        return self.source.unit
+
+    @property
+    def per_day(self) -> int:
+        """Number of columns of one day."""
+        return self.source.per_day
+
+    @property
+    def start(self) -> str:
+        """The local time of column 0."""
+        return self.source.start
+
+    def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, NDArray[np.bool_] | None]:
+        """See `ReadingSource.part`."""
+        values, present = self.source.part(first, stop, columns)
+        factor, amount = self.change(np.asarray(columns, dtype=np.float64) - self.begins)
+        changed = np.rint(values * factor[:, None] + amount[:, None])
+        return np.clip(changed, 0, self.bound).astype(np.int64), present
+
+
+@dataclass(frozen=True)
+class MovedResult:
+    """Result of a campaign from the change on.
+
+    ``held``: share of slots whose 95 % interval holds the mean of the readings; ``least``: that of the worst day;
+    ``half``: median half-width over the mean from the third day after the change on; ``second``: mean square error in
+    the second week of the report phase.
+    """
+
+    held: float
+    least: float
+    half: float
+    second: float
+
+
+def run(options: Options) -> Outcome:
+    """Simulate each case, and beside it a fleet whose readings are from the beginning what they change to."""
+    days, repeats = (7, 1) if options.quick else (DAYS, options.repeats or REPEATS)
+    cases = [number for number, case in enumerate(CASES) if case.population != "edrp" or options.data is not None]
+    cases = [number for number in cases if not options.only or CASES[number].population in options.only]
+    tasks = [(number, options.seed + seed, days) for number in cases for seed in range(repeats)]
+    with workers(options.workers or 1) as hands:
+        done = list(hands.bind(_results, options)(tasks, lambda _: None))
+    rows: list[tuple[Cell, ...]] = []
+    for place, number in enumerate(cases):
+        every = done[place * repeats : (place + 1) * repeats]
+        moved = [of for of, _ in every]
+        ratio = np.mean([of.second for of in moved]) / np.mean([best.second for _, best in every])
+        held, least, half = (np.mean([getattr(of, name) for of in moved]) for name in ("held", "least", "half"))
+        numbers = [round(float(held), 3), round(float(least), 3), round(100 * float(half), 1), round(float(ratio), 2)]
+        rows.append((CASES[number].name, CASES[number].devices, *numbers))
+    columns = ["case", "devices", "held", "worst day", "± %", "MSE over best"]
+    notes = [
+        "held: share of the headline's 95 % intervals that hold the mean of the readings, from the change on; worst"
+        " day: the same on the day where it is least; ± %: median half-width in per cent of the mean, from the third"
+        " day after the change on; MSE over best: the mean square error in the second week over that of a campaign"
+        f" whose threshold rounds saw the changed readings already. ε = 1 for each reading, {days} days, {repeats}"
+        " campaigns a case.",
+    ]
+    return Outcome(TITLE, columns, rows, notes)
+
+
+def _results(options: Options, task: tuple[int, int, int], tick: Tick) -> tuple[MovedResult, MovedResult]:
+    """Return the results of a case and of its best possible campaign."""
+    number, seed, days = task
+    case = CASES[number]
+    return measure(simulated(case, options, seed, days)), measure(simulated(case, options, seed, days, best=True))
+
+
+def simulated(case: MovingCase, options: Options, seed: int, days: int, *, best: bool = False) -> Simulated:
+    """Simulate a campaign of a case; ``best``: its readings have changed before the first threshold round."""
+    source: dict[str, Any] = {"population": case.population}
+    if case.population == "edrp":
+        assert options.data is not None
+        source = {"data": options.data / EDRP_FILE}
+    chosen = SimulateOptions(devices=case.devices, slots=days * CYCLE, seed=seed, epsilon="1", **source)
+    readings = open_source(chosen, case.devices, seed)
+    moved = MovedReadings(readings.source, readings.bound, case.change, -(1 << 30) if best else _BEFORE)
+    return simulate_readings(chosen, readings._replace(source=moved))
+
+
+def measure(campaign: Simulated) -> MovedResult:
+    """Return the result of one campaign."""
+    compared = campaign.compared(filtered=True)
+    first = campaign.timeline.epochs[0].campaign.first_slot
+    slots = np.array([of.estimate.slot for of in compared]) - first - _BEFORE
+    away = np.array([of.estimate.estimate - of.truth_raw for of in compared])
+    half = Z * np.array([of.estimate.standard_error or 0.0 for of in compared])
+    truth = np.array([of.truth_raw for of in compared])
+    held = np.abs(away) <= half
+    after = slots >= 0
+    days = [float(held[slots // CYCLE == day].mean()) for day in np.unique(slots[after] // CYCLE)]
+    settled = slots >= 2 * CYCLE
+    second = (slots >= _WEEK - 2 * CYCLE) & (slots < 2 * _WEEK - 2 * CYCLE)
+    return MovedResult(
+        float(held[after].mean()),
+        min(days),
+        float(np.median(half[settled] / truth[settled])),
+        float(np.mean(np.square(away[second]))) if second.any() else float("nan"),
+    )
