@@ -1,10 +1,10 @@
-"""Export formats of estimates: one JSON object, CSV, JSON lines, Influx line protocol, Parquet."""
+"""Writers of estimates: one JSON object, and the formats of `undertone_aggregator.estimate.formats`."""
 
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 from typing import Any
@@ -49,7 +49,7 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
     return dict(plain(document))
 
 
-def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> str:
+def to_csv(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
     """Return rows of one kind as CSV with a header; missing values are empty.
 
     Further columns are ``time``, the start as ISO 8601 in the campaign's zone, and constants without which no number is
@@ -63,29 +63,27 @@ def to_csv(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) ->
         columns = row.row()
         time = datetime.fromtimestamp(columns["start"], results.days.zone).isoformat()
         writer.writerow([_cell(value) for value in (*columns.values(), time, *facts.values())])
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
-def to_json_lines(rows: Sequence[Row]) -> str:
+def to_json_lines(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
     """Return one line with a JSON object for each row."""
-    return "".join(json.dumps(plain(row.row()), ensure_ascii=False) + "\n" for row in rows)
+    return "".join(json.dumps(plain(row.row()), ensure_ascii=False) + "\n" for row in rows).encode()
 
 
-def to_influx(campaign: str, rows: Sequence[Row]) -> str:
-    """Return InfluxDB line protocol: measurement ``campaign``, tags that identify the series, the slot's start
-    in ns.
-    """
-    lines = []
+def to_influx(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
+    """Return InfluxDB line protocol: the campaign as measurement, tags that identify the series, the start in ns."""
+    lines, measurement = [], _escaped(results.campaign.name)
     for row in rows:
         columns = {name: value for name, value in plain(row.row()).items() if value is not None}
         start = columns.pop("start") * 1_000_000_000
         tags = "".join(f",{name}={_escaped(str(columns.pop(name)).lower())}" for name in _TAGS if name in columns)
-        values = ",".join(f"{name}={value}{'i' if isinstance(value, int) else ''}" for name, value in columns.items())
-        lines.append(f"{_escaped(campaign)}{tags} {values} {start}\n")
-    return "".join(lines)
+        values = ",".join(f"{name}={_influx_value(value)}" for name, value in columns.items())
+        lines.append(f"{measurement}{tags} {values} {start}\n")
+    return "".join(lines).encode()
 
 
-def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate) -> bytes:
+def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
     """Return rows of one kind as a Parquet file with the campaign's facts in its metadata.
 
     Raises Invalid without pyarrow.
@@ -103,35 +101,6 @@ def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row] = Estimate
     into = io.BytesIO()
     pq.write_table(table, into)
     return into.getvalue()
-
-
-@dataclass(frozen=True)
-class Format:
-    """An export format: its name, media type, file suffix, and the function that writes rows of one kind."""
-
-    name: str
-    media_type: str
-    suffix: str
-    write: Callable[[Results, Sequence[Row], type[Row]], bytes]
-
-
-# All formats by name, for commands, exports and the page's downloads.
-FORMATS = {
-    made.name: made
-    for made in (
-        Format("csv", "text/csv", "csv", lambda results, rows, kind: to_csv(results, rows, kind).encode()),
-        Format("jsonl", "application/x-ndjson", "jsonl", lambda _, rows, __: to_json_lines(rows).encode()),
-        Format("parquet", "application/vnd.apache.parquet", "parquet", to_parquet),
-        Format("influx", "text/plain", "influx", lambda r, rows, _: to_influx(r.campaign.name, rows).encode()),
-    )
-}
-
-
-def format_of(field: str, word: str, others: Sequence[str] = ()) -> Format:
-    """Return the format of this name. Raises Invalid for another name; the error lists the names, also ``others``."""
-    if word not in FORMATS:
-        raise Invalid(f"{field} is {word!r}, expected one of {', '.join([*others, *FORMATS])}")
-    return FORMATS[word]
 
 
 def local(second: int, zone: tzinfo = UTC) -> str:
@@ -164,6 +133,15 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return as_cell(value) if isinstance(value, str) else value
+
+
+def _influx_value(value: Any) -> str:
+    """Return a field's value in line protocol: text in quotes, an integer with an i, true or false, or a number."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value}i" if isinstance(value, int) else str(value)
 
 
 def _escaped(text: str) -> str:

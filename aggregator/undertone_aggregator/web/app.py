@@ -18,8 +18,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.formats import format_of
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.estimate.selection import Hours, OnDays
@@ -204,9 +204,9 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """Return the selected slots as a file in one of `export.FORMATS`."""
+        """Return the selected slots as a file in one of `formats.FORMATS`."""
         parameters = dict(request.query_params)
-        form = export.format_of("format", parameters.pop("format", "csv"))
+        form = format_of("format", parameters.pop("format", "csv"))
         query = api.Parameters(parameters, (*_ESTIMATES, "format"))
         name = self._name(request)
 

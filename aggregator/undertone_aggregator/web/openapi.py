@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from undertone_aggregator.estimate.export import FORMATS
+from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.web.api import FILTERED, RAW
 

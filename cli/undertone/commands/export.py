@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from undertone.stores import StoreUrl, WhichCampaign
+from undertone_aggregator.estimate.formats import FORMATS, format_of
 from undertone_shared.errors import Invalid
 
 
@@ -19,7 +20,7 @@ def export(
     store: StoreUrl,
     folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
     campaign: WhichCampaign = None,
-    form: Annotated[str, typer.Option("--format", help="Format of the series: csv, jsonl, parquet, influx.")] = "csv",
+    form: Annotated[str, typer.Option("--format", help=f"Format of the series: {', '.join(FORMATS)}.")] = "csv",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write every group's settled series, raw and filtered, with the epochs, the history of θ and the guarantee.
@@ -28,15 +29,15 @@ def export(
     The server may run meanwhile.
     """
     from undertone_aggregator.campaign.results import open_public
-    from undertone_aggregator.estimate import export as write
     from undertone_aggregator.estimate.estimates import Estimate
+    from undertone_aggregator.estimate.export import document
 
-    writer = write.format_of("--format", form)
+    writer = format_of("--format", form)
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
     with open_public(store, campaign) as results:
         rows = results.estimates(groups=None, filtered=True, settled=True, absent=True)
-        facts = write.document(results, [])
+        facts = document(results, [])
         folder.mkdir(parents=True)
         series, about = folder / f"series.{writer.suffix}", folder / "campaign.json"
         series.write_bytes(writer.write(results, rows, Estimate))

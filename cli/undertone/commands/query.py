@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from undertone.stores import StoreUrl, WhichCampaign
+from undertone_aggregator.estimate.formats import FORMATS, format_of
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Estimate, MeanRow, Row
     from undertone_aggregator.estimate.query import Results
 
-# Formats beside those of `export.FORMATS`: a table for people, and one JSON object with everything.
+# Formats beside those of `formats.FORMATS`: a table for people, and one JSON object with everything.
 _TABLE, _JSON = "table", "json"
 
 
@@ -71,9 +72,9 @@ def query(
     quantiles: Annotated[
         str | None, typer.Option(help="Print quantiles of the readings, such as 0.5,0.9, per cycle or per --every.")
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="One of table, json, csv, jsonl, parquet, influx.")] = _TABLE,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join([_TABLE, _JSON, *FORMATS])}.")] = _TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write to this file; required for parquet.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file; required for a binary format.")] = None,
 ) -> None:
     """The mean of the readings with its 95 % interval, per slot and group.
 
@@ -84,15 +85,14 @@ def query(
     from undertone_aggregator.campaign.results import open_results
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
-    from undertone_aggregator.estimate.export import format_of
     from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
 
     form = _JSON if as_json else form
     writer = None if form in (_TABLE, _JSON) else format_of("--format", form, (_TABLE, _JSON))
     if form == _TABLE and output is not None:
         raise Invalid("--output needs a --format other than table")
-    if form == "parquet" and output is None:
-        raise Invalid("--format parquet needs --output FILE")
+    if writer is not None and writer.binary and output is None:
+        raise Invalid(f"--format {form} needs --output FILE")
     if groups and group:
         raise Invalid("--groups and --group exclude each other")
     if filtered and (every is not None or quantiles is not None):

@@ -15,7 +15,7 @@ from support.stores import simulated_store
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.calendar import Days
-from undertone_aggregator.estimate.estimates import RangeEstimate, Series
+from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Series
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Fleet, Hours, OnDays, chosen_slots, selection
 from undertone_aggregator.store.inventory import ACTIVE, Device
@@ -178,14 +178,14 @@ def test_a_threshold_round_is_shown_as_no_estimate(results: Results) -> None:
         assert (columns["estimate"] is None) is row.is_learning
         assert (columns["model"] is None) is not row.is_learning
         assert type(row).of_row(columns) == row
-    header, *lines = export.to_csv(results, learning).splitlines()
+    header, *lines = export.to_csv(results, learning, Estimate).decode().splitlines()
     place = {name: i for i, name in enumerate(header.split(","))}
     for line in lines:
         cells = line.split(",")
         assert cells[place["kind"]] == "model"
         assert cells[place["estimate"]] == ""
         assert cells[place["model"]] != ""
-    for line in export.to_influx("load", learning).splitlines():
+    for line in export.to_influx(results, learning, Estimate).decode().splitlines():
         fields = line.split(" ")[1]
         assert "estimate=" not in fields
         assert "model=" in fields

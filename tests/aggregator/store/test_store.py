@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from support.list_intake import ListIntake
+from support.micropython import REPO
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES
@@ -60,6 +61,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 def opened(url: str) -> Callable[[], Store]:
     """Opens one store of each kind, as often as it is called."""
     return lambda: open_store(url)
+
+
+def test_the_guide_has_the_store_as_it_is_tried_here() -> None:
+    guide = (REPO / "docs/extending.md").read_text(encoding="utf-8")
+    assert (REPO / "tests/support/memory_store.py").read_text(encoding="utf-8") in guide
+    assert '"open_memory", False, "memory:NAME"' in guide
 
 
 def test_every_kind_that_is_shipped_is_tried() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
+from support.micropython import REPO
 
 pytestmark = pytest.mark.services
 # In seconds, of whoever waits for a browser or a page.
@@ -111,6 +112,35 @@ def drawn(open_page: Callable[..., Any], name: str) -> Any:
     return page
 
 
+WIDGET = Path(__file__).with_name("calendar_widget.js")
+WIDGET_LINE = '  { id: "calendar", title: "Calendar", show: calendar },\n'
+
+
+def test_a_widget_is_a_function_and_a_line(server: Server, open_page: Callable[..., Any], name: str) -> None:
+    """The widget of the guide, added to the page's script as a contributor adds it."""
+    guide = (REPO / "docs/extending.md").read_text(encoding="utf-8")
+    assert WIDGET.read_text(encoding="utf-8") in guide
+    assert WIDGET_LINE.strip() in guide
+    summary = json.load(urllib.request.urlopen(f"{server.address}api/v1/campaigns/{name}"))
+    page = open_page()
+
+    def with_widget(route: Any) -> None:
+        script = route.fetch()
+        table = "const WIDGETS = [\n"
+        assert script.text().count(table) == 1
+        text = script.text().replace(table, WIDGET.read_text(encoding="utf-8") + table + WIDGET_LINE)
+        route.fulfill(response=script, body=text)
+
+    page.route("**/static/app.js", with_widget)
+    page.goto(f"{server.address}?again#{name}")
+    page.wait_for_selector("#calendar tr")
+    headings = page.locator("#widgets h3").all_inner_texts()
+    assert headings == ["Calendar", "Threshold θ", "Devices", "Deliveries", "Distribution"]
+    assert f"{summary['slot_seconds']} s" in page.locator("#calendar").inner_text()
+    page.wait_for_selector("#theta canvas")
+    assert page.locator("#outcomes tr").count() >= 2, "the other widgets are drawn as before"
+
+
 def test_all_campaigns_and_one(server: Server, open_page: Callable[..., Any], name: str) -> None:
     page = open_page()
     page.wait_for_selector(".card svg path")
@@ -123,7 +153,7 @@ def test_all_campaigns_and_one(server: Server, open_page: Callable[..., Any], na
     assert page.locator("#outcomes tr").count() >= 2
     page.wait_for_selector("#theta canvas")
     blocks = json.load(urllib.request.urlopen(f"{server.address}api/v1/campaigns/{name}"))["ranges"]
-    assert page.locator("#theta-blocks tbody tr").count() == len(blocks) > 1, "θ of each block of the day"
+    assert page.locator("#theta tbody tr").count() == len(blocks) > 1, "θ of each block of the day"
     page.click("#table summary")
     # A browser says that a summary was opened in a task of its own.
     page.wait_for_selector("#table tbody tr")

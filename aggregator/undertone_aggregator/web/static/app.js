@@ -142,16 +142,7 @@ function glance(campaign) {
     .map(([words, kind]) => element("div", words, kind)));
   const alarms = [...campaign.warnings, ...(server.alarms || []).map((alarm) => alarmed(alarm, campaign.time_zone))];
   $("alarms").replaceChildren(...alarms.map((sentence) => element("p", sentence)));
-  const late = campaign.unpublished;
-  const share = number((100 * late) / Math.max(campaign.outcomes.counted || 0, late, 1), 2);
-  $("outcomes").replaceChildren(rows([...Object.entries(campaign.outcomes).filter(([, n]) => n)
-    .sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, number(n, 12)]),
-  ...(late ? [["counted too late to publish", `${number(late, 12)} (${share} %)`]] : [])]));
-  const devices = server.devices || {};
-  $("devices").replaceChildren(Object.keys(devices).length
-    ? rows(Object.entries(devices).map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
-      ["group", "reporting", "silent", "lost", "conflicting"])
-    : element("p", "No server says how its devices are.", "small"));
+  drawWidgets(campaign);
   const select = $("choose").elements.group;
   if (select.options.length !== campaign.groups.length) {
     const chosen = select.value || wished().get("group") || "all";
@@ -377,24 +368,50 @@ const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch)
     .format(1000 * (epoch - epoch % 86400 + first * seconds))
   : `slot ${first} of ${cycle}`;
 
-async function loadTheta() {
-  const name = shown;
+// --- widgets: the sections below the chart, in the order of WIDGETS. A widget is a function that fills its place on the
+// page from the campaign's summary (`summary` in web/api.py). It is called at first and whenever the campaign has news.
+
+function deliveries(place, campaign) {
+  const late = campaign.unpublished;
+  const share = number((100 * late) / Math.max(campaign.outcomes.counted || 0, late, 1), 2);
+  place.replaceChildren(rows([...Object.entries(campaign.outcomes).filter(([, n]) => n)
+    .sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, number(n, 12)]),
+  ...(late ? [["counted too late to publish", `${number(late, 12)} (${share} %)`]] : [])]));
+}
+
+function devices(place, campaign) {
+  const groups = Object.entries(campaign.server.devices || {});
+  place.replaceChildren(groups.length
+    ? rows(groups.map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
+      ["group", "reporting", "silent", "lost", "conflicting"])
+    : element("p", "No server says how its devices are.", "small"));
+}
+
+async function threshold(place, campaign) {
+  const name = campaign.name;
+  if (!place.childElementCount) {
+    const [picture, words, blocks] = [element("div"), element("p"), element("div")];
+    picture.setAttribute("role", "img");
+    picture.setAttribute("aria-label", "theta over time");
+    place.append(picture, words, blocks);
+  }
+  const [picture, words, blocks] = place.children;
   const answer = await api(`campaigns/${name}/epochs`);
   const { epochs, unit } = answer;
   const known = epochs.filter((epoch) => epoch.ranges.length);
   if (name !== shown) return;
   if (thetaChart) thetaChart.destroy();
   thetaChart = null;
-  $("theta").replaceChildren();
-  $("theta-blocks").replaceChildren();
+  picture.replaceChildren();
+  blocks.replaceChildren();
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
-  $("theta-says").textContent = last
+  words.textContent = last
     ? `θ ${many ? "by time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch)}; ${known.length} of ${epochs.length} epochs have one.`
     : "Not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
-    $("theta-blocks").replaceChildren(rows(last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
+    blocks.replaceChildren(rows(last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
       ["from", `θ, ${unit}`]));
   }
   const end = Math.max(ends ?? 0, last.epoch + 1);
@@ -402,17 +419,24 @@ async function loadTheta() {
   const line = { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) };
   // The highest and the lowest block: the same line where there is one.
   thetaChart = new uPlot({
-    width: $("theta").clientWidth || 260, height: 140, legend: { show: false }, axes: [axis(), { ...axis(), size: 60 }],
+    width: picture.clientWidth || 260, height: 140, legend: { show: false }, axes: [axis(), { ...axis(), size: 60 }],
     series: [{}, { ...line }, { ...line }], bands: [band(null, 2, 1, "filtered")],
     scales: { y: { range: (_, low, high) => [0, high * 1.1] } },
-  }, [[...known.map((epoch) => epoch.epoch), end], each(Math.max), each(Math.min)], $("theta"));
+  }, [[...known.map((epoch) => epoch.epoch), end], each(Math.max), each(Math.min)], picture);
 }
 
-async function quantiles() {
+// A distribution takes the server some seconds, so it is computed when somebody asks for it.
+function distribution(place) {
+  if (place.childElementCount) return;
+  const [button, answer] = [element("button", "Ask for quantiles"), element("div")];
+  button.onclick = () => quantiles(answer);
+  place.append(button, answer);
+}
+
+async function quantiles(place) {
   const name = shown;
   const words = selection();
   words.delete("group"); words.delete("filtered");
-  const place = $("quantiles");
   place.replaceChildren(element("p", "This takes some seconds.", "small"));
   try {
     const answer = await api(`campaigns/${name}/quantiles?${words}`);
@@ -423,6 +447,26 @@ async function quantiles() {
   }
 }
 
+const WIDGETS = [
+  { id: "theta", title: "Threshold θ", show: threshold },
+  { id: "devices", title: "Devices", show: devices },
+  { id: "outcomes", title: "Deliveries", show: deliveries },
+  { id: "quantiles", title: "Distribution", show: distribution },
+];
+
+function drawWidgets(campaign) {
+  for (const { id, title, show } of WIDGETS) {
+    if (!$(id)) {
+      const section = element("section");
+      const place = element("div");
+      place.id = id;
+      section.append(element("h3", title), place);
+      $("widgets").append(section);
+    }
+    (async () => show($(id), campaign))().catch(say);
+  }
+}
+
 function showOne(name) {
   const fresh = name !== shown;
   shown = name;
@@ -430,16 +474,16 @@ function showOne(name) {
   news?.close();
   data = null;
   news = new EventSource(`api/v1/campaigns/${name}/events`);
-  news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); loadTheta().catch(say); });
+  news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); });
   // What is asked for once the news have begun misses nothing, also after the server was away.
   const ask = () => api(`campaigns/${name}`).then((campaign) => {
     if (name !== shown) return;
     glance(campaign);
-    return Promise.all([load(), loadTheta()]).then(actions);
+    return load().then(actions);
   }).catch(say);
   news.onopen = () => { link("live"); ask(); };
   news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
-  $("quantiles").replaceChildren();
+  $("widgets").replaceChildren();
   delete $("choose").elements.span.dataset.spans;
   $("choose").elements.group.replaceChildren();
   if (wished().has("filtered")) $("choose").elements.filtered.checked = wished().get("filtered") === "true";
@@ -487,7 +531,7 @@ function route() {
 }
 addEventListener("hashchange", route);
 addEventListener("resize", () => data && draw());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); loadTheta(); } });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); drawWidgets(about); } });
 $("choose").addEventListener("change", () => {
   const chosen = new FormData($("choose"));
   const words = new URLSearchParams({ group: chosen.get("group") || "all", span: chosen.get("span") ?? "",
@@ -503,7 +547,6 @@ for (const [name, usual] of [["begin", 0], ["end", 24]]) {
 }
 $("selection").addEventListener("toggle", () => select().catch(say));
 $("choose-selection").addEventListener("change", () => select().catch(say));
-$("ask-quantiles").addEventListener("click", quantiles);
 $("login").addEventListener("submit", (event) => {
   event.preventDefault();
   const token = new FormData(event.target).get("token");
