@@ -2,13 +2,14 @@
 
 import gc
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 # Batches that are judged and stored at the same time; with more, threads compete for the interpreter.
 CONCURRENT_BATCHES = 2
-# Seconds that a thread waits for a place before it runs without one: a thread whose store hangs keeps its place.
-LONGEST_WAIT_SECONDS = 1.0
+# Seconds after which a thread no longer counts. Judging and storing a batch takes some milliseconds.
+LONGEST_RUN_SECONDS = 0.05
 # Thresholds of Python's garbage collector: allocations before it looks at young objects, and such collections before it
 # looks at older ones. Python's default of 700 allocations would search the thousands of deliveries of a batch again and
 # again, although none of them is part of a cycle.
@@ -16,21 +17,45 @@ _THRESHOLDS = (50_000, 20, 50)
 
 
 class ThreadLimit:
-    """Lets ``most`` threads run at a time; it is no lock, for after ``seconds`` of waiting a thread runs anyway."""
+    """Lets ``most`` threads run at a time. A thread stops counting ``seconds`` after it began.
 
-    def __init__(self, most: int = CONCURRENT_BATCHES, seconds: float = LONGEST_WAIT_SECONDS) -> None:
-        self._free = threading.Semaphore(most)
+    A thread that takes longer waits for its store, which may hang or be locked, and so does not compete for the
+    interpreter. ``clock`` gives monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        most: int = CONCURRENT_BATCHES,
+        seconds: float = LONGEST_RUN_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most = most
         self._seconds = seconds
+        self._clock = clock
+        self._changed = threading.Condition()
+        # Each thread between the beginning and the end of its block -> the time from which it no longer counts.
+        self._until: dict[object, float] = {}
 
     @contextmanager
     def limited(self) -> Iterator[None]:
         """Wait until fewer than ``most`` threads run, and count this thread as running until the block ends."""
-        acquired = self._free.acquire(timeout=self._seconds)
+        entry = object()
+        with self._changed:
+            while (seconds := self._wait()) > 0:
+                self._changed.wait(seconds)
+            self._until[entry] = self._clock() + self._seconds
         try:
             yield
         finally:
-            if acquired:
-                self._free.release()
+            with self._changed:
+                del self._until[entry]
+                self._changed.notify()
+
+    def _wait(self) -> float:
+        """Return the seconds until fewer than ``most`` threads count, if none of them ends before."""
+        now = self._clock()
+        running = sorted(until for until in self._until.values() if until > now)
+        return running[len(running) - self._most] - now if len(running) >= self._most else 0.0
 
 
 # The limit on this process's ingest threads.

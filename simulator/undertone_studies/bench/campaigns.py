@@ -1,9 +1,9 @@
 """Benchmark: one server's endpoint with twenty campaigns against one campaign with as many devices, and readers of the
 page.
 
-Each device has one report under way, and sends the next one when its campaign has committed that report and the
-endpoint has acknowledged it. While the waits are measured, devices pause between reports. Then this process locks the
-database of one campaign, which stands for a store that hangs; the devices of that campaign wait.
+Each device has four reports under way, and sends the next one when its campaign has committed one of them and the
+endpoint has acknowledged it. While the waits are measured, devices send one report at a time and pause. Then this
+process locks the database of one campaign, which stands for a store that hangs; the devices of that campaign wait.
 """
 
 import asyncio
@@ -44,11 +44,14 @@ TITLE = "Twenty campaigns in one process, and the readers of its page"
 
 CAMPAIGNS = 20
 SLOT_SECONDS = 60
+# Unacknowledged reports of a device in the timed rounds, as many as a device's client sends at most.
+_IN_FLIGHT = 4
 # Time limit in seconds, long enough for an overloaded machine.
 _WAIT_SECONDS = 600.0
-# Number of devices whose waits are measured, of reports that each sends, and seconds that it pauses after each.
+# Number of devices whose waits are measured, of reports that each sends, and seconds that it pauses after each: the
+# store hangs for a minute.
 _WAITING = 200
-_REPORTS = 20
+_REPORTS = 120
 _PAUSE_SECONDS = 0.5
 # Largest increase in milliseconds that a hanging campaign may cause in the waits of the others' devices.
 _LONGER_MS = 100.0
@@ -65,7 +68,10 @@ epsilon = 1
 slot_seconds = 60
 rounds = [1000]
 cycle = 1000
+settle_slots = {settle}
 """
+# Slots after which a slot settles: more than any device reports, so that the clock decides how many slots settle.
+_SETTLE_SLOTS = 300
 
 
 @dataclass(frozen=True)
@@ -123,13 +129,15 @@ class _Served:
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))
-        # The clock is set so that all slots are over before they are reported.
-        clock.value = first.epoch + 90 * SLOT_SECONDS
+        # All slots that are reported are over, and none has settled.
+        clock.value = first.epoch + _SETTLE_SLOTS * SLOT_SECONDS
+        self._clock = clock
         self._runner = asyncio.Runner()
         timed = [device for device in devices if not device.startswith(_APART)]
         self._load = self._connected(timed)
         # The first report of a device costs more than later ones, so it is not timed.
         self._runner.run(self._load.report(1))
+        self._load.in_flight = _IN_FLIGHT
         self._apart = [device for device in devices if device.startswith(_APART)]
 
     def _connected(self, devices: list[str]) -> Load:
@@ -146,7 +154,11 @@ class _Served:
         return load
 
     def report(self, each: int) -> Drained:
-        """Time a round in which each device sends ``each`` reports and the server acknowledges all of them."""
+        """Time a round in which each device sends ``each`` reports and the server acknowledges all of them.
+
+        One slot of each campaign settles meanwhile.
+        """
+        self._clock.value += SLOT_SECONDS
         before, processor = self._load.sent, self._processor()
         began = time.perf_counter()
         self._runner.run(self._load.report(each))
@@ -245,7 +257,7 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
         own = {device: [device.split("-")[1]] for device in made}
         credentials.write_access_rules(home.broker / "access", DEFAULT_PREFIX, own)
         for name in names:
-            home.write_plan(name, _PLAN.format(name=name))
+            home.write_plan(name, _PLAN.format(name=name, settle=_SETTLE_SLOTS))
         context = multiprocessing.get_context("spawn")
         clock = context.Value("d", time.time())
         child = context.Process(target=serve, args=(str(folder), clock))

@@ -169,12 +169,14 @@ def _wait_counted(folder: Path, total: int) -> None:
 class Load:
     """The simulated devices, in this process: (user name, topic, campaign) of each.
 
-    ``waits``: seconds from each report to its PUBACK. ``pause``: seconds from an acknowledgement to the next report.
+    ``waits``: seconds from a device's newest report to the next PUBACK. ``pause``: seconds from an acknowledgement to
+    the next report. ``in_flight``: reports of a device that are unacknowledged at a time.
     """
 
     def __init__(self, port: int, devices: Sequence[tuple[str, str, Campaign]]) -> None:
         self.waits: list[float] = []
         self.pause = 0.0
+        self.in_flight = 1
         self._port = port
         self._devices = {name: (topic, campaign) for name, topic, campaign in devices}
         # Number of reports that each device has sent when the round is over, and of devices that have not finished it.
@@ -202,12 +204,13 @@ class Load:
         return time.perf_counter() - began
 
     async def report(self, each: int) -> None:
-        """Send ``each`` more reports from each device, one after the other."""
+        """Send ``each`` more reports from each device, the next one when an earlier one is acknowledged."""
         self._until += each
         self._done.clear()
-        self._left = len(self._connections)
+        self._left = self.in_flight * len(self._connections)
         for connection in list(self._connections):
-            self._next(connection)
+            for _ in range(self.in_flight):
+                self._next(connection)
         await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
 
     async def close(self) -> None:

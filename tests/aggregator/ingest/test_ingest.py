@@ -105,6 +105,49 @@ def test_a_store_that_fails_keeps_no_other_waiting(store: Failing, monkeypatch: 
                 thread.join()
 
 
+class Hanging(MemoryStore):
+    """A store whose first commit ends only when ``released`` is set, as while another program locks a database."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.released = threading.Event(), threading.Event()
+
+    def commit(self, worker: str, batch: Batch) -> None:
+        self.hangs.set()
+        assert self.released.wait(60)
+        super().commit(worker, batch)
+
+
+def test_stores_that_hang_keep_no_other_waiting() -> None:
+    now, stop = [0.0], threading.Event()
+    turns = ThreadLimit(2, 60.0, clock=lambda: now[0])
+    stores = [Hanging(), Hanging()]
+    healthy = new_store()
+    for store in stores:
+        store.add_epoch(OLD)
+    threads = [
+        threading.Thread(target=make(store, [], ListIntake(reports(5)), turns).run, args=(stop, lambda _: None))
+        for store in stores
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for store in stores:
+            assert store.hangs.wait(60)
+        now[0] = 60.5
+        well = make(healthy, [], threads=turns)
+        for slot in range(10):
+            assert well.commit(reports(5, FIRST + slot))
+        assert healthy.outcomes()["counted"] == 50
+        assert [store.outcomes()["received"] for store in stores] == [0, 0]
+    finally:
+        stop.set()
+        for store in stores:
+            store.released.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_an_epoch_that_another_process_issues_is_known_at_once(store: Failing) -> None:
     ingest = make(store, [])
     late = [Delivery(*delivery(NEW.campaign, "d1", FIRST + 150), False)]
