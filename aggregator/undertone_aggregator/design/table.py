@@ -10,11 +10,10 @@ programme.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_array, csr_array, hstack, vstack
 
 from undertone_aggregator.design.budget import Budget, best_fraction
 from undertone_aggregator.design.continuous import worst_hybrid_variance
@@ -180,6 +179,10 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     Variables are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t. Each pair (j, k) then
     needs one row, P(j|k) - m_j <= (ratio - 1) m_j, instead of two.
     """
+    # These take long to import, and only the choice of a mechanism needs them.
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, csr_array, hstack, vstack
+
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
     rows, cells = len(x), len(y)
     size = rows * cells
@@ -188,7 +191,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     column = coo_array((np.ones(size), (pair, np.tile(np.arange(cells), rows))), shape=(size, cells))
     row_of = np.repeat(np.arange(rows), cells)
 
-    def sums(of: Vector) -> csr_array:
+    def sums(of: Vector) -> Any:
         """Return the matrix whose row k gives Σ_j P(j|k) of_j, as a function of the excesses and of m."""
         excess = csr_array((np.tile(of, rows), (row_of, pair)), shape=(rows, size))
         return hstack([excess, np.tile(of, (rows, 1))])

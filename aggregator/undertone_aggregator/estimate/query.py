@@ -49,16 +49,19 @@ class Results(OpenCampaign):
 
         Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
         moment without a zone is in the campaign's. ``filtered``: also the filtered series, whose value in each slot
-        uses all slots in the store. ``settled``: without slots that still receive reports. ``absent``: also a raw row
-        for each slot without a number, from the first epoch to the newest slot, see `with_absent`. Raises Invalid for a
-        group that has no report.
+        uses the selected slots and `SeriesFilter.memory` slots before and after them. ``settled``: without slots that
+        still receive reports. ``absent``: also a raw row for each slot without a number, from the first epoch to the
+        newest slot, see `with_absent`. Raises Invalid for a group that has no report.
         """
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high
         wanted = self._wanted(groups)
-        raw = self._raw(0, _LAST, wanted) if filtered else self._raw(low, high, wanted)
         if filtered:
+            memory = self.filter.memory
+            raw = self._raw(max(low - memory, 0), min(high + memory, _LAST), wanted)
             raw = sorted(raw + self.filter.smoothed(raw), key=lambda estimate: (estimate.slot, estimate.series))
+        else:
+            raw = self._raw(low, high, wanted)
         rows = [estimate for estimate in raw if low <= estimate.slot <= high]
         return self._with_absent(rows, low, high, wanted) if absent else rows
 
@@ -156,6 +159,16 @@ class Results(OpenCampaign):
         if not 0 <= low <= high + 1 <= _LAST + 1:
             raise Invalid(f"the selection is {first} to {last}, expected the first before the last")
         return low, high
+
+    def newest_slots(self, count: int, first: When, last: When, *, settled: bool = False) -> tuple[int, int]:
+        """Return (first slot, last slot) of the newest ``count`` slots of a selection.
+
+        ``settled``: of its settled slots. Raises Invalid as ``span``.
+        """
+        low, high = self.span(first, last)
+        newest = self.settled if settled else self.ends // self.campaign.slot_seconds - 1
+        high = max(min(high, newest), low - 1)
+        return max(low, high - count + 1), high
 
     def _slot(self, when: datetime | date) -> int:
         """Return the first slot that starts at or after a moment."""

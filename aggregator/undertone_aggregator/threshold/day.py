@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
@@ -216,6 +215,9 @@ def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector)
         away, best = away + step, best + gain
         if gain < _ENOUGH:
             break
+    # Readers of a store import this module but never call it, and scipy.linalg takes long to import.
+    from scipy.linalg import solve_triangular
+
     normal = np.random.default_rng(20211116).standard_normal((pieces * size, _DRAWS))
     precision = np.kron(between, prior.precision)
     for number, seen in enumerate(scores(away)[1]):

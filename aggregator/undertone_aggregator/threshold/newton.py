@@ -7,7 +7,6 @@ gradient to the cells in use, maximises the quadratic model there by non-negativ
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from undertone_aggregator.threshold.channel import Channel, Vector
 
@@ -78,6 +77,9 @@ def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gr
         unit[cell] = 1.0
         system[:-1, column] = channel.apply(unit) * root / mixed
         unit[cell] = 0.0
+    # Readers of a store import this module but never call it, and scipy.optimize takes long to import.
+    from scipy.optimize import nnls
+
     firm = 10.0 * np.sqrt(n)
     system[-1] = firm
     weights, _ = nnls(system, np.append(2.0 * root, firm), maxiter=50 * len(support))

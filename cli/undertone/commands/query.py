@@ -108,11 +108,10 @@ def query(
     with open_results(store, campaign) as results:
         zone = _zone(results, tz)
         span = _span(results, zone, (since, from_, to), (first, last))
+        if newest is not None:
+            span = results.newest_slots(newest, *span, settled=settled)
         wanted = None if groups or (by == "group" and not group) else group or ["all"]
         estimates = results.estimates(*span, wanted, filtered=filtered, settled=settled, absent=True)
-        if newest is not None:
-            kept = set(sorted({estimate.slot for estimate in estimates})[-newest:])
-            estimates = [estimate for estimate in estimates if estimate.slot in kept]
         rows: Sequence[Row] = estimates
         kind: type[Row] = Estimate
         if selects:
@@ -209,8 +208,8 @@ def _show(
     results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "Sequence[Row]", total: bool = False
 ) -> None:
     from rich.console import Console
-    from rich.table import Table
 
+    from undertone.long_table import long_table
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import RangeEstimate
@@ -233,10 +232,9 @@ def _show(
             # A mean at the ends of the campaign, or over a gap, has fewer slots than --every.
             heads[2:2] = ["slots"]
             heads.pop()
-    table = Table(*heads, title=campaign.name)
-    table.columns[0].no_wrap = True
-    for row in rows:
-        table.add_row(*_cells(row, zone, results.settled)[: len(heads)])
+    settled = results.settled
+    cells = [_cells(row, zone, settled)[: len(heads)] for row in rows]
+    table = long_table(console, campaign.name, heads, cells)
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise bounds no ratio for a single report: its guarantee is for the stream.
     said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
@@ -254,7 +252,7 @@ def _show(
         lines.append(results.mechanism.sentence())
     if any(estimate.series.filtered for estimate in estimates):
         lines.append(results.filter.sentence)
-    if any(estimate.slot > results.settled for estimate in estimates):
+    if any(estimate.slot > settled for estimate in estimates):
         lines.append("… marks slots that have not settled: reports still come for them")
     outcomes, late = results.outcomes(), results.unpublished
     if late:
@@ -267,10 +265,9 @@ def _show(
     lines.append(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
     lines += [f"warning: {warning}" for warning in results.warnings(estimates)]
     with console.capture() as capture:
-        console.print(table)
         for line in lines:
             console.print(line)
-    _print(capture.get())
+    _print(table + capture.get())
 
 
 def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:

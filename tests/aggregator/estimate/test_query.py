@@ -381,3 +381,37 @@ def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+def test_the_newest_slots_are_those_of_their_span(store: Path) -> None:
+    """Only they and what their estimates need are read: the numbers are those of the same slots chosen by number."""
+    with open_results(store) as results:
+        first, last = results.newest_slots(3, None, None)
+        assert (first, last) == (last - 2, results.ends - 1)
+        assert results.newest_slots(3, None, last - 5) == (last - 7, last - 5)
+        assert results.newest_slots(3, last - 1, None) == (last - 1, last)
+        assert results.newest_slots(1, None, None, settled=True) == (results.settled, results.settled)
+        assert results.newest_slots(2, last + 5, None) == (last + 5, last + 4)
+        by_number = results.estimates(first, last, None)
+    shown = [
+        json.loads(line) for line in command(store, "--format", "jsonl", "--newest", 3, "--groups").stdout.splitlines()
+    ]
+    kept = [row for row in shown if row["kind"] != "absent"]
+    assert [(row["slot"], row["group"], row["estimate"]) for row in kept] == [
+        (row.slot, row.group, row.row()["estimate"]) for row in by_number
+    ]
+
+
+def test_a_filtered_selection_is_given_the_memory_around_it(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_results(store) as results:
+        first, last = FIRST + 40, FIRST + 60
+        whole = results.estimates(first, last, filtered=True)
+        memory = results.filter.memory
+        assert memory >= 112, "the whole store is within the memory of any slot"
+        read: list[tuple[int, int]] = []
+        of_store = results._raw
+        monkeypatch.setattr(
+            results, "_raw", lambda low, high, groups: read.append((low, high)) or of_store(low, high, groups)
+        )
+        assert results.estimates(first, last, filtered=True) == whole
+    assert read == [(first - memory, last + memory)]

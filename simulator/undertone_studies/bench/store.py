@@ -1,0 +1,123 @@
+"""Benchmark: every reader's processor time and memory against the number of slots and groups in a store."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from undertone_studies.large_store import NAME, SLOTS_OF_A_YEAR, write_large_store
+from undertone_studies.processor import check_proc, processor_seconds
+from undertone_studies.registry import Options
+from undertone_studies.row import Measured, duration, rate
+
+TITLE = "Readers of a large store"
+
+_WEEK, _DAY, _HALF_HOUR = 336, 48, 1800
+_WAIT_SECONDS = 60.0
+# Name of a reader, its command after `undertone`, and its largest number of seconds.
+_QUERIES = (
+    ("query --newest 3", ("--newest", "3"), 0.8),
+    ("query --since 7d", ("--since", "7d"), None),
+    ("query --since 7d --filtered", ("--since", "7d", "--filtered"), 1.0),
+    ("query --since 7d --groups", ("--since", "7d", "--groups"), None),
+    ("query --every 48", ("--every", "48"), None),
+)
+_FIRST, _AGAIN = 1.0, 0.1
+
+
+def run(options: Options) -> list[Measured]:
+    """Measure the readers of stores of a month and of a year, with one group and with fifty.
+
+    The time is processor time, start of the interpreter included; ``goal`` is the largest time over the measured one.
+    Raises Invalid without /proc.
+    """
+    check_proc()
+    sizes = [(4 * _WEEK, 3)] if options.quick else [(SLOTS_OF_A_YEAR, 1), (4 * _WEEK, 50), (SLOTS_OF_A_YEAR, 50)]
+    rows = []
+    for slots, groups in sizes:
+        with tempfile.TemporaryDirectory(prefix="undertone-bench-") as folder:
+            path = Path(folder) / "large.store"
+            write_large_store(path, slots, groups)
+            rows += measure(path, f"{slots} slots x {groups} groups", groups * slots)
+    return rows
+
+
+def measure(path: Path, what: str, cells: int) -> list[Measured]:
+    """Measure the readers of one store. ``cells``: number of its slots times groups."""
+    rows = []
+    for name, arguments, most in _QUERIES:
+        seconds, megabytes, _ = _run("query", str(path), *arguments)
+        rows += _rows(f"{name}, {what}", seconds, megabytes, most)
+    with tempfile.TemporaryDirectory(prefix="undertone-bench-") as folder:
+        seconds, megabytes, said = _run("export", str(path), str(Path(folder) / "out"), "--json")
+        written = json.loads(said)["rows"]
+    rows += _rows(f"export, {what}", seconds, megabytes, None)
+    rows.append(rate(f"export, {what}", written / seconds, "rows/s", "goal", 20_000.0, 1.0))
+    return rows + _page(path, what)
+
+
+def _rows(name: str, seconds: float, megabytes: float, most: float | None) -> list[Measured]:
+    timed = Measured(name, seconds, "CPU s") if most is None else duration(name, seconds, "CPU s", "goal", most, 1.0)
+    return [timed, duration(name, megabytes, "MB", "goal", 300.0, 1.0)]
+
+
+def _run(*arguments: str) -> tuple[float, float, str]:
+    """Run a command of undertone; return (its processor seconds, its peak memory in MB, its output)."""
+    child = subprocess.Popen([sys.executable, "-m", "undertone", *arguments], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    said = child.stdout.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"undertone {' '.join(arguments)} ended with {child.returncode}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said
+
+
+def _page(path: Path, what: str) -> list[Measured]:
+    rows = []
+    with _served(path) as (pid, address):
+        campaign = f"{address}/api/v1/campaigns/{NAME}"
+        newest = int(_get(campaign)["settled"]) * _HALF_HOUR
+        week = newest - _WEEK * _HALF_HOUR
+        for name, url in (
+            ("list of campaigns", f"{address}/api/v1/campaigns"),
+            ("campaign", campaign),
+            ("a week", f"{campaign}/estimates?from={week}"),
+            ("a week, filtered", f"{campaign}/estimates?from={week}&filtered=true"),
+            ("a week of a group", f"{campaign}/estimates?from={week}&group=group-00"),
+            ("a year", f"{campaign}/estimates"),
+        ):
+            for turn, most in (("first", _FIRST), ("again", _AGAIN)):
+                before, began = processor_seconds([pid]), time.perf_counter()
+                _get(url)
+                wall, seconds = time.perf_counter() - began, processor_seconds([pid]) - before
+                # The kernel counts processor time in ticks of 10 ms.
+                seconds = max(seconds, 0.01) if wall > 0.01 else wall
+                rows.append(duration(f"page: {name}, {turn}, {what}", seconds, "CPU s", "goal", most, 1.0))
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+    return [*rows, duration(f"page, {what}", peak, "MB", "goal", 300.0, 1.0)]
+
+
+@contextlib.contextmanager
+def _served(path: Path) -> Iterator[tuple[int, str]]:
+    """Run `undertone web` on a store; yield (process, address of the page)."""
+    command = [sys.executable, "-m", "undertone", "web", str(path), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        try:
+            yield child.pid, child.stdout.readline().strip().rpartition(" ")[2]
+        finally:
+            child.terminate()
+
+
+def _get(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url, timeout=_WAIT_SECONDS) as answer:
+        return dict(json.load(answer))
