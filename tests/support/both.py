@@ -3,7 +3,8 @@
 Such a file is what a board could run: plain `test_*` functions, `assert`, no pytest, no third-party import. Each
 function runs in an empty current directory of its own. Per file and interpreter there is one process, however many
 tests are in it. `RUNS_ON = ("cpython", "micropython")` in the file leaves an interpreter out: the 32-bit one has no
-socket and no event loop of its own. `float32` is the unix port with floats of 32 bits, where `mp.ulab_folder()` has it.
+socket and no event loop of its own. `READS` names the files of this repository that the tests open. `float32` is the
+unix port with floats of 32 bits, where `mp.ulab_folder()` has it.
 A file named `*_slow.py` or `*_exhaustive.py` gets that marker. Helpers for such files lie beside them, or in the folder
 `both` of a folder above theirs, and are imported by name.
 """
@@ -51,6 +52,7 @@ class BothModule(pytest.Module):
         functions = [item for item in super().collect() if isinstance(item, pytest.Function)]
         names = tuple(item.name for item in functions)
         runs_on = getattr(self.obj, "RUNS_ON", _FLAVOURS)
+        reads = tuple(getattr(self.obj, "READS", ()))
         for item in functions:
             line = item.reportinfo()[1] or 0
             for flavour in runs_on:
@@ -59,7 +61,7 @@ class BothModule(pytest.Module):
                     yield CPythonTest.from_parent(self, name=label, callobj=item.obj)
                 elif {"micropython32": mp.interpreter32(), "float32": mp.ulab_folder().is_dir()}.get(flavour, True):
                     yield MicroPythonTest.from_parent(
-                        self, name=label, flavour=flavour, test=item.name, names=names, line=line
+                        self, name=label, flavour=flavour, test=item.name, names=names, line=line, reads=reads
                     )
 
 
@@ -70,16 +72,18 @@ class CPythonTest(pytest.Function):
 
 
 class MicroPythonTest(pytest.Item):
-    def __init__(self, *, flavour: str, test: str, names: tuple[str, ...], line: int, **rest) -> None:
+    def __init__(
+        self, *, flavour: str, test: str, names: tuple[str, ...], line: int, reads: tuple[str, ...], **rest
+    ) -> None:
         super().__init__(**rest)
-        self.flavour, self.test, self.names, self.line = flavour, test, names, line
+        self.flavour, self.test, self.names, self.line, self.reads = flavour, test, names, line, reads
         self.add_marker("micropython")
         self.add_marker(flavour)
 
     def runtest(self) -> None:
         if self.flavour == "micropython" and mp.interpreter() is None:
             unavailable(mp.MISSING)
-        outcome, text = run_file(self.path, self.flavour, self.names)[self.test]
+        outcome, text = run_file(self.path, self.flavour, self.names, self.reads)[self.test]
         if outcome != "ok":
             raise MicroPythonFailure(text)
         if text:
@@ -99,7 +103,9 @@ class MicroPythonFailure(Exception):
 
 
 @functools.cache
-def run_file(path: Path, flavour: str, names: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+def run_file(
+    path: Path, flavour: str, names: tuple[str, ...], reads: tuple[str, ...] = ()
+) -> dict[str, tuple[str, str]]:
     """Run a file's tests in one process: name to ("ok" or "FAIL", what it printed)."""
     folders = helper_folders(path)
     joined = ":".join(map(str, folders))
@@ -111,6 +117,7 @@ def run_file(path: Path, flavour: str, names: tuple[str, ...]) -> dict[str, tupl
             )
     else:
         files = {str(source): source for folder in folders for source in folder.glob("*.py")}
+        files |= {str(mp.REPO / name): mp.REPO / name for name in reads}
         code = _RUNNER.read_text(encoding="utf-8")
         result = mp.run_micropython32(code, joined, path.stem, *names, files=files, timeout=_TIMEOUT)
     # [what the first test printed, its outcome, its name, what the second printed, ..., what came after the last]

@@ -1,0 +1,466 @@
+"""Write docs/vectors: inputs to a device's code with the answers of this code, for clients in other languages.
+
+usage: .venv/bin/python scripts/vectors.py [OUT]
+
+docs/wire.md says how to use them. tests/device/core/both/vector_player.py plays them, here and in the tests.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+REPO = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(REPO / "tests" / folder) for folder in ("device/core/both", "device/both", "shared/both")]
+
+from designed_tables import designed  # noqa: E402
+from frozen import FROZEN, FROZEN_STREAM  # noqa: E402
+from vector_player import play  # noqa: E402
+
+Json = dict[str, Any]
+OUT = REPO / "docs/vectors"
+SLOT = 1800
+# The start of a day.
+START = 1794355200
+SEED = "000102030405060708090a0b0c0d0e0f"
+FINGERPRINT = "a1b2c3d4e5f60718"
+KEYS = [Ed25519PrivateKey.from_private_bytes(bytes(range(first, first + 32))) for first in (0, 1)]
+PUBLIC = [key.public_key().public_bytes_raw().hex() for key in KEYS]
+# The order of Ed25519's base point: adding it to a signature's second half must not make another valid signature.
+ORDER = (1 << 252) + 27742317777372353535851937790883648493
+
+ROUNDING = {"kind": "window", "a": 2, "b": 1, "window": 1, "stride": 1, "levels": 1}
+PIECEWISE = {"kind": "window", "a": 7, "b": 3, "window": 5, "stride": 2, "levels": 8}
+SQUARE_WAVE = {"kind": "square-wave", "a": 2, "b": 1, "window": 3, "edges": [0, 100, 200, 500, 1000]}
+HYBRID = {"kind": "hybrid", "coin": 20000, "rounding": [2, 1], "piecewise": [2, 1, 3, 2, 16]}
+TABLE = {"kind": "table", "bits": 8, "shift": 0, "values": [0, 5], "rows": ["AACcAABk", "AABkAACc"]}
+MECHANISMS = {
+    "stochastic rounding": ROUNDING,
+    "piecewise": PIECEWISE,
+    "square wave": SQUARE_WAVE,
+    "hybrid": HYBRID,
+    "a hybrid whose coin is certain": {**HYBRID, "coin": 65536},
+    "a table of two levels": TABLE,
+    "a designed table": next(designed())[2].describe(),
+}
+
+
+def body_of(**changes: Any) -> str:
+    """Return a campaign's body: the frozen one with other fields."""
+    return canonical({**json.loads(FROZEN), "epoch": START, "last_slot": START // SLOT + 5000, **changes})
+
+
+def stream_body(**changes: Any) -> str:
+    """Return a stream campaign's body, with ``changes`` to its rule."""
+    fields = json.loads(FROZEN_STREAM)
+    fields["rule"].update(changes)
+    return canonical({**fields, "epoch": START, "last_slot": START // SLOT + 47})
+
+
+def canonical(fields: Json) -> str:
+    """Return JSON with sorted keys and without white space."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def rule_of(mechanism: Json, *ranges: list[int]) -> Json:
+    """Return the rule of scalar reports by a mechanism."""
+    return {"kind": "scalar", "mechanism": mechanism, "ranges": list(ranges)}
+
+
+def named(vectors: dict[str, Json]) -> list[tuple[str, Json]]:
+    """Return (name, input) pairs."""
+    return list(vectors.items())
+
+
+def changed(name: str, good: Json, changes: Iterable[tuple[str, Any]]) -> list[tuple[str, Json]]:
+    """Return ``good`` with one field changed at a time, named by that field."""
+    return [(f"{name}, {field} {value!r}"[:100], {**good, field: value}) for field, value in changes]
+
+
+def reports() -> list[tuple[str, Json]]:
+    good = {"kind": 1, "fingerprint": FINGERPRINT, "slot": 994314, "values": [1646], "sequence": 70000, "chain": 0}
+    stream = {**good, "kind": 2, "values": [-3], "sequence": 12, "chain": 7}
+    return [
+        ("a report for the threshold", {**good, "kind": 0, "values": [42], "sequence": 1}),
+        ("a report", good),
+        ("a stream's report", stream),
+        ("a stream of three dimensions, all at their ends", {**stream, "values": [1, -(1 << 31), (1 << 31) - 1]}),
+        *changed("last slot and sequence", good, [("slot", (1 << 32) - 1), ("sequence", (1 << 32) - 1)]),
+        *changed("refused", good, [("kind", 3), ("slot", 1 << 32), ("slot", -1), ("values", [1, 2]), ("values", [-1])]),
+        *changed("refused", good, [("sequence", 0), ("chain", 1), ("fingerprint", "a1b2")]),
+        *changed("refused in a stream", stream, [("chain", 0), ("values", [1] * 9), ("values", [1 << 31])]),
+    ]
+
+
+def received() -> list[tuple[str, Json]]:
+    made = [play("reports", given) for _, given in reports()]
+    good = [bytes.fromhex(answer["report"]) for answer in made if "report" in answer]
+    bad = {
+        "23 bytes": good[0][:-1],
+        "28 bytes of a report that is no stream": good[0] + bytes(4),
+        "26 bytes of a stream": good[2] + bytes(2),
+        "nine coordinates": good[2] + bytes(4 * 8),
+        "version 1": b"\1" + good[0][1:],
+        "kind 3": good[0][:1] + b"\3" + good[0][2:],
+        "a chain index in a report that is no stream": good[1][:19] + b"\1" + good[1][20:],
+        "chain index 0 in a stream": good[2][:18] + bytes(2) + good[2][20:],
+        "sequence 0": good[0][:20] + bytes(4),
+    }
+    read = [(f"report {number}", {"report": report.hex()}) for number, report in enumerate(good, 1)]
+    return read + [(f"refused: {name}", {"report": report.hex()}) for name, report in bad.items()]
+
+
+def topics() -> list[tuple[str, Json]]:
+    names = ["meter-1", "a", "board-with-a-name-as-long-as-any", "Meter", "", "a" * 33, "a/b", "m\u00fcller", "a_b"]
+    given = [{"prefix": "undertone/v2", "campaign": "load", "device": name} for name in names]
+    return [(f"device {one['device']!r}", one) for one in given]
+
+
+def campaigns() -> list[tuple[str, Json]]:
+    frozen = {"issued_at": 1793491200, "body": FROZEN.decode()}
+    good = json.loads(FROZEN)
+    fields: dict[str, Json] = {
+        "version 1": {"version": 1},
+        "a name with a capital": {"campaign": "Load"},
+        "a unit with a mark of direction": {"unit": "Wh\u202e"},
+        "a unit of 17 characters": {"unit": "a unit of 17 char"},
+        "an unknown measure": {"measure": "median"},
+        "bound 0": {"bound": 0},
+        "bound 2^30": {"bound": 1 << 30},
+        "offset 1.5": {"offset": 1.5},
+        "offset true": {"offset": True},
+        "slot_seconds 0": {"slot_seconds": 0},
+        "a cycle that the cohort's stride divides": {"cycle": 38},
+        "an epoch that is no slot's start": {"epoch": 1793491201},
+        "a last slot before the first": {"last_slot": 1},
+        "a default above the bound": {"default": 1001},
+        "no cohort": {"cohort": None},
+        "a cohort without edges": {"cohort": PIECEWISE},
+        "no block": {"rule": rule_of(HYBRID)},
+        "a first block that does not start at slot 0": {"rule": rule_of(HYBRID, [1, 0, 300])},
+        "low equal to theta": {"rule": rule_of(HYBRID, [0, 300, 300])},
+        "theta above the bound": {"rule": rule_of(HYBRID, [0, 0, 1001])},
+        "a block after the cycle": {"rule": rule_of(HYBRID, [0, 0, 300], [48, 0, 200])},
+        "blocks that are not in order": {"rule": rule_of(HYBRID, [0, 0, 300], [9, 0, 200], [8, 0, 200])},
+        "nine blocks": {"rule": rule_of(HYBRID, *[[i, 0, 300] for i in range(9)])},
+        "a square wave as the rule": {"rule": rule_of(SQUARE_WAVE, [0, 0, 300])},
+        "an unknown kind of rule": {"rule": {"kind": "poll"}},
+        "a stride that divides the cycle": {"schedule": {"cohort_stride": 19, "seed": SEED, "stride": 2}},
+        "a seed of 15 bytes": {"schedule": {"cohort_stride": 19, "seed": SEED[2:], "stride": 1}},
+        "a seed that is not hexadecimal": {"schedule": {"cohort_stride": 19, "seed": "x" * 32, "stride": 1}},
+        "an unknown field": {"extra": 1},
+    }
+    bad = [(name, canonical({**good, **changes})) for name, changes in fields.items()]
+    text = FROZEN.decode()
+    bad += [
+        ("a space", text.replace(":", ": ", 1)),
+        ("keys that are not sorted", '{"version":2,' + text[1 : text.rindex(",")] + "}"),
+        ("an escape", text.replace('"Wh"', '"\\u0057h"')),
+        ("a number with an exponent", text.replace('"cycle":48', '"cycle":48e0')),
+        ("a field less", text.replace('"default":0,', "")),
+        ("a field twice", text.replace('"default":0,', '"default":0,"default":0,')),
+        ("no JSON", text[:-1]),
+        ("a list", "[]"),
+    ]
+    message = b"UTC2" + (1793491200).to_bytes(4, "big") + len(FROZEN).to_bytes(4, "big") + FROZEN + bytes(64)
+    frames = {
+        "another magic": b"UTC1" + message[4:],
+        "a wrong length": message[:8] + bytes(4) + message[12:],
+        "a byte less": message[:-1],
+        "no body": message[:8] + bytes(4) + bytes(64),
+        "nothing": b"",
+    }
+    blocks = canonical({**good, "rule": rule_of(HYBRID, [0, 0, 300], [12, 100, 400], [36, 0, 250])})
+    start = canonical(
+        {
+            **good,
+            "rule": {"kind": "scalar", "mechanism": None, "ranges": []},
+            "schedule": {**good["schedule"], "cohort_stride": 1},
+        }
+    )
+    return [
+        ("the frozen campaign", frozen),
+        ("the same, issued later, has the same fingerprint", {**frozen, "issued_at": 1793494800}),
+        ("a stream", {**frozen, "body": FROZEN_STREAM.decode()}),
+        ("three blocks of the day", {**frozen, "body": blocks}),
+        ("a threshold epoch", {**frozen, "body": start}),
+        *[(f"refused: {name}", {**frozen, "body": body}) for name, body in bad],
+        *[(f"refused: {name}", {"message": frame.hex()}) for name, frame in frames.items()],
+    ]
+
+
+def mechanisms() -> list[tuple[str, Json]]:
+    good = [(name, {"mechanism": mechanism}) for name, mechanism in MECHANISMS.items()]
+    bad: list[tuple[str, Json]] = [
+        *changed(
+            "a window",
+            PIECEWISE,
+            [("b", 0), ("a", 3), ("window", 0), ("levels", 1 << 29), ("stride", True), ("kind", "x")],
+        ),
+        *changed("edges", SQUARE_WAVE, [("edges", [0, 100, 100, 500, 1000]), ("edges", [0, 1])]),
+        *changed("a hybrid", HYBRID, [("coin", 65537), ("rounding", [1, 1]), ("piecewise", [2, 1, 3, 2])]),
+        *changed("a table", TABLE, [("rows", ["AACcAABl", "AABkAACc"]), ("rows", ["AACcAABk"]), ("values", [1, 5])]),
+        *changed("a table", TABLE, [("rows", ["AAEAAAAA", "AABkAACc"]), ("rows", ["AACcAABk\n", "AABkAACc"])]),
+    ]
+    return good + [(f"refused: {name}", {"mechanism": mechanism}) for name, mechanism in bad]
+
+
+def draws() -> list[tuple[str, Json]]:
+    thetas = {"a table of two levels": 5, "a designed table": 748}
+    found = []
+    for name, mechanism in MECHANISMS.items():
+        theta = thetas.get(name, 1000)
+        for reading in sorted({0, 1, theta // 3, theta - 1, theta}):
+            for number in (1, 2, 3):
+                given = {"mechanism": mechanism, "theta": theta, "reading": reading, "seed": f"draw {number}"}
+                found.append((f"{name}, reading {reading}, seed {number}", given))
+    scaled = {"mechanism": MECHANISMS["a designed table"], "theta": 1000, "seed": "draw 1"}
+    found += [(f"a table for another range, reading {x}", {**scaled, "reading": x}) for x in (0, 333, 1000)]
+    found += [("refused: a reading above theta", {**scaled, "reading": 1001})]
+    return found
+
+
+def schedules() -> list[tuple[str, Json]]:
+    strides = [(1, 1), (1, 0), (1, 19), (49, 1), (49, 19), (3, 0), (4, 6), (0, 1), (1, (1 << 20) + 1)]
+    return [
+        (
+            f"stride {stride}, cohort {cohort}, {device}",
+            {
+                "seed": SEED,
+                "stride": stride,
+                "cohort_stride": cohort,
+                "device": device,
+                "from": 1000000,
+                "to": 1000000 + (100 if stride > 1 else 20),
+            },
+        )
+        for stride, cohort in strides
+        for device in ("meter-1", "meter-2")
+    ]
+
+
+def signatures() -> list[tuple[str, Json]]:
+    digest = hashlib.sha256(b"undertone campaign 2\n" + FROZEN).digest()
+    good = KEYS[0].sign(digest)
+    larger = (int.from_bytes(good[32:], "little") + ORDER).to_bytes(32, "little")
+    given = {"key": PUBLIC[0], "digest": digest.hex(), "signature": good.hex()}
+    return [
+        ("of the frozen campaign, by the key whose secret is the bytes 0 to 31", given),
+        (
+            "by the key whose secret is the bytes 1 to 32",
+            {**given, "key": PUBLIC[1], "signature": KEYS[1].sign(digest).hex()},
+        ),
+        ("another key", {**given, "key": PUBLIC[1]}),
+        ("another digest", {**given, "digest": bytes(32).hex()}),
+        ("one bit of the first half", {**given, "signature": (bytes((good[0] ^ 1,)) + good[1:]).hex()}),
+        ("one bit of the second half", {**given, "signature": (good[:32] + bytes((good[32] ^ 1,)) + good[33:]).hex()}),
+        ("a second half that is larger by the group's order", {**given, "signature": (good[:32] + larger).hex()}),
+        ("zeros", {**given, "signature": bytes(64).hex()}),
+        ("a key that is no point", {**given, "key": "02" + bytes(31).hex()}),
+    ]
+
+
+POLICY = {
+    "version": 1,
+    "sensor": "energy",
+    "measures": ["sum"],
+    "cap": [2, 1],
+    "slot_seconds": SLOT,
+    "theta": [1, 1000],
+    "duration_seconds": 400 * 86400,
+    "insecure": True,
+}
+
+
+def life(*steps: Json, seed: str = "life", **policy: Any) -> Json:
+    """Return a life of a device: its policy and its steps."""
+    return {"device": "meter-1", "now": START - 600, "seed": seed, "policy": {**POLICY, **policy}, "steps": list(steps)}
+
+
+def heard(body: str | None = None, issued_at: int = START - 600, **more: Any) -> Json:
+    """Return a step in which a campaign's message arrives."""
+    return {"accept": {"body": body or body_of(), "issued_at": issued_at, **more}}
+
+
+def slots(count: int, samples: Iterable[Any] = (40,), seconds: int = SLOT) -> list[Json]:
+    """Return steps for whole slots: samples in the middle, and a report asked for at the end."""
+    half = {"seconds": seconds // 2}
+    return [step for _ in range(count) for step in ({**half, "observe": list(samples)}, {**half, "close": True})]
+
+
+# A device begins 600 s before a slot's edge. The slot that it enters in its middle is never reported.
+ALIGN = ({"close": True}, {"seconds": 600, "close": True})
+
+
+def ledger() -> list[tuple[str, Json]]:
+    boot = {"boot": True}
+    following = body_of(epoch=START + 86400, rule=rule_of(HYBRID, [0, 0, 500]))
+    every = body_of(schedule={"cohort_stride": 0, "seed": SEED, "stride": 1})
+    stream = {"rho": 1 << 24, "period_seconds": 86400}
+    one_bit = stream_body(law="one-bit", noise=[8200, 1100000])
+    return named(
+        {
+            "reports of every slot": life(heard(), *ALIGN, *slots(25)),
+            "no sample: the campaign's default": life(heard(body_of(default=7)), *ALIGN, *slots(2, ())),
+            "readings are truncated": life(heard(every), *ALIGN, *slots(2, (5000,)), *slots(2, (-5000,))),
+            "samples add up": life(heard(every), *ALIGN, *slots(2, (100, 50, 3))),
+            "an acknowledged report leaves the outbox": life(heard(), *ALIGN, *slots(2), {"acked": 4}, {"acked": 4}),
+            "a slot is drawn once": life(heard(), *ALIGN, *slots(1), {"close": True}, {"close": True}),
+            "a slot that was entered in its middle is not drawn": life(
+                heard(), {"seconds": 60, "close": True}, {"seconds": 541, "close": True}
+            ),
+            "a boot forgets the open slot, and never draws a spent one": life(
+                heard(), *ALIGN, *slots(2), boot, heard(issued_at=START + 3600), *slots(2)
+            ),
+            "boots a day": life(
+                heard(),
+                *ALIGN,
+                *[step for _ in range(4) for step in (*slots(2), boot, heard(issued_at=START + 3600))],
+                boots_per_day=2,
+            ),
+            "the sliding cap": life(heard(), *ALIGN, *slots(6), reports_per_period=3),
+            "a rest of three slots": life(heard(), *ALIGN, *slots(10), rest_seconds=3 * SLOT),
+            "a lifetime of four reports": life(heard(), *ALIGN, *slots(6), lifetime=4 * 726818),
+            "a lost ledger counts as spent": life(
+                heard(), *ALIGN, *slots(2), {"lose": ["ledger"], "boot": True}, heard(issued_at=START + 3600), *slots(3)
+            ),
+            "a lost folder is a new device": life(
+                heard(),
+                *ALIGN,
+                *slots(2),
+                {"lose": ["ledger", "begun", "names"], "boot": True},
+                heard(issued_at=START + 3600),
+                *slots(3),
+            ),
+            "a clock set back draws nothing twice": life(
+                heard(), *ALIGN, *slots(3), {"seconds": -2 * SLOT, "ticks": 0}, *slots(4)
+            ),
+            "a clock set ahead by two days": life(
+                heard(), *ALIGN, *slots(1), {"seconds": 2 * 86400, "ticks": 1}, *slots(2)
+            ),
+            "a clock that runs while the ticks do not": life(heard(), *ALIGN, *[{**s, "ticks": 60} for s in slots(3)]),
+            "the next epoch": life(
+                heard(),
+                heard(following),
+                *ALIGN,
+                *slots(1),
+                {"seconds": 86400 - 2 * SLOT},
+                heard(following, START + 86400),
+                *slots(3),
+                lead_seconds=2 * 86400,
+            ),
+            "turns of a schedule": life(
+                heard(body_of(schedule={"cohort_stride": 5, "seed": SEED, "stride": 7})), *ALIGN, *slots(22)
+            ),
+            "no message for four days": life(heard(), *ALIGN, *slots(1), {"seconds": 4 * 86400}, *slots(2)),
+            "a gaussian stream": life(heard(stream_body()), *ALIGN, *slots(6, (140,)), stream=stream),
+            "a gaussian stream after a boot begins a chain": life(
+                heard(stream_body()),
+                *ALIGN,
+                *slots(2, (140,)),
+                boot,
+                heard(stream_body(), START + 3600),
+                *slots(3),
+                stream=stream,
+            ),
+            "a one-bit stream": life(heard(one_bit), *ALIGN, *slots(6, (140,)), stream=stream),
+        }
+    )
+
+
+def refusals() -> list[tuple[str, Json]]:
+    good = heard()
+    signed = {"signers": [PUBLIC[0]], "insecure": False}
+    digest = hashlib.sha256(b"undertone campaign 2\n" + body_of().encode()).digest()
+    signature = KEYS[0].sign(digest).hex()
+    stream = heard(stream_body())
+    allowed = {"rho": 1 << 24, "period_seconds": 86400}
+    later = body_of(epoch=START + 86400, default=1)
+    return named(
+        {
+            "accepted, and known the second time": life(good, good),
+            "topic": life(heard(topic="other"), heard(topic="load")),
+            "invalid": life(heard(body_of(version=1))),
+            "sensor": life(good, sensor="water"),
+            "measure": life(good, measures=["mean", "last"]),
+            "slot_seconds": life(good, slot_seconds=SLOT + 1),
+            "epsilon of the report": life(
+                heard(body_of(rule=rule_of({**HYBRID, "piecewise": [3, 1, 3, 2, 16]}, [0, 0, 300])))
+            ),
+            "epsilon of the cohort": life(heard(body_of(cohort={**SQUARE_WAVE, "a": 3}))),
+            "epsilon just allowed": life(good, cap=[2000001, 1000000]),
+            "epsilon just not allowed": life(good, cap=[1999999, 1000000]),
+            "theta": life(good, theta=[301, 1000]),
+            "theta of a later block": life(
+                heard(body_of(rule=rule_of(HYBRID, [0, 0, 300], [24, 0, 400]))), theta=[1, 399]
+            ),
+            "duration": life(good, duration_seconds=5000 * SLOT),
+            "a stream that the policy does not allow": life(stream),
+            "a law that the policy does not allow": life(stream, stream={**allowed, "laws": ["one-bit"]}),
+            "a dimension that the policy does not allow": life(stream, stream={**allowed, "dimension": 2}),
+            "rho": life(stream, stream={**allowed, "rho": 1}),
+            "rho of all streams": life(stream, stream={**allowed, "lifetime": 1}),
+            "rho per report": life(stream, stream={**allowed, "rho": 1, "per_report": True}),
+            "a stream with a rest": life(stream, stream=allowed, rest_seconds=SLOT),
+            "sensor_busy": life(good, heard(body_of(campaign="other", epoch=START + 86400))),
+            "epoch_rollback": life(good, heard(body_of(default=1))),
+            "epoch_too_soon": life(good, heard(body_of(epoch=START + SLOT))),
+            "epoch_too_soon by the policy": life(good, heard(later), epoch_seconds=2 * 86400, lead_seconds=2 * 86400),
+            "epoch_pending": life(
+                good,
+                heard(later),
+                {"seconds": 7200},
+                heard(body_of(epoch=START + 2 * 86400), START),
+                lead_seconds=3 * 86400,
+            ),
+            "epoch_ahead": life(heard(body_of(epoch=START + 86400))),
+            "ended": life({"seconds": 5002 * SLOT, **heard(issued_at=START + 5002 * SLOT)}),
+            "clock": life(heard(issued_at=START - 600 - 86401)),
+            "clock just right": life(heard(issued_at=START - 600 - 86400)),
+            "clock ahead": life(heard(issued_at=START - 600 + 86401)),
+            "signature missing": life(good, **signed),
+            "signature of the policy's key": life(heard(signature=signature), **signed),
+            "signature of another key": life(heard(signature=signature), signers=[PUBLIC[1]], insecure=False),
+            "signature of one of two keys": life(heard(signature=signature), signers=PUBLIC[::-1], insecure=False),
+        }
+    )
+
+
+# File -> kind of its vectors in the player, what they are, and a function that returns (name, input) of each.
+FILES = {
+    "reports": ("reports", "Encode a report.", reports),
+    "received": ("received", "Decode a report, as the server does.", received),
+    "topics": ("topics", "Topics of a campaign and of a device's reports.", topics),
+    "campaigns": ("campaigns", "Parse a campaign message: header, body, signature (zeros unless given).", campaigns),
+    "mechanisms": ("mechanisms", "Weights and certificate of a mechanism, given as in a campaign.", mechanisms),
+    "draws": ("draws", "Draw a symbol for a reading from 0 to theta with given random words.", draws),
+    "schedules": ("schedules", "A device's place, its turns and its turns for the threshold.", schedules),
+    "signatures": ("signatures", "Check an Ed25519 signature of a digest.", signatures),
+    "ledger": ("lives", "What a device draws, and why it does not, over slots, boots and losses.", ledger),
+    "refusals": ("lives", "Which campaigns a device refuses under a policy, and why.", refusals),
+}
+
+
+def text_of(name: str) -> str:
+    """Return the content of a file of vectors: JSON with one vector on each line."""
+    kind, about, inputs = FILES[name]
+    lines = [
+        json.dumps({"name": what, "given": given, "expected": play(kind, given)}, separators=(",", ":"))
+        for what, given in inputs()
+    ]
+    return f'{{"about": {json.dumps(about)},\n "kind": "{kind}",\n "vectors": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def main() -> None:
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
+    out.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        (out / f"{name}.json").write_text(text_of(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
