@@ -21,6 +21,23 @@ def test_every_export_is_there_and_documented(name):
         assert f"`{name}" in API.read_text(encoding="utf-8"), f"docs/api.md does not mention {name}"
 
 
+def test_each_result_shows_itself_in_a_few_words_and_as_a_table(tmp_path):
+    simulated = undertone.simulate(devices=300, slots=2, rounds=(0.25, 0.25, 0.25), epsilon=4, seed=1)
+    simulated.save(tmp_path / "meters.sqlite")
+    with undertone.open_store(tmp_path / "meters.sqlite") as stored:
+        results = [
+            simulated,
+            stored,
+            *undertone.certify("hybrid", epsilon=1),
+            undertone.plan(devices=500, epsilon=1),
+            undertone.plan(devices=500, epsilon=1, window="24h"),
+        ]
+        for result in results:
+            assert len(repr(result)) < 400, type(result)
+            assert all(value in repr(result) for value in result.facts().values())
+            assert result._repr_html_().count("<tr>") == len(result.facts())
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         __import__("undertone").nothing  # noqa: B018

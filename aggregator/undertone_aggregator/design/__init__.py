@@ -1,7 +1,7 @@
 """Design of mechanisms for an epsilon: integer weights, proven privacy, comparison with the papers' continuous
 formulas.
 
-May import: nothing.
+May import: base.
 """
 
 from undertone_aggregator.design.budget import Budget, best_fraction, exponential_below

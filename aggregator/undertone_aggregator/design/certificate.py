@@ -8,6 +8,7 @@ from functools import partial
 from math import log
 from typing import Any
 
+from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import audit, continuous, window
 from undertone_aggregator.design.audit import AuditedLevel
 from undertone_aggregator.design.budget import Budget, shown
@@ -33,8 +34,8 @@ _MOST_LEVELS = 9
 Formula = Callable[[float], float]
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Summarised):
     """A mechanism that passed every check; levels and formula are None if it has no unbiased decode."""
 
     name: str
@@ -45,6 +46,16 @@ class Certificate:
     formula: Formula | None
     worst_only: bool
     theta: int
+
+    def facts(self) -> dict[str, str]:
+        """Return name, ε, certificate and, where it has one, the largest variance."""
+        worst = self.variance_worst
+        return {
+            "mechanism": self.name,
+            "epsilon": shown(self.epsilon),
+            "certificate": f"{self.ratio.numerator}/{self.ratio.denominator} = e^{self.epsilon_achieved:.6g}",
+            "symbols": str(self.cells),
+        } | ({} if worst is None else {"largest variance": f"{worst:.4g}"})
 
     @property
     def epsilon_achieved(self) -> float:

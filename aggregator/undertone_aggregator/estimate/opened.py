@@ -1,6 +1,5 @@
 """A campaign in its store, opened for reading: its epochs, its privacy cost, and the settings for reading it."""
 
-import html
 import json
 import zlib
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.counts.partial import EVERYBODY
@@ -42,7 +42,7 @@ class Collections(Protocol):
         """Return the guarantee of the campaign's epochs."""
 
 
-class OpenCampaign:
+class OpenCampaign(Summarised):
     """A campaign's store, opened for reading. Raises Invalid for a file that is no store, or one without an epoch.
 
     ``collections``: functions for each kind of campaign (`undertone_aggregator.campaign.results`). ``campaign``: name
@@ -75,23 +75,17 @@ class OpenCampaign:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        campaign = self.campaign
-        return (
-            f"<Campaign {campaign.name!r}: {campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s, "
-            f"{len(self.timeline)} epochs, {self.newest.phase} phase>"
-        )
-
-    def _repr_html_(self) -> str:
+    def facts(self) -> dict[str, str]:
+        """Return what is measured, θ, deliveries and the guarantee."""
         campaign, theta = self.campaign, self.theta
-        facts = {
+        return {
+            "campaign": campaign.name,
             "measures": f"{campaign.sensor}, {campaign.measure} of {campaign.slot_seconds} s, {campaign.unit}",
+            "epochs": f"{len(self.timeline)}, {self.newest.phase} phase",
             "truncated at": "not chosen yet" if theta is None else f"{theta} {campaign.unit}",
             "deliveries": ", ".join(f"{n} {name}" for name, n in sorted(self.outcomes().items()) if n),
             "guarantee": self.guarantee,
         }
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
-        return f"<table><caption>{html.escape(campaign.name)}</caption>{rows}</table>"
 
     # --- Methods that return facts of the campaign.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
@@ -20,8 +21,8 @@ from undertone_shared.stream import StreamRule
 from undertone_simulator.fast.tally import Cell, Truth
 
 
-@dataclass
-class Simulated:
+@dataclass(repr=False)
+class Simulated(Summarised):
     """Result of a simulated campaign; ``notes``: sentences about its readings."""
 
     plan: CampaignPlan
@@ -31,6 +32,15 @@ class Simulated:
     stream: StreamPlan | None = None
     notes: list[str] = field(default_factory=list)
     _models: dict[str, float] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, str]:
+        """Return what was measured, the budget, and how many epochs and slots with estimates there are."""
+        campaign = self.timeline.epochs[-1].campaign
+        return {
+            "campaign": f"{campaign.sensor} in {campaign.unit}, slots of {campaign.slot_seconds} s",
+            "budget": self.budget.text,
+            "epochs": str(len(self.timeline.epochs)),
+        }
 
     @property
     def kind(self) -> str:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import traits_of
@@ -37,8 +38,8 @@ class Span:
     error: float
 
 
-@dataclass(frozen=True)
-class FleetPlan:
+@dataclass(frozen=True, repr=False)
+class FleetPlan(Summarised):
     """Predictions for a fleet; lengths in ``unit``.
 
     ``gain``: share by which the mechanism's variance is below the Hybrid's.
@@ -65,6 +66,20 @@ class FleetPlan:
     wanted: float | None = None
     devices_needed: int | None = None
     epsilon_needed: float | None = None
+
+    def facts(self) -> dict[str, str]:
+        """Return size, ε, θ, mechanism and the error for each span."""
+        errors = {
+            f"error of {span.name}": f"± {span.error:.3g} {self.unit} ({100 * span.error / self.mean:.3g} %)"
+            for span in self.spans
+        }
+        return {
+            "devices": str(self.devices),
+            "epsilon": shown(self.epsilon),
+            "theta": f"{self.theta} {self.unit}",
+            "mechanism": self.mechanism,
+            **errors,
+        }
 
 
 @dataclass(frozen=True)

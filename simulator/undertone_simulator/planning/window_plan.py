@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import Budget, hybrid, most_levels
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import Mechanism
@@ -56,8 +57,8 @@ class Way:
     same: bool = True
 
 
-@dataclass(frozen=True)
-class WindowPlan:
+@dataclass(frozen=True, repr=False)
+class WindowPlan(Summarised):
     """All ways for one window; ``recommended``: the way of least error among those that show the course of a day."""
 
     window_seconds: int
@@ -67,6 +68,16 @@ class WindowPlan:
     ways: tuple[Way, ...]
     recommended: str
     sentences: tuple[str, ...]
+
+    def facts(self) -> dict[str, str]:
+        """Return size, ε, window, and each way with its raw error."""
+        return {
+            "devices": str(self.devices),
+            "epsilon": shown(self.epsilon),
+            "window": f"{self.window_seconds} s",
+            "recommended": self.recommended,
+            **{way.name: f"error {100 * way.raw:.3g} %" for way in self.ways},
+        }
 
 
 @dataclass(frozen=True)

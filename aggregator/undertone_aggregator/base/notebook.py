@@ -1,0 +1,23 @@
+"""How results show themselves: one line in a terminal, a small table in a notebook."""
+
+import html
+from abc import ABC, abstractmethod
+
+
+class Summarised(ABC):
+    """A result that shows a few facts of itself. Dataclasses that inherit it need ``repr=False``."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """Return the facts to show: name -> value."""
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}: {value}" for name, value in self.facts().items())
+        return f"<{type(self).__name__} {facts}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in self.facts().items()
+        )
+        return f"<table>{rows}</table>"
