@@ -1,6 +1,6 @@
 """The public results of a store: the page, the API, exports and topics show nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
@@ -35,6 +35,13 @@ class PublicResults(Results):
     def registered(self, group: str) -> int | None:
         """Return the number of active devices, as `Results.registered`; None if it may not be published."""
         return super().registered(group) if group in told_groups(self._store, self.publication) else None
+
+    def _late_and_lost(
+        self, low: int, high: int, group: str
+    ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
+        if group not in told_groups(self._store, self.publication):
+            return None, None
+        return super()._late_and_lost(low, high, group)
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
         publication = self.publication

@@ -1,6 +1,7 @@
 """Results for analysts, read from a store. Reading never disturbs a running aggregator."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
 from typing import Any
@@ -13,6 +14,7 @@ from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
+from undertone_aggregator.estimate.losses import SlotLosses, reports_by_slot
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
@@ -93,16 +95,11 @@ class Results(OpenCampaign):
         last moment the selection begins with the first epoch and ends with the newest slot. Raises Invalid for a
         selection without a slot, or with more than `LARGEST_SELECTION`.
         """
-        seconds = self.campaign.slot_seconds
-        low, high = self.span(first, last)
-        low = max(low, self.timeline.epochs[0].campaign.first_slot)
-        high = min(high, self.ends // seconds - 1)
-        if high - low >= LARGEST_SELECTION:
-            raise Invalid(f"the selection has {high - low + 1} slots, expected at most {LARGEST_SELECTION}")
+        low, high = self._existing(first, last)
         hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
         days = OnDays.parse("days", days) if isinstance(days, str) else days
         calendar = replace(self.days, zone=zone or self.days.zone)
-        slots = set(chosen_slots(low, high, seconds, hours, days, calendar))
+        slots = set(chosen_slots(low, high, self.campaign.slot_seconds, hours, days, calendar))
         if not slots:
             raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
         parts = self._parts(max(low - self._estimator.memory, 0), high, self._wanted(groups))
@@ -124,6 +121,61 @@ class Results(OpenCampaign):
             variance = float(density @ np.square(middles) - (density @ middles) ** 2)
         measured = 1 - 1 / cohort_stride if cohort_stride > 1 else 1.0
         return Fleet(self.registered(group), measured / stride, variance)
+
+    def losses(
+        self, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
+    ) -> list[SlotLosses]:
+        """Return, for each slot and group, the reports that came, came late, or are missing; by group, then slot.
+
+        Raises Invalid for more than `LARGEST_SELECTION` slots.
+        """
+        low, high = self._existing(first, last)
+        wanted = self._wanted(groups)
+        came = {
+            group: reports_by_slot(partial, group)
+            for names, partial in self._parts(low, high, wanted)
+            for group in (self.groups if names is None else names)
+        }
+        rows = []
+        for group in self.groups if wanted is None else wanted:
+            reports = came.get(group, Counter())
+            late, lost = self._late_and_lost(low, high, group)
+            rows += [
+                SlotLosses(
+                    slot,
+                    slot * self.campaign.slot_seconds,
+                    group,
+                    reports[slot],
+                    None if late is None else late.get(slot, 0),
+                    None if lost is None else lost.get(slot, 0),
+                )
+                for slot in range(low, high + 1)
+            ]
+        return rows
+
+    def _late_and_lost(
+        self, low: int, high: int, group: str
+    ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
+        """Return slot -> late reports, and slot -> reports that were noticed in it as missing; None if unpublished."""
+        counted = reports_by_slot(self._store.partial(low, high), group)
+        counted.subtract(reports_by_slot(self._store.partial(low, high, late=False), group))
+        lost: Counter[int] = Counter()
+        for (name, slot), n in self._store.losses().items():
+            if group in (name, EVERYBODY):
+                lost[slot] += n
+        return counted, lost
+
+    def _existing(self, first: When, last: When) -> tuple[int, int]:
+        """Return (first slot, last slot) of a selection among the campaign's slots.
+
+        Raises Invalid for more than `LARGEST_SELECTION` slots.
+        """
+        low, high = self.span(first, last)
+        low = max(low, self.timeline.epochs[0].campaign.first_slot)
+        high = min(high, self.ends // self.campaign.slot_seconds - 1)
+        if high - low >= LARGEST_SELECTION:
+            raise Invalid(f"the selection has {high - low + 1} slots, expected at most {LARGEST_SELECTION}")
+        return low, high
 
     def registered(self, group: str) -> int | None:
         """Return the number of active devices of a group in the inventory; None without an inventory."""

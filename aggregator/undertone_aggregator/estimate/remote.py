@@ -20,6 +20,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
+from undertone_aggregator.estimate.losses import SlotLosses
 from undertone_aggregator.estimate.opened import Collections
 from undertone_aggregator.estimate.query import LARGEST_SELECTION, Results, When
 from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
@@ -201,6 +202,19 @@ class RemoteResults(Results):
             asked |= {} if zone is None else {"tz": str(zone)}
             rows += [_row(Selection, row) for row in self._ask(f"{self._at}/selection", asked)["selections"]]
         return sorted(rows, key=lambda row: row.series)
+
+    def losses(
+        self, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
+    ) -> list[SlotLosses]:
+        """See `Results.losses`, of settled slots."""
+        wanted = self._wanted(groups)
+        rows: list[SlotLosses] = []
+        for group in self.groups if wanted is None else wanted:
+            asked = self._between(*self._chosen(first, last)) | {"group": group}
+            table = self._ask(f"{self._at}/losses", asked)["losses"]
+            columns = zip(*(table[name] for name in SlotLosses.columns()), strict=True)
+            rows += [SlotLosses(*row) for row in columns]
+        return rows
 
     def quantiles(
         self,

@@ -10,6 +10,7 @@ from undertone_aggregator.campaign.publish import told
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.losses import SlotLosses, gaps
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.estimate.selection import Hours, OnDays
@@ -141,6 +142,19 @@ def selection(results: PublicResults, query: "Parameters", hours: Hours | None, 
         "group": query.group,
         "guarantee": results.guarantee,
         "selections": [plain(row.row()) for row in rows],
+    }
+
+
+def losses(results: PublicResults, query: "Parameters") -> dict[str, Any]:
+    """Return a group's reports by slot: those that came, came late, are missing; and the gaps. Raises Invalid."""
+    first, last = query.span(results)
+    rows = results.losses(first, last, query.group)
+    return {
+        "campaign": results.campaign.name,
+        "group": query.group,
+        "time_zone": str(query.zone or results.days.zone),
+        "losses": {name: [getattr(row, name) for row in rows] for name in SlotLosses.columns()},
+        "gaps": [gap.row() for gap in gaps(rows, results.campaign.slot_seconds)],
     }
 
 

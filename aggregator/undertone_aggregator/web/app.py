@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.formats import format_of
+from undertone_aggregator.estimate.losses import SlotLosses
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.estimate.selection import Hours, OnDays
@@ -93,6 +94,7 @@ class Pages:
             Route(f"{each}/estimates", self.estimates),
             Route(f"{each}/ranges", self.ranges),
             Route(f"{each}/selection", self.selection),
+            Route(f"{each}/losses", self.losses),
             Route(f"{each}/quantiles", self.quantiles),
             Route(f"{each}/epochs", self.epochs),
             Route(f"{each}/events", self.events),
@@ -174,6 +176,11 @@ class Pages:
         query = api.Parameters(parameters, ("from", "to", "tz", "group", "by", "between", "days"))
         return await self._read(request, lambda results: api.selection(results, query, hours, days))
 
+    async def losses(self, request: Request) -> Response:
+        """Return a group's reports by slot: those that came, came late, or are missing."""
+        query = api.Parameters(dict(request.query_params), ("from", "to", "tz", "group"))
+        return await self._read(request, lambda results: api.losses(results, query))
+
     async def facts(self, request: Request) -> Response:
         """Return the messages of the campaign's epochs and the settings of its estimates, for `undertone.connect`."""
         api.Parameters(dict(request.query_params), ())
@@ -204,19 +211,25 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """Return the selected slots as a file in one of `formats.FORMATS`."""
+        """Return the selected slots as a file in one of `formats.FORMATS`: their estimates, or their losses."""
         parameters = dict(request.query_params)
+        what = parameters.pop("of", Estimate.plural)
+        if what not in (Estimate.plural, SlotLosses.plural):
+            raise Invalid(f"of is {what!r}, expected {Estimate.plural} or {SlotLosses.plural}")
         form = format_of("format", parameters.pop("format", "csv"))
-        query = api.Parameters(parameters, (*_ESTIMATES, "format"))
+        query = api.Parameters(parameters, (*_ESTIMATES, "format", "of"))
         name = self._name(request)
 
         def file(results: PublicResults) -> bytes:
             first, last = query.span(results)
+            if what == SlotLosses.plural:
+                return form.write(results, results.losses(first, last, query.group), SlotLosses)
             rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True, absent=True)
             return form.write(results, rows, Estimate)
 
         body = await anyio.to_thread.run_sync(self._site.read, name, file)
-        headers = {"content-disposition": f'attachment; filename="{name}.{form.suffix}"'}
+        file_name = f"{name}.{form.suffix}" if what == Estimate.plural else f"{name}-{what}.{form.suffix}"
+        headers = {"content-disposition": f'attachment; filename="{file_name}"'}
         return Response(body, media_type=form.media_type, headers=headers)
 
     async def session(self, request: Request) -> Response:

@@ -16,6 +16,7 @@ _PARAMETERS = {
     "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
     "by": "`group`: a row for each published group",
     "days": "`workdays` or `days-off` by the campaign's calendar, or days of the week such as `mon,sat`",
+    "of": "`slots`: estimates (the default); `losses`: reports that came, came late, or are missing",
     "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
     "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
 }
@@ -47,11 +48,15 @@ def document() -> dict[str, Any]:
                 "the mean of all selected slots and the total over all registered devices, each with its error",
                 ("name", "from", "to", "tz", "group", "by", "between", "days"),
             ),
+            f"{each}/losses": _get(
+                "reports by slot: those that came, came late, or are missing; and the gaps",
+                ("name", "from", "to", "tz", "group"),
+            ),
             f"{each}/quantiles": _get(
                 "quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every", "shares")
             ),
             f"{each}/epochs": _get("the history of theta", ("name",)),
-            f"{each}/download": _get("the selection as a file", ("name", *selection, "format"), "text/csv"),
+            f"{each}/download": _get("the selection as a file", ("name", *selection, "format", "of"), "text/csv"),
             f"{each}/events": _get(
                 "server-sent events `campaign`: the campaign at a glance, again when something is new",
                 ("name",),

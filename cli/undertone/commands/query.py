@@ -69,6 +69,12 @@ def query(
         bool,
         typer.Option("--total", help="Beside that mean, print the total of all registered devices over these slots."),
     ] = False,
+    losses: Annotated[
+        bool,
+        typer.Option(
+            "--losses", help="Print gaps: slots without reports, with late or with lost ones; as a file, every slot."
+        ),
+    ] = False,
     quantiles: Annotated[
         str | None, typer.Option(help="Print quantiles of the readings, such as 0.5,0.9, per cycle or per --every.")
     ] = None,
@@ -85,6 +91,7 @@ def query(
     from undertone_aggregator.campaign.results import open_results
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
+    from undertone_aggregator.estimate.losses import Gap, SlotLosses, gaps
     from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
 
     form = _JSON if as_json else form
@@ -103,6 +110,8 @@ def query(
     if selects and (every is not None or quantiles is not None or filtered or newest is not None):
         given = "--between, --days, --by and --total"
         raise Invalid(f"{given} give one mean: not with --every, --quantiles, --filtered, --newest")
+    if losses and (selects or every is not None or quantiles is not None or filtered or newest is not None or settled):
+        raise Invalid("--losses goes with a time and groups, and with no other option of what to print")
     hours = None if between is None else Hours.parse("--between", between)
     on = None if days is None else OnDays.parse("--days", days)
     with open_results(store, campaign) as results:
@@ -120,10 +129,17 @@ def query(
             estimates = [each for each in estimates if min(chosen, default=0) <= each.slot <= max(chosen, default=0)]
         elif quantiles is not None:
             rows, kind = results.quantiles(_shares(quantiles), every, *span), Quantile
+        elif losses:
+            lost = results.losses(*span, wanted)
+            rows, kind = lost, SlotLosses
+            if form == _TABLE:
+                each = {group: [row for row in lost if row.group == group] for group in {row.group for row in lost}}
+                rows = [gap for group in sorted(each) for gap in gaps(each[group], results.campaign.slot_seconds)]
+                estimates = []
         elif every is not None:
             rows, kind = results.ranges(every, *span, wanted), RangeEstimate
         if form == _TABLE:
-            _show(results, zone, estimates, rows, total)
+            _show(results, zone, estimates, rows, Gap if losses else kind, total)
         elif writer is None:
             _write(_document(results, estimates, rows, kind).encode(), output)
         else:
@@ -205,7 +221,12 @@ def _print(text: str) -> None:
 
 
 def _show(
-    results: "Results", zone: tzinfo, estimates: "list[Estimate]", rows: "Sequence[Row]", total: bool = False
+    results: "Results",
+    zone: tzinfo,
+    estimates: "list[Estimate]",
+    rows: "Sequence[Row]",
+    kind: "type[Row]",
+    total: bool = False,
 ) -> None:
     from rich.console import Console
 
@@ -213,6 +234,7 @@ def _show(
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import RangeEstimate
+    from undertone_aggregator.estimate.losses import Gap
     from undertone_aggregator.estimate.selection import Selection
 
     campaign, exact = results.campaign, results.certificate
@@ -220,7 +242,9 @@ def _show(
     if not console.is_terminal:
         console = Console(width=120)
     starts = f"starts ({zone})"
-    if rows and isinstance(rows[0], Quantile):
+    if kind is Gap:
+        heads = [starts, "ends", "group", "slots", "without a number", "late", "lost"]
+    elif rows and isinstance(rows[0], Quantile):
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
     elif rows and isinstance(rows[0], Selection):
         heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %", "mean of min(x, θ)"]
@@ -274,8 +298,12 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Z
     from undertone_aggregator.estimate.export import local
+    from undertone_aggregator.estimate.losses import Gap
     from undertone_aggregator.estimate.selection import Selection
 
+    if isinstance(row, Gap):
+        counts = [row.slots, row.empty, row.late, row.lost]
+        return [local(row.start, zone), local(row.end, zone), row.group, *("" if n is None else str(n) for n in counts)]
     if isinstance(row, Quantile):
         reports = str(row.cohort + row.reports)
         return [local(row.start, zone), reports, f"{row.share:g}", str(row.value), f"{row.low} to {row.high}"]

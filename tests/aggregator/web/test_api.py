@@ -221,6 +221,17 @@ def test_one_call_selects_days_and_every_group(site: StoreSite, name: str, store
     assert some[0]["slots"] + apart == whole[0]["slots"]
 
 
+def test_losses_are_a_row_for_each_slot_and_a_file(site: StoreSite, name: str) -> None:
+    answer = get(site, f"campaigns/{name}/losses").json()
+    columns = answer["losses"]
+    assert len(columns["slot"]) == columns["slot"][-1] - columns["slot"][0] + 1
+    assert all(gap["empty"] <= gap["slots"] for gap in answer["gaps"])
+    file = get(site, f"campaigns/{name}/download", of="losses", format="csv")
+    assert len(file.text.splitlines()) == 1 + len(columns["slot"])
+    assert f"{name}-losses.csv" in file.headers["content-disposition"]
+    assert "of is 'gaps'" in refused(site, f"campaigns/{name}/download", of="gaps")
+
+
 def test_a_threshold_round_is_drawn_as_no_estimate(site: StoreSite, name: str) -> None:
     raw = get(site, f"campaigns/{name}/estimates").json()["raw"]
     learning = [i for i, kind in enumerate(raw["kind"]) if kind == "model"]
@@ -549,6 +560,12 @@ def test_a_selection_names_no_number_of_devices_that_others_give_away(site: Stor
         named_devices[group] = row["devices"]
     assert named_devices == {"all": 901, "east": 500, "west": None}
     assert get(site, f"campaigns/{name}/selection", group="solo").status_code == 400
+    for group, published in (("all", True), ("east", True), ("west", False)):
+        found = get(site, f"campaigns/{name}/losses", group=group).json()["losses"]
+        assert {
+            (late is not None, lost is not None) for late, lost in zip(found["late"], found["lost"], strict=True)
+        } == {(published, published)}
+    assert get(site, f"campaigns/{name}/losses", group="solo").status_code == 400
 
 
 def test_groups_are_told_without_reading_a_histogram(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,6 +275,16 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: Server, name
     assert float(cells[1].replace(",", "")) == pytest.approx(row["estimate"], rel=1e-3)
 
 
+def test_gaps_are_drawn_and_listed(drawn: Any, server: Server, name: str) -> None:
+    drawn.wait_for_selector("#reports canvas")
+    drawn.select_option("#choose select[name=span]", "")
+    drawn.click("#losses summary")
+    drawn.wait_for_selector("#losses tbody tr, #losses div p")
+    address = drawn.get_attribute("#losses-csv", "href")
+    lines = urllib.request.urlopen(server.address + address).read().decode().splitlines()
+    assert lines[0].startswith("slot,start,group,reports,late,lost")
+
+
 def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], name: str) -> None:
     page = open_page()
     page.wait_for_selector(".card a")

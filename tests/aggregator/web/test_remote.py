@@ -73,6 +73,7 @@ def test_ranges_quantiles_arrays_and_frames(both: tuple[Results, Results]) -> No
     assert far.ranges(12) == near.ranges(12, first, last)
     evening = Hours.parse("between", "18:00-23:00")
     assert far.selection(first, last, hours=evening) == near.selection(first, last, hours=evening)
+    assert far.losses(first, last) == near.losses(first, last)
     daily = OnDays("mon,tue,wed,thu,fri,sat,sun")
     assert far.selection(first, last, days=daily) == near.selection(first, last, days=daily)
     ours, theirs = far.quantiles((0.25, 0.75), 48), near.quantiles((0.25, 0.75), 48, first, last)

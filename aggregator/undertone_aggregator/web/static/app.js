@@ -251,20 +251,39 @@ function draw() {
     + (filtered ? `Coloured: filtered. ${data.filter}` : "");
 }
 
-// A time line of the reports behind each slot: what was lost, or came from too few, is a gap.
+// A time line of the reports behind each slot: what came late or is lost is drawn on top, what is missing is a gap.
 function drawReports(raw, zone, width) {
   const sent = raw.start.map((_, i) => raw.reports[i] === null ? null : raw.reports[i] + raw.cohort[i]);
+  const { losses } = data;
+  const at = new Map(losses.start.map((start, i) => [start, i]));
+  const over = (name, below) => raw.start.map((start, i) => {
+    const n = at.has(start) ? losses[name][at.get(start)] : null;
+    return n ? n + (below[i] ?? 0) : null;
+  });
+  const late = over("late", sent), lost = over("lost", late.map((n, i) => n ?? sent[i]));
+  const bars = (of) => ({ width: 0, fill: colour(of), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } });
   if (reportsChart) reportsChart.destroy();
   reportsChart = new uPlot({
     width, height: 90, legend: { show: false }, cursor: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
     axes: [{ ...axis(), show: false }, { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
-    series: [{}, { width: 0, fill: colour("raw"), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } }],
-  }, [raw.start, sent], $("reports"));
+    series: [{}, bars("bad"), bars("warn"), bars("raw")],
+  }, [raw.start, lost, late, sent], $("reports"));
   const absent = sent.filter((n) => n === null).length;
-  $("reports-caption").textContent = `Reports in each slot.${absent
-    ? ` ${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.` : ""}`;
+  const sum = (name) => losses[name].reduce((total, n) => total + (n ?? 0), 0);
+  const words = [`Reports in each slot.`];
+  if (absent) words.push(`${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`);
+  if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} came too late.`);
+  if (sum("lost")) words.push(`On top, at the slot that showed it: ${number(sum("lost"), 9)} are lost.`);
+  $("reports-caption").textContent = words.join(" ");
+}
+
+function tabulateGaps() {
+  const place = $("losses").lastElementChild, known = data.gaps.slice(-500).reverse();
+  place.replaceChildren(known.length ? rows(known.map((gap) => [time(gap.start, data.time_zone), time(gap.end, data.time_zone),
+    gap.slots, gap.empty, gap.late ?? "–", gap.lost ?? "–"]), ["from", "to", "slots", "without a number", "late", "lost"])
+    : element("p", "There is none in this time.", "small"));
 }
 
 function detail(i) {
@@ -352,13 +371,16 @@ async function load() {
   const name = shown;
   const words = selection();
   for (const how of ["csv", "jsonl", "parquet"]) $(how).href = `api/v1/campaigns/${name}/download?${words}&format=${how}`;
-  const answer = await api(`campaigns/${name}/estimates?${words}`);
+  const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
+  $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
+  const [answer, { losses, gaps }] = await Promise.all([api(`campaigns/${name}/estimates?${words}`), api(`campaigns/${name}/losses?${where}`)]);
   if (name !== shown) return;
-  data = { ...answer, raw: whole(answer.raw, about.slot_seconds) };
+  data = { ...answer, losses, gaps, raw: whole(answer.raw, about.slot_seconds) };
   const before = performance.now();
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
   if ($("table").open) tabulate();
+  if ($("losses").open) tabulateGaps();
   await select();
 }
 
@@ -545,6 +567,7 @@ for (const [name, usual] of [["begin", 0], ["end", 24]]) {
   $("choose-selection").elements[name].append(...hours.slice(name === "end" ? 1 : 0, name === "end" ? 25 : 24)
     .map((hour) => new Option(hour, hour, false, hour === hours[usual])));
 }
+$("losses").addEventListener("toggle", () => data && tabulateGaps());
 $("selection").addEventListener("toggle", () => select().catch(say));
 $("choose-selection").addEventListener("change", () => select().catch(say));
 $("login").addEventListener("submit", (event) => {

@@ -1,0 +1,79 @@
+"""Reports that came late, are lost or missing, by slot."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.command import undertone
+from support.stores import simulated_store
+from undertone_aggregator.campaign.results import open_public, open_results
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.estimate.losses import Gap, SlotLosses, gaps
+from undertone_aggregator.store.store import Batch, open_store
+
+
+def row(slot: int, reports: int = 5, late: int | None = 0, lost: int | None = 0) -> SlotLosses:
+    return SlotLosses(slot, 60 * slot, "all", reports, late, lost)
+
+
+def test_gaps_are_runs_of_slots_in_which_something_is_missing() -> None:
+    assert gaps([row(1), row(2)], 60) == []
+    found = gaps([row(1), row(2, 0), row(3, 5, 2), row(4, 5, 0, 3), row(5), row(6, 0)], 60)
+    assert found == [Gap(120, 300, "all", 3, 1, 2, 3), Gap(360, 420, "all", 1, 1, 0, 0)]
+    assert gaps([row(2, 0, None, None)], 60) == [Gap(120, 180, "all", 1, 1, None, None)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated_store(tmp_path_factory)
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    """A store in which 40 reports of the second newest slot came late, and the newest one showed three lost ones."""
+    path = Path(shutil.copy(made, tmp_path / "load.sqlite"))
+    with open_store(path) as opened:
+        newest = opened.newest_slot()
+        assert newest is not None
+        (key, counts), *_ = [
+            (key, counts) for key, counts in opened.partial(newest - 1, newest - 1).items() if not key.kind
+        ]
+        late = counts * 0
+        late[0] = 40
+        batch = Batch(Partial({key: late}), Counter(counted=40))
+        batch.lost["all", newest] = 3
+        opened.commit("0of1", batch)
+    return path
+
+
+def test_late_and_lost_reports_have_their_slot(store: Path) -> None:
+    with open_public(store) as public, open_results(store) as operator:
+        newest = public.settled
+        rows, mine = public.losses(newest - 2, newest), operator.losses(newest - 2, newest)
+        assert [(each.slot, each.late, each.lost) for each in rows] == [
+            (newest - 2, 0, 0),
+            (newest - 1, 40, 0),
+            (newest, 0, 3),
+        ]
+        shown = {each.slot: each.reports + each.cohort for each in public.estimates(newest - 2, newest)}
+        assert {each.slot: each.reports for each in rows} == shown
+        # An operator's numbers contain late reports.
+        assert [each.reports for each in mine] == [each.reports + (each.late or 0) for each in rows]
+        whole = public.losses()
+        first = public.timeline.epochs[0].campaign.first_slot
+        assert [each.slot for each in whole] == list(range(first, newest + 1))
+
+
+def test_a_command_prints_gaps_and_writes_every_slot(store: Path) -> None:
+    said = undertone("query", store, "--losses")
+    assert said.returncode == 0, said.stderr
+    with open_results(store) as results:
+        rows, found = results.losses(), gaps(results.losses(), results.campaign.slot_seconds)
+    assert found
+    assert found[-1].lost == 3
+    assert len([line for line in said.stdout.splitlines() if line.startswith("│")]) == len(found)
+    written = undertone("query", store, "--losses", "--format", "csv")
+    assert len(written.stdout.splitlines()) == 1 + len(rows)
+    assert "--losses" in undertone("query", store, "--losses", "--every", 48).stderr
