@@ -16,6 +16,7 @@ from support.micropython import compile_boards  # noqa: E402
 LATER = {
     "streams": {"gaussian", "points", "stream", "stream_policy", "stream_state"},
     "tables": {"table"},
+    "hand-overs": {"handover"},
     "signatures": {"ed25519"},
     "buffers of samples": {"buffers"},
     "a first start without files": {"receive"},

@@ -1,7 +1,7 @@
 """A private certificate authority: certificates of its broker and of its devices, and the revocation list."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from undertone_aggregator.settings.options import host_name
 from undertone_shared.errors import Invalid
 
 NAME = "Undertone CA"
+# File name of the authority's key, beside its certificate.
+AUTHORITY_KEY = "ca.key"
 _CA_DAYS = 3650
 _SERVER_DAYS = 825
 # Validity of a device's certificate in days; long, because boards in the field are rarely visited.
@@ -32,12 +34,24 @@ def private_authority(directory: Path, host: str) -> Path:
     host_name("--host", host)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    certificates = {"ca": (authority, _root(authority)), "server": (server, _server(server, authority, host))}
+    certificates = {"ca": (authority, _root(authority)), "server": (server, _server(server, authority, [host]))}
     for name, (key, unsigned) in certificates.items():
         signed = unsigned.sign(authority, hashes.SHA256())
         (directory / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         write_private(directory / f"{name}.key", _pem(key))
     return directory / "ca.crt"
+
+
+def server_certificate(authority: Path, hosts: Sequence[str]) -> tuple[str, str]:
+    """Make (certificate, key) in PEM for a server with these names or addresses, signed by the authority in a file.
+
+    Raises Invalid for an invalid name, and if the authority's key is not beside its certificate.
+    """
+    for host in hosts:
+        host_name("the server's name", host)
+    signer, key = _signer(authority), ec.generate_private_key(ec.SECP256R1())
+    signed = _server(key, signer, list(dict.fromkeys(hosts))).sign(signer, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
 
 
 def device_certificate(authority: Path, name: str) -> tuple[str, str]:
@@ -113,12 +127,14 @@ def _root(key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
 
 
 def _server(
-    key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey, host: str
+    key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey, hosts: Sequence[str]
 ) -> x509.CertificateBuilder:
-    # A common name has at most 64 characters; clients compare the alternative name instead.
-    builder = _builder(host[:64], key, _SERVER_DAYS)
+    # A common name has at most 64 characters; clients compare the alternative names instead.
+    builder = _builder(hosts[0][:64], key, _SERVER_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host)]), critical=False)
+    builder = builder.add_extension(
+        x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+    )
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
     return builder.add_extension(issuer, critical=False)

@@ -15,6 +15,7 @@ import numpy as np
 
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.campaign.handover import leaving
 from undertone_aggregator.counts.device_states import SEEN
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.seen import Seen, device_key
@@ -22,7 +23,7 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.credentials import Secret
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
-from undertone_aggregator.settings.groups import append_groups
+from undertone_aggregator.settings.groups import append_groups, change_group
 from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Device, key_text, tombstone
 from undertone_aggregator.store.store import Store, open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
@@ -91,14 +92,8 @@ class FleetFiles:
         self, count: int, group: str, target: Target, policy: str, now: int, outbox: int | None = None
     ) -> list[str]:
         """Provision ``count`` more devices with the next free numbers; return their names. Raises Invalid."""
-        check_name("group", group)
+        self.check_group(group)
         groups = self.config.campaign.groups
-        if groups is None and group != EVERYBODY:
-            raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
-        if groups is not None:
-            # The groups file is checked before any device is made, because the server would stop the campaign for an
-            # invalid one.
-            append_groups(self.config.path(groups), group, [])
         if not 1 <= count <= 100_000:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
         known = self.devices()
@@ -117,10 +112,29 @@ class FleetFiles:
         # The inventory is written before the broker's files, because a name in the inventory is never given again, even
         # after a crash between the two.
         self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
-        self._write(admitted)
+        self.write_users(admitted)
         if groups is not None:
             append_groups(self.config.path(groups), group, names)
         return names
+
+    def check_group(self, group: str) -> None:
+        """Check the name of a group, and the groups file: the server stops a campaign for an invalid one. Raises
+        Invalid.
+        """
+        check_name("group", group)
+        groups = self.config.campaign.groups
+        if groups is None and group != EVERYBODY:
+            raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
+        if groups is not None:
+            append_groups(self.config.path(groups), group, [])
+
+    def regroup(self, name: str, group: str) -> None:
+        """Put a device into another group; its earlier reports stay in the sums of the old one. Raises Invalid."""
+        self.check_group(group)
+        device = self.check_active(name)
+        if self.config.campaign.groups is not None:
+            change_group(self.config.path(self.config.campaign.groups), group, name)
+        self.store.set_devices([device._replace(group=group)])
 
     def rotate(self, name: str) -> Path:
         """Give a device a new password or certificate and invalidate the old one.
@@ -129,19 +143,19 @@ class FleetFiles:
 
         A new certificate's key is in the file beside it. Raises Invalid.
         """
-        self._active(name)
+        self.check_active(name)
         folder = self.folder / "devices" / name
         certificate = folder / f"{IDENTITY}.crt"
         if certificate.exists():
             # The old certificate is revoked first, because its serial number is only in the file that is overwritten
             # next.
             revoke_certificates(self.authority, [certificate])
-            self._write({name: write_certificate(self.config, name, folder, self.authority)})
+            self.write_users({name: write_certificate(self.config, name, folder, self.authority)})
             return certificate
         password = credentials.new_password()
         path = folder / "password"
         write_private(path, password + "\n")
-        self._write({name: password})
+        self.write_users({name: password})
         return path
 
     def revoke(self, name: str, now: int) -> str:
@@ -151,8 +165,8 @@ class FleetFiles:
         """
         device = self.devices().get(name)
         if device is None or device.state != REVOKED:
-            self.store.set_devices([self._active(name)._replace(state=REVOKED, since=now)])
-        self._write({name: None})
+            self.store.set_devices([self.check_active(name)._replace(state=REVOKED, since=now)])
+        self.write_users({name: None})
         certificate = self.folder / "devices" / name / f"{IDENTITY}.crt"
         if certificate.exists():
             revoke_certificates(self.authority, [certificate])
@@ -180,22 +194,25 @@ class FleetFiles:
         own = self.folder / AUTHORITY
         return own if own.is_file() else self.config.path(AUTHORITY)
 
-    def _active(self, name: str) -> Device:
+    def check_active(self, name: str) -> Device:
+        """Return an active device. Raises Invalid for any other."""
         device = self.devices().get(name)
         if device is None or device.state != ACTIVE:
             raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected an active device")
         return device
 
-    def _write(self, changed: Mapping[str, Secret | None]) -> None:
+    def write_users(self, changed: Mapping[str, Secret | None]) -> None:
         """Replace the passwords and the access rules, each atomically; None deletes a user."""
         with credentials.alone(self.broker):
             users = credentials.change_passwords(self.broker / "passwords", changed)
-            active = {
-                path.name: [campaign]
-                for campaign, folder in self.fleets.items()
-                for path in sorted((folder / "devices").glob("*/"))
-                if path.name in users
-            }
+            earlier = leaving(self.config.folder)
+            active: dict[str, list[str]] = {}
+            for campaign, folder in self.fleets.items():
+                for path in sorted((folder / "devices").glob("*/")):
+                    if path.name in users:
+                        active.setdefault(path.name, []).append(campaign)
+            for name, campaigns in active.items():
+                campaigns += [campaign for campaign in earlier.get(name, ()) if campaign not in campaigns]
             home_assistant = self.config.server.home_assistant
             credentials.write_access_rules(
                 self.broker / "access", self.config.broker.prefix, active, home_assistant=home_assistant

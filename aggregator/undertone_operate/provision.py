@@ -198,6 +198,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
         "reports_per_period": max(1, DAY // plan.slot_seconds),
         "epoch_seconds": min(plan.cycle, *plan.rounds, plan.epoch_slots) * plan.slot_seconds,
         "insecure": insecure,
+        "handover": bool(others.get("signers")),
     }
     if plan.window is not None:
         # The policy makes the device rest for the window's length after each report, whatever a campaign asks for.

@@ -18,6 +18,7 @@ from undertone.commands import (
     fleet,
     init,
     migrate,
+    move,
     plan,
     provision,
     query,
@@ -47,6 +48,7 @@ SECTIONS = {
         "backup",
         "restore",
         "migrate",
+        "move",
     ),
     "Set up and run devices": ("provision", "device"),
     "Read and check results": ("query", "export", "verify", "recount", "spark"),
@@ -116,6 +118,7 @@ export.register(app)
 fleet.register(app)
 init.register(app)
 migrate.register(app)
+move.register(app)
 plan.register(app)
 provision.register(app)
 query.register(app)

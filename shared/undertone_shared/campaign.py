@@ -3,7 +3,7 @@
 Message = 12-byte header (``UTC2``, issued_at u32, body length u32, big-endian) + body + 64 bytes of signature. The body
 is canonical JSON (keys sorted, no white space), fixed for the epoch; every report carries its fingerprint. The header
 is not signed, because every republication changes it; the clock rule limits its effect. The signature is Ed25519's of
-`digest_of` the body; all zero if the campaign is not signed.
+`digest_of` the body; all zero if the campaign is not signed. A hand-over may follow it (`undertone_shared.handover`).
 """
 
 import hashlib
@@ -134,19 +134,33 @@ def header(message: "bytes | memoryview") -> tuple[int, bytes]:
     magic, issued_at, length = struct.unpack(">4sII", message[:HEADER_BYTES])
     if magic != MAGIC:
         raise Invalid("the campaign message starts with %r, expected %r" % (magic, MAGIC))
-    if length != size - least:
-        raise Invalid("the campaign's length field is %d, expected %d" % (length, size - least))
+    rest = size - least - length
+    # A hand-over that follows has a signature as well.
+    if not length or rest < 0 or 0 < rest <= SIGNATURE_BYTES:
+        raise Invalid("the campaign's length field is %d of %d" % (length, size))
     return issued_at, hashlib.sha256(body_of(message)).digest()[:FINGERPRINT_BYTES]
 
 
+def _end(message: "bytes | memoryview") -> int:
+    return HEADER_BYTES + int(struct.unpack(">I", message[8:HEADER_BYTES])[0])
+
+
 def body_of(message: "bytes | memoryview") -> memoryview:
-    """Return the body of a message without copying it: on a board it is most of a campaign's memory."""
-    return memoryview(message)[HEADER_BYTES : len(message) - SIGNATURE_BYTES]
+    """Return the body of a message without copying it: on a board it is most of a campaign's memory.
+
+    The message's header has been checked, see `header`; so for the next two functions.
+    """
+    return memoryview(message)[HEADER_BYTES : _end(message)]
 
 
 def signature_of(message: "bytes | memoryview") -> bytes:
     """Return the signature of a message."""
-    return bytes(message[len(message) - SIGNATURE_BYTES :])
+    return bytes(message[_end(message) : _end(message) + SIGNATURE_BYTES])
+
+
+def handover_of(message: "bytes | memoryview") -> memoryview:
+    """Return what follows the signature: a signed hand-over, or nothing."""
+    return memoryview(message)[_end(message) + SIGNATURE_BYTES :]
 
 
 def digest_of(body: "bytes | memoryview") -> bytes:

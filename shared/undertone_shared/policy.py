@@ -77,6 +77,7 @@ def default_fields() -> "dict[str, Any]":
         "signers": (),
         "lead_seconds": 86400,
         "stream": False,
+        "handover": False,
     }
 
 
@@ -95,7 +96,8 @@ class Policy:
     ``signers``: public keys (Ed25519, 32 bytes in hex), at most 4, one of which must have signed a campaign.
     ``insecure``: MQTT without TLS and without signers, for a demonstration on loopback. ``lead_seconds``: how far ahead
     of the clock an epoch may start, so that an attacker cannot use up the epoch numbers. ``stream``: limits of streams;
-    without it no stream is allowed.
+    without it no stream is allowed. ``handover``: a signer may send the device to another address, and to another
+    campaign that this policy allows, see `undertone_shared.handover`.
     """
 
     stream: "StreamPolicy | None"
@@ -125,12 +127,15 @@ class Policy:
         self.epoch_seconds = check_integer("epoch_seconds", merged["epoch_seconds"], 0, _YEAR)
         self.boots_per_day = check_integer("boots_per_day", merged["boots_per_day"], 1, 1000)
         self.write_seconds = check_integer("write_seconds", merged["write_seconds"], 1, 86400)
-        for name in ("one_shot", "insecure"):
+        for name in ("one_shot", "insecure", "handover"):
             if not isinstance(merged[name], bool):
                 raise Invalid("%s is %r, expected true or false" % (name, merged[name]))
         self.one_shot: bool = merged["one_shot"]
         self.insecure: bool = merged["insecure"]
         self.signers = _signers(merged["signers"], self.insecure)
+        self.handover: bool = merged["handover"]
+        if self.handover and not self.signers:
+            raise Invalid("handover is true, expected signers")
         self.lead_seconds = check_integer("lead_seconds", merged["lead_seconds"], 1, _YEAR)
         self.rest_by = merged["rest_by"] or ("clock" if self.one_shot else "ticks")
         if self.rest_by not in ("ticks", "clock"):
@@ -203,12 +208,21 @@ class Policy:
                 threshold(before)
         raise Refused("signature", "none of the policy's %d signers signed it" % len(self.signers))
 
-    def check_succession(self, campaign: Campaign, accepted: "Campaign | None", last_epoch: int, now: int) -> None:
+    def check_succession(
+        self,
+        campaign: Campaign,
+        accepted: "Campaign | None",
+        last_epoch: int,
+        now: int,
+        successors: "tuple[str, ...]" = (),
+    ) -> None:
         """Check that ``campaign`` may follow the newest ``accepted`` one at Unix second ``now``. Raises Refused.
 
-        ``last_epoch`` is the newest epoch ever accepted (0 for none), even if its campaign was lost.
+        ``last_epoch`` is the newest epoch ever accepted (0 for none), even if its campaign was lost. ``successors``:
+        names of campaigns that may begin before the accepted one ends, because a hand-over named them.
         """
-        if accepted is not None and accepted.name != campaign.name and now < accepted.end:
+        other = accepted is not None and accepted.name != campaign.name and campaign.name not in successors
+        if other and accepted is not None and now < accepted.end:
             raise Refused("sensor_busy", "campaign %s holds the sensor until its end" % accepted.name)
         if campaign.end <= now:
             raise Refused("ended", "its last slot ended at %d, now is %d" % (campaign.end, now))

@@ -9,10 +9,12 @@ from undertone_aggregator.base.timing import CHOICES
 from undertone_aggregator.campaign.collection import collection_of, estimator_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
 from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.handover import HandoverFile
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.ingest.lag import Lag
 from undertone_shared import report
+from undertone_shared.errors import Invalid
 from undertone_shared.off_board.issue import pack
 from undertone_shared.topics import config_topic
 
@@ -40,6 +42,7 @@ class Issuing:
         config = context.config
         self._collection = collection_of(config.kind)
         means = EpochMeans(seed, self._read, clock, self._progress, self._warn)
+        self._handover = HandoverFile(config.folder, context.plan.name)
         self.rounds = self._collection.epochs(config, means)
         self.timeline = Timeline(context.store.epochs())
         # True while this thread chooses θ and designs a mechanism, which takes seconds to minutes.
@@ -69,7 +72,7 @@ class Issuing:
                     self._choose(due, now)
             finally:
                 self.choosing = False
-        if now >= self._broadcast_at + REPUBLISH_SECONDS:
+        if self._handover_changed() or now >= self._broadcast_at + REPUBLISH_SECONDS:
             self.broadcast(now)
 
     def broadcast(self, now: int) -> None:
@@ -77,8 +80,20 @@ class Issuing:
         newest = self.timeline.last
         if newest is not None:
             topic = config_topic(self._context.prefix, self._context.plan.name)
-            self._context.outlet.publish(topic, pack(newest.campaign, now, self._sign), again=True)
+            try:
+                message = pack(newest.campaign, now, self._sign, self._handover.signed)
+            except Invalid as wrong:
+                self._context.journal.alarm("handover", f"the hand-over is not sent: {wrong}")
+                message = pack(newest.campaign, now, self._sign)
+            self._context.outlet.publish(topic, message, again=True)
             self._broadcast_at = now
+
+    def _handover_changed(self) -> bool:
+        try:
+            return self._handover.changed()
+        except (Invalid, OSError) as wrong:
+            self._context.journal.say_once("handover", f"the hand-over is not sent: {wrong}")
+            return False
 
     def _choose(self, due: int, now: int) -> None:
         """Issue the next epoch, or log why none is issued yet."""

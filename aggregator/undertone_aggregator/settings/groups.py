@@ -57,6 +57,15 @@ def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     write_private(path, text + end + "".join(f"{device},{group}\n" for device in devices))
 
 
+def change_group(path: Path, group: str, device: str) -> None:
+    """Give a device another group in the CSV file that `read_groups` reads. Raises Invalid and then changes nothing."""
+    append_groups(path, group, [])
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [",".join(_HEADER)]
+    lines = [line for line in lines if next(csv.reader([line]), [""])[0] != device]
+    lines += [] if group == EVERYBODY else [f"{device},{group}"]
+    write_private(path, "\n".join(lines) + "\n")
+
+
 def keep_groups(store: Store, groups: Mapping[str, str]) -> bool:
     """Write device -> group to a store, where workers read it; return whether anything has changed."""
     edition = hashlib.sha256(json.dumps(sorted(groups.items())).encode()).hexdigest()

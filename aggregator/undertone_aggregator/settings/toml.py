@@ -18,8 +18,17 @@ def document(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 def with_option(text: str, table: str, name: str, value: Any) -> str:
     """Set one option of a TOML document, and leave everything else, comments too, as it is. The table must be there."""
-    parsed = tomlkit.parse(text)
-    parsed[table][name] = value
+    return with_options(text, table, {name: value})
+
+
+def with_options(text: str, table: str, options: Mapping[str, Any]) -> str:
+    """Set several options of a table, as `with_option` does; None removes one."""
+    parsed: Any = tomlkit.parse(text)
+    for name, value in options.items():
+        if value is None:
+            parsed[table].pop(name, None)
+        else:
+            parsed[table][name] = value
     return tomlkit.dumps(parsed)
 
 

@@ -8,7 +8,9 @@ from undertone_aggregator.counts.seen import device_key
 ACTIVE = "active"
 REVOKED = "revoked"
 FORGOTTEN = "forgotten"
-STATES = (ACTIVE, REVOKED, FORGOTTEN)
+# The device went to another campaign; its reports that are still under way count.
+MOVED = "moved"
+STATES = (ACTIVE, REVOKED, FORGOTTEN, MOVED)
 
 
 class Device(NamedTuple):
@@ -30,7 +32,7 @@ def refused_keys(devices: Iterable[Device]) -> frozenset[int]:
     return frozenset(
         int(device.name, 16) if device.state == FORGOTTEN else device_key(device.name)[1]
         for device in devices
-        if device.state != ACTIVE
+        if device.state not in (ACTIVE, MOVED)
     )
 
 

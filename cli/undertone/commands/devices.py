@@ -132,6 +132,35 @@ def show(
 
 @app.command()
 @with_options(FleetChoice)
+def move(
+    choice: FleetChoice,
+    name: Name,
+    to: Annotated[str | None, typer.Option(help="with --home: the campaign to which it goes")] = None,
+    group: Annotated[str | None, typer.Option(help="its group from now on")] = None,
+) -> None:
+    """Move a device to another campaign of the server's folder, or to another group, while it reports.
+
+    The device obeys at its next contact, if its policy allows hand-overs and the campaign. A group is the server's
+    business alone, and takes effect at once.
+    """
+    from undertone_aggregator.server.folder import Home
+    from undertone_operate.moving import move_device
+
+    if to is None and group is None:
+        raise Invalid("nothing to change, expected --to CAMPAIGN or --group GROUP")
+    if to is None:
+        with choice.open() as fleet:
+            fleet.regroup(name, group or "all")
+        print(f"{name} is in group {group} from now on; what it reported stays in the sums of its old group")
+        return
+    if choice.home is None:
+        raise Invalid("--to needs --home: both campaigns are in one server's folder")
+    home = Home(choice.home)
+    print("\n".join(move_device(home, home.only(choice.campaign), name, to, group or "all")))
+
+
+@app.command()
+@with_options(FleetChoice)
 def rotate(
     choice: FleetChoice,
     name: Name,

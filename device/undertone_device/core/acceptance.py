@@ -32,6 +32,8 @@ class Acceptance:
         self.policy = policy
         self.ledger = ledger
         self.guard = guard
+        # Campaigns that may follow another one before its end, because a hand-over named them.
+        self.successors: tuple[str, ...] = ()
         # The time in the server's last message, and the uptime at which it arrived.
         self._issued_at = self._heard_at = 0
         self.campaign = self.files.load(ledger.current, policy)
@@ -75,7 +77,7 @@ class Acceptance:
         self.guard.start(now)
         self.promote(now)
         newest = self.following or self.campaign
-        self.policy.check_succession(campaign, newest, self.ledger.last_epoch, now)
+        self.policy.check_succession(campaign, newest, self.ledger.last_epoch, now, self.successors)
         if self.following is not None:
             raise Refused("epoch_pending", "epoch %d has not begun yet" % self.following.epoch)
         self._keep(campaign, now)

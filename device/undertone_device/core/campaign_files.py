@@ -37,14 +37,15 @@ class CampaignFiles:
             policy.check_campaign(campaign)
         except (Invalid, Refused):
             return None
-        return self._remember(campaign) if campaign.fingerprint == fingerprint else None
+        return self.remember(campaign) if campaign.fingerprint == fingerprint else None
 
     def save(self, campaign: Campaign) -> None:
         """Write a campaign. Raises OSError."""
         self.storage.write(_file(campaign.fingerprint), campaign.body)
-        self._remember(campaign)
+        self.remember(campaign)
 
-    def _remember(self, campaign: Campaign) -> Campaign:
+    def remember(self, campaign: Campaign) -> Campaign:
+        """Remember the campaign's name for its reports; return the campaign, without its body."""
         campaign.body = b""  # The body is in the campaign's file, and a board needs the memory that it takes.
         self._names[campaign.fingerprint.hex()] = campaign.name
         return campaign
@@ -65,7 +66,7 @@ class CampaignFiles:
             self.storage.delete(_file(fingerprint))
         except OSError:
             pass  # If the disk fails, a campaign's name is lost or an unused file stays; both are harmless.
-        self._remember(following)
+        self.remember(following)
 
     def name_of(self, report: bytes) -> "str | None":
         """Return the name of a report's campaign, None if it is not known any more."""

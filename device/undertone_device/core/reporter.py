@@ -65,27 +65,27 @@ class Reporter:
         else:
             self.ledger = Ledger(storage, capacity)
         self.guard = Guard(policy, storage, self.ledger, ticks, asleep, rule_states)
-        self._accepted = Acceptance(policy, storage, self.ledger, self.guard)
+        self.accepted = Acceptance(policy, storage, self.ledger, self.guard)
         # The fingerprint of the campaign for which this device's place was computed, and the place.
         self._placed = (b"", 0)
         self._open = OpenSlot(ticks, counter_modulus, several)
         # Unacknowledged reports, oldest first; number of refused campaigns, by reason.
         self.outbox = self.ledger.outbox
-        self.refusals = self._accepted.refusals
+        self.refusals = self.accepted.refusals
 
     @property
     def campaign(self) -> "Campaign | None":
         """The accepted campaign."""
-        return self._accepted.campaign
+        return self.accepted.campaign
 
     @property
     def following(self) -> "Campaign | None":
         """The accepted campaign that will replace the current one when its own epoch begins; None if there is none."""
-        return self._accepted.following
+        return self.accepted.following
 
     def campaign_of(self, report: bytes) -> "str | None":
         """Return the name of the campaign of a report in the outbox, None if it is not known any more."""
-        return self._accepted.files.name_of(report)
+        return self.accepted.files.name_of(report)
 
     def accept(
         self,
@@ -101,7 +101,7 @@ class Reporter:
         reason in ``refusals`` and keeps the last valid campaign.
         """
         had = self.campaign
-        new = self._accepted.accept(message, now, name, alive)
+        new = self.accepted.accept(message, now, name, alive)
         if new and had is None:
             self.paused = None
         return new
@@ -145,7 +145,7 @@ class Reporter:
 
     def run_once(self, sample: "Sample | None", now: int) -> "bytes | None":
         """Report after a sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed."""
-        campaign = self._accepted.promote(now)
+        campaign = self.accepted.promote(now)
         if campaign is None:
             self.paused = "no_campaign"
             return None
@@ -167,7 +167,7 @@ class Reporter:
         if self._open.lasts(now):
             return
         end = self._open.close()
-        campaign = self._accepted.promote(now)
+        campaign = self.accepted.promote(now)
         if campaign is None:
             self.paused = "no_campaign"
         else:
@@ -180,7 +180,7 @@ class Reporter:
 
         ``opened``: the uptime at which its measurement began.
         """
-        if not self._accepted.agrees(now):
+        if not self.accepted.agrees(now):
             return "clock"
         # Look for a pause in every slot, also without a turn: by ticks a pause begins when the device first sees it.
         paused = self.guard.paused(campaign, slot, now, opened)
@@ -196,6 +196,8 @@ class Reporter:
             self.paused = "entropy"
             return None
         self.guard.spend(campaign, slot)
+        # The campaign may have been replaced just before its last slot was closed.
+        self.accepted.files.remember(campaign)
         self.dropped += self.outbox.append(report)
         if self.guard.commit(campaign):
             return report

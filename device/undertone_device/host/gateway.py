@@ -38,6 +38,7 @@ class HostedDevice:
         self._source = open_source(config)
         self._home = open_card(config)
         broker = config.broker
+        assembly.apply_handover(config, policy)
         transport = PahoTransport(
             broker.host,
             broker.port,
@@ -47,6 +48,7 @@ class HostedDevice:
             broker.keepalive,
             assembly.tls_context(broker, policy),
         )
+        transport.places[:] = broker.places
         self.name = config.name
         self._as_json = as_json
         self._background = BackgroundReader(self._source) if self._source.slow else None
@@ -67,7 +69,7 @@ class HostedDevice:
         self._written: dict[str, Any] = {}
         self._written_at = -_STATUS_SECONDS
         self._printed = ""
-        self.say(f"started, broker {broker.host}:{broker.port}")
+        self.say(f"started, broker {transport.places[0][0]}:{transport.places[0][1]}")
 
     def step(self, milliseconds: int) -> None:
         """Run one round: process samples, send reports, and write the status if it changed."""

@@ -65,7 +65,11 @@ class PahoTransport:
     ):
         if not 1 <= keepalive <= 0xFFFF:
             raise Invalid(f"keepalive is {keepalive}, expected an integer from 1 to 65535")
-        self._address = (host, port, keepalive)
+        self.configured = (host, port)
+        self.places = [self.configured]
+        self._keepalive = keepalive
+        # False if the last connection was not accepted; at the first one nothing has failed yet.
+        self._accepted = True
         self._client_id = client_id
         self._user = user
         self._password = password
@@ -79,6 +83,9 @@ class PahoTransport:
     def connect(self) -> None:
         """Begin a connection, without waiting; ("connected",) or ("lost", why) follows."""
         self._drop()
+        if not self._accepted:
+            self.places.append(self.places.pop(0))
+        self._accepted = False
         client = paho.Client(
             CallbackAPIVersion.VERSION2, self._client_id, clean_session=True, reconnect_on_failure=False
         )
@@ -87,7 +94,8 @@ class PahoTransport:
             client.username_pw_set(self._user, self._password)
         if self._context is not None:
             client.tls_set_context(self._context)
-        self._opening = _Opening(client, *self._address)
+        host, port = self.places[0]
+        self._opening = _Opening(client, host, port, self._keepalive)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic."""
@@ -167,6 +175,7 @@ class PahoTransport:
         if code.is_failure:
             self._lost(f"the broker refuses the connection: {code}")
         else:
+            self._accepted = True
             self._events.append((CONNECTED,))
 
     def _on_message(self, client: "Any", data: "Any", message: paho.MQTTMessage) -> None:

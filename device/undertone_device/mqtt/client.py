@@ -4,8 +4,10 @@
 existence, time and length of a message never depend on a reading: jitter and back-off come from entropy.
 """
 
+from undertone_device import unload
 from undertone_device.core.slot_value import TICKS_MASK
 from undertone_device.mqtt.packets import ACKED, CONNECTED, DENIED, LOST, MESSAGE
+from undertone_shared.campaign import HEADER_BYTES, handover_of
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.topics import config_topic, report_topic
@@ -89,6 +91,7 @@ class Client:
         self._hold = 0
         self._held_since = 0
         self._flying: dict[int, bytes] = {}
+        self._moved = False
 
     @property
     def online(self) -> bool:
@@ -128,6 +131,11 @@ class Client:
         held = self._held()
         for event in self.transport.poll(min(milliseconds, held) if held else milliseconds):
             self._handle(event)
+        if self._moved:
+            # A hand-over takes effect with the next connection.
+            self._moved = False
+            self.transport.close()
+            self._go_offline()
 
     def finish(self, milliseconds: int) -> None:
         """Send the outbox, without further spread, for at most ``milliseconds``; then disconnect.
@@ -286,6 +294,12 @@ class Client:
                     self.trouble = "campaign refused: %.300s" % refused
                 except MemoryError:
                     self.trouble = "campaign refused: not enough memory for %d bytes" % len(payload)
+                if self.reporter.policy.handover and len(payload) > HEADER_BYTES and len(handover_of(payload)):
+                    from undertone_device.core import handover
+
+                    self._moved = handover.follow(self, name, handover_of(payload))
+                    del handover
+                    unload("undertone_device.core.handover")
 
     def _send(self) -> None:
         outbox = self.reporter.outbox

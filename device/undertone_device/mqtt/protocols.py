@@ -7,6 +7,10 @@ class Transport(Protocol):
     """An MQTT connection; no call blocks longer than stated. Events are those of `packets`."""
 
     oversized: int
+    # Addresses (host, port), the one to try next at the front: an address that does not accept the connection goes to
+    # the end. ``configured`` is the one in the device's own configuration.
+    places: "list[tuple[str, int]]"
+    configured: "tuple[str, int]"
 
     def connect(self) -> None:
         """Begin a connection; ("connected",) or ("lost", why) follows. Raises OSError if it fails at once."""

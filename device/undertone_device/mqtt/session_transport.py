@@ -18,7 +18,8 @@ _READS = 32
 class SessionTransport:
     """A `Transport` over the byte stream that ``open_stream()`` returns.
 
-    ``ticks``: milliseconds modulo 2^30. Events are those of `packets`, and ("lost", why) once per connection.
+    ``ticks``: milliseconds modulo 2^30. ``places``: addresses that ``open_stream`` reads, see `Transport`. Events are
+    those of `packets`, and ("lost", why) once per connection.
     """
 
     def __init__(
@@ -29,7 +30,11 @@ class SessionTransport:
         user: "str | None" = None,
         password: "str | None" = None,
         keepalive: int = DEFAULT_KEEPALIVE,
+        places: "list[tuple[str, int]] | None" = None,
     ):
+        self.places = places or [("", 0)]
+        self.configured = self.places[-1]
+        self._tried = False
         self.open_stream = open_stream
         self.ticks = ticks
         self._credentials = (client_id, user, password)
@@ -44,6 +49,9 @@ class SessionTransport:
     def connect(self) -> None:
         """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
         self._drop()
+        if self._tried and not self._session.connected:
+            self.places.append(self.places.pop(0))
+        self._tried = True
         self._session = ClientSession(self.keepalive)
         self._line = self.open_stream()
         self._opened = self.ticks()

@@ -28,14 +28,19 @@ else:
 
 
 def opener(
-    host: str, port: int, context: "Any", milliseconds: int, alive: "Callable[[], None] | None" = None
+    places: "list[tuple[str, int]]", context: "Any", milliseconds: int, alive: "Callable[[], None] | None" = None
 ) -> "Callable[[], SocketConnection]":
-    """Return a function that makes a new connection at each call; see `SocketConnection`.
+    """Return a function that makes a new connection to the first of ``places`` at each call; see `SocketConnection`.
 
     The last address that answered is tried before the name is looked up, which may take longer than a watchdog allows.
     """
-    answered: list[Any] = []
-    return lambda: SocketConnection(host, port, context, milliseconds, alive, answered)
+    answered: dict[tuple[str, int], list[Any]] = {}
+
+    def connect() -> SocketConnection:
+        place = places[0]
+        return SocketConnection(place[0], place[1], context, milliseconds, alive, answered.setdefault(place, []))
+
+    return connect
 
 
 class SocketConnection:

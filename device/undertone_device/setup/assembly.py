@@ -3,6 +3,7 @@
 import errno
 import os
 
+from undertone_device import unload
 from undertone_device.core.reporter import Reporter
 from undertone_device.mqtt.client import Client
 from undertone_device.mqtt.session_transport import SessionTransport
@@ -62,6 +63,16 @@ def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
     return context
 
 
+def apply_handover(config: "DeviceConfig", policy: "Policy") -> None:
+    """Put what the last hand-over has asked for, if any, into the configuration. Raises OSError."""
+    if policy.handover and FileStorage(config.state).read("handover"):
+        from undertone_device.core import handover
+
+        handover.apply(config, FileStorage(config.state))
+        del handover
+        unload("undertone_device.core.handover")
+
+
 def board_transport(
     config: "DeviceConfig",
     policy: "Policy",
@@ -72,13 +83,15 @@ def board_transport(
     """Make the transport of boards; connecting and the TLS handshake may take ``milliseconds`` each. Raises Invalid."""
     broker = config.broker
     context = tls_context(broker, policy)
+    apply_handover(config, policy)
     return SessionTransport(
-        opener(broker.host, broker.port, context, milliseconds, alive),
+        opener(broker.places, context, milliseconds, alive),
         ticks,
         config.name,
         broker.user,
         read_password(broker),
         broker.keepalive,
+        broker.places,
     )
 
 
@@ -122,6 +135,7 @@ def make_client(
         config.outbox,
         asleep,
     )
+    reporter.accepted.successors = config.successors
     return Client(
         reporter,
         transport,

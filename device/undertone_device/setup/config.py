@@ -42,13 +42,15 @@ _BROKER = ("host", "port", "user", "password", "password_file", "tls", "keepaliv
 class BrokerSettings:
     """The broker's address and the credentials.
 
-    ``tls`` is None or the path of the authorities' certificates, "" the system's.
+    ``tls`` is None or the path of the authorities' certificates, "" the system's. ``places``: the addresses to try,
+    first that of the last hand-over.
 
     ``identity``: path of the device's own certificate and key, without .crt and .key; None without them.
     """
 
     host: str
     port: int
+    places: "list[tuple[str, int]]"
     user: str
     password: "str | None"
     password_file: "str | None"
@@ -60,8 +62,8 @@ class BrokerSettings:
 class DeviceConfig:
     """The validated device.json, which is in ``folder``; relative paths have been joined to it. ``wifi``: dict or None.
 
-    ``source``: a dict; `undertone_device.setup.config` knows only its ``seconds``, `undertone_device.host.sources` the
-    rest.
+    ``successors``: the campaigns that a hand-over named. ``source``: a dict; this module knows only its ``seconds``,
+    `undertone_device.host.sources` the rest.
     """
 
     folder: str
@@ -69,6 +71,7 @@ class DeviceConfig:
     broker: BrokerSettings
     prefix: str
     campaigns: "tuple[str, ...]"
+    successors: "tuple[str, ...]"
     policy: str
     state: str
     counter_modulus: int
@@ -107,6 +110,7 @@ def _broker(value: "Any", name: str, folder: str) -> BrokerSettings:
         if "identity" in tls:
             broker.identity = in_folder(folder, check_text("broker.tls.identity", tls["identity"]))
     broker.port = check_integer("broker.port", fields.get("port", 1883 if broker.tls is None else 8883), 1, 65535)
+    broker.places = [(broker.host, broker.port)]
     broker.user = check_text("broker.user", fields.get("user", name))
     broker.password = broker.password_file = None
     if "password" in fields:
@@ -130,6 +134,7 @@ def _config(value: "Any", folder: str) -> DeviceConfig:
     if not isinstance(campaigns, list) or not 1 <= len(campaigns) <= 8:
         raise Invalid("campaigns is %r, expected a list of 1 to 8 names" % (campaigns,))
     config.campaigns = tuple([check_name("campaigns[%d]" % i, campaigns[i]) for i in range(len(campaigns))])
+    config.successors = ()
     config.policy = in_folder(folder, check_text("policy", fields["policy"]))
     config.state = in_folder(folder, check_text("state", fields["state"]))
     config.outbox = check_integer("outbox", fields.get("outbox", DEFAULT_OUTBOX), 1, LARGEST_OUTBOX)

@@ -5,7 +5,9 @@ A board does not carry this module.
 
 import struct
 
+from undertone_shared import handover
 from undertone_shared.campaign import (
+    LARGEST_BODY,
     LARGEST_TIME,
     MAGIC,
     SIGNATURE_BYTES,
@@ -22,6 +24,7 @@ from undertone_shared.schedule import SEED_BYTES, Schedule
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from undertone_shared.scalar import Cohort, ReportRule
     from undertone_shared.stream import StreamRule
@@ -83,15 +86,30 @@ def build(
     return Campaign(b"".join(pieces))
 
 
-def pack(campaign: Campaign, issued_at: int, sign: "Callable[[bytes], bytes] | None" = None) -> bytes:
+def pack(
+    campaign: Campaign, issued_at: int, sign: "Callable[[bytes], bytes] | None" = None, trailer: bytes = b""
+) -> bytes:
     """Return the campaign's retained message, as issued at Unix second ``issued_at``.
 
-    ``sign`` returns the 64-byte signature of a 32-byte digest; without it the campaign is not signed. Raises Invalid if
-    ``issued_at`` does not fit 32 bits.
+    ``sign`` returns the 64-byte signature of a 32-byte digest; without it the campaign is not signed. ``trailer``: a
+    hand-over, as `pack_handover` makes it. Raises Invalid if ``issued_at`` does not fit 32 bits, and for a hand-over
+    for which the message has no room.
     """
     check_integer("issued_at", issued_at, 0, LARGEST_TIME)
+    if trailer and len(campaign.body) + len(trailer) > LARGEST_BODY:
+        room = LARGEST_BODY - len(campaign.body)
+        raise Invalid("the hand-over has %d bytes, expected at most %d beside the campaign" % (len(trailer), room))
     signature = bytes(SIGNATURE_BYTES) if sign is None else sign(digest_of(campaign.body))
-    return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body + signature
+    return struct.pack(">4sII", MAGIC, issued_at, len(campaign.body)) + campaign.body + signature + trailer
+
+
+def pack_handover(fields: "dict[str, Any]", sign: "Callable[[bytes], bytes]") -> bytes:
+    """Return a signed hand-over, the last part of a campaign's message. Raises Invalid, naming the field."""
+    pieces: list[bytes] = []
+    write_canonical(fields, pieces.append)
+    body = b"".join(pieces)
+    handover.parse(body)
+    return body + sign(handover.digest_of(body))
 
 
 def aggregate_topic(prefix: str, campaign: str, series: str) -> str:

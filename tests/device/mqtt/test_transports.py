@@ -352,7 +352,7 @@ def test_the_last_address_that_answered_needs_no_look_up_and_every_step_feeds_th
     monkeypatch.setattr(socket_connection.socket, "getaddrinfo", getaddrinfo)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        connect = socket_connection.opener("broker.example", port, None, 1000, lambda: steps.append("fed"))
+        connect = socket_connection.opener([("broker.example", port)], None, 1000, lambda: steps.append("fed"))
         for expected in (["fed", "fed", "look up", "fed", "fed"], ["fed", "fed", "fed"]):
             steps.clear()
             connect().close()

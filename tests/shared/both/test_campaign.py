@@ -361,9 +361,19 @@ def test_a_message_has_one_to_12288_bytes_of_body():
 
 
 def test_a_message_says_how_long_its_body_is():
-    for said in (6, 8, 7 << 8):
+    for said in (0, 6, 8, 7 << 8):
         message = campaigns.MAGIC + (5).to_bytes(4, "big") + said.to_bytes(4, "big") + bytes(7 + 64)
-        assert "length field is %d, expected 7" % said in invalid(campaigns.header, message)
+        assert "length field is %d of 83" % said in invalid(campaigns.header, message)
+
+
+def test_what_follows_the_signature_is_no_part_of_the_campaign():
+    campaign = Campaign(FROZEN)
+    message = issue.pack(campaign, 5, lambda digest: b"s" * 64, b"a hand-over" * 6)
+    assert campaigns.header(message) == (5, campaign.fingerprint)
+    assert bytes(campaigns.body_of(message)) == FROZEN
+    assert campaigns.signature_of(message) == b"s" * 64
+    assert bytes(campaigns.handover_of(message)) == b"a hand-over" * 6
+    assert bytes(campaigns.handover_of(message[:-66])) == b""
 
 
 def with_fields(**changes):

@@ -119,7 +119,7 @@ def test_a_server_is_away_for_a_day_and_as_long_as_a_report_is_taken():
     # Two days or 96 slots, whichever is longer.
     for seconds, days in ((SLOT, 3), (SLOT // 2, 3), (2 * SLOT, 5)):
         device, _ = by_seconds(seconds)
-        accepted = device.reporter._accepted
+        accepted = device.reporter.accepted
         device.pass_time(days * DAY)
         device.reporter.close_slot(device.now)
         assert accepted.agrees(device.now)
@@ -135,7 +135,7 @@ def test_a_message_that_comes_again_is_no_news_of_the_time():
     device.accept(campaign, issued_at)
     device.pass_time(2 * DAY + 1)
     device.reporter.close_slot(device.now)
-    assert not device.reporter._accepted.agrees(device.now)
+    assert not device.reporter.accepted.agrees(device.now)
 
 
 def test_a_message_may_be_a_day_from_the_clock_and_the_clock_as_old_as_the_firmware():
@@ -172,7 +172,7 @@ def test_a_damaged_campaign_that_came_again_is_on_file_and_its_time_counts():
     device.storage.broken = False
     assert device.accept(campaign_of(body)) is True
     assert device.storage.files[name] == body
-    assert device.reporter._accepted.agrees(device.now)
+    assert device.reporter.accepted.agrees(device.now)
 
 
 def campaign_of(body):

@@ -1,0 +1,200 @@
+"""Moves of devices while they report: fleets to another address, a device to another campaign or group.
+
+A move is a signed hand-over, which the running server sends with the campaign (`undertone_shared.handover`). A device
+obeys it at its next contact, if its policy allows hand-overs. Its files in the server's folder are changed as well, for
+devices that get them by hand.
+"""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.base.files import write_private
+from undertone_aggregator.campaign.handover import read_handover, write_handover
+from undertone_aggregator.mqtt.signing import Signer, read_key
+from undertone_aggregator.server.folder import BROKER, SERVER, Home
+from undertone_aggregator.settings.broker_options import is_loopback
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.options import host_name
+from undertone_aggregator.settings.report_sources import DIRECT
+from undertone_aggregator.settings.toml import with_options
+from undertone_aggregator.store.inventory import ACTIVE, MOVED, Device
+from undertone_aggregator.store.store import Store, open_store
+from undertone_operate.authority import AUTHORITY_KEY, server_certificate
+from undertone_operate.devices import FleetFiles
+from undertone_operate.provision import AUTHORITY
+from undertone_shared.checks import check_integer
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.policy import Policy, parse_policy
+
+# The endpoint's certificate and key, as `undertone init` places them.
+CERTIFICATE, KEY = f"{BROKER}/server.crt", f"{BROKER}/server.key"
+
+
+def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> list[str]:
+    """Send all devices of a server's folder to ``host``:``port``; return sentences about what was done.
+
+    ``endpoint``: from an external broker to this server's own endpoint. Raises Invalid, also if no campaign has been
+    made yet, and if several brokers share the devices; OSError.
+    """
+    host_name("the address", host)
+    check_integer("the port", port, 1, 65535)
+    names = home.names()
+    if not names:
+        raise Invalid(f"there is no campaign in {home.folder}, so there is no device to move: edit {SERVER} instead")
+    config = home.config(names[0])
+    if config.broker.hosts:
+        raise Invalid(f"broker.hosts in {home.folder / SERVER} names several brokers, expected one address to move")
+    if endpoint and not config.broker.source.broker:
+        raise Invalid("devices connect to this server's endpoint already, expected an external broker with --endpoint")
+    signer = _signer(config)
+    own = endpoint or not config.broker.source.broker
+    options = _endpoint_options(config, host) if endpoint else {"reached_as" if own else "host": host}
+    said = _certificate(config, host) if own else []
+    for name in names:
+        fields = read_handover(home.folder, name)
+        fields["all"] |= {"host": host, "port": port}
+        for entry in fields["devices"].values():
+            entry.pop("host", None)
+            entry.pop("port", None)
+        write_handover(home.folder, fields, int(time.time()), signer.sign)
+    policies: Counter[bytes] = Counter()
+    for folder in set(home.fleets().values()):
+        for path in sorted((folder / "devices").glob("*/device.json")):
+            device = json.loads(path.read_bytes())
+            device["broker"] |= {"host": host, "port": port}
+            write_private(path, json.dumps(device, indent=2) + "\n", durable=False)
+            policies[path.with_name("policy.json").read_bytes()] += 1
+    server = home.folder / SERVER
+    write_private(server, with_options(server.read_text(encoding="utf-8"), "broker", {**options, "port": port}))
+    obeying = sum(n for data, n in policies.items() if _obeys(parse_policy(data), signer))
+    said.append(f"{obeying} of {policies.total()} devices go to {host}:{port} at their next contact with this server")
+    said += _by_hand(policies.total() - obeying, home.folder / "fleets")
+    said.append("a device that is not let in there comes back here, and tries both in turn")
+    first = "stop the broker, then the server" if endpoint else "stop the server"
+    said.append(
+        f"{SERVER} has the new address, which takes effect at the server's next start: {first}, and start it there"
+    )
+    return said
+
+
+def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> list[str]:
+    """Send one device from a campaign to another of the same folder; return sentences about what was done.
+
+    Its reports that are under way in the old campaign still count. Raises Invalid if its policy allows no hand-over or
+    refuses the new campaign; OSError.
+    """
+    if to == campaign:
+        raise Invalid(f"the campaign is {to!r}, expected another one than the device's own")
+    now = int(time.time())
+    there, here = home.config(to), home.config(campaign)
+    signer = _signer(here)
+    with _opened(home, campaign) as old_store, _opened(home, to) as new_store:
+        old, new = FleetFiles.at_home(home, campaign, old_store), FleetFiles.at_home(home, to, new_store)
+        old.check_active(device)
+        folder = old.folder / "devices" / device
+        policy = parse_policy((folder / "policy.json").read_bytes())
+        if not _obeys(policy, signer):
+            raise Invalid(
+                f"the policy of {device} allows no hand-over by this server: add a device to {to} and revoke this one"
+            )
+        _check_policy(there, policy, device, now)
+        new.check_group(group)
+        # The new inventory comes first, so that no crash leaves a device that no campaign knows.
+        new_store.set_devices([Device(device, group, ACTIVE, now)])
+        (new.folder / "devices" / device).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.rename(new.folder / "devices" / device)
+        path = new.folder / "devices" / device / "device.json"
+        settings = json.loads(path.read_bytes())
+        write_private(path, json.dumps({**settings, "campaigns": [to]}, indent=2) + "\n")
+        old_store.set_devices([Device(device, old.devices()[device].group, MOVED, now)])
+        fields = read_handover(home.folder, campaign)
+        fields["devices"] = _without_arrived(fields["devices"], new)
+        fields["devices"][device] = {"campaigns": [to]}
+        write_handover(home.folder, fields, now, signer.sign)
+        new.write_users({})
+        new.regroup(device, group)
+    return [
+        f"{device} goes from {campaign} to {to} at its next contact with this server, group {group}",
+        "it may report to both; its privacy budget, and what it spent, are the same as before",
+    ]
+
+
+def _without_arrived(devices: dict[str, Any], new: FleetFiles) -> dict[str, Any]:
+    """Return the entries without those of devices that report in the new campaign already."""
+    arrived = {name for name, slot in new.last_slots().items() if slot is not None}
+    return {name: entry for name, entry in devices.items() if name not in arrived}
+
+
+def _opened(home: Home, name: str) -> Store:
+    return open_store(home.config(name).store_url, campaign=name)
+
+
+def _signer(config: Config) -> Signer:
+    try:
+        return read_key(config.path(config.server.signing_key))
+    except OSError as wrong:
+        raise Invalid(f"a hand-over needs the key that signs campaigns: {wrong}") from None
+
+
+def _obeys(policy: Policy, signer: Signer) -> bool:
+    return policy.handover and bytes.fromhex(signer.public) in policy.signers
+
+
+def _check_policy(config: Config, policy: Policy, device: str, now: int) -> None:
+    from undertone_aggregator.campaign.preview import epochs_of
+
+    try:
+        policy.check_campaign(epochs_of(config).first(now).campaign)
+    except Refused as refused:
+        raise Invalid(f"the policy of {device} refuses {config.campaign.name}: {refused}") from None
+
+
+def _by_hand(devices: int, folder: Path) -> list[str]:
+    if not devices:
+        return []
+    return [
+        f"{devices} devices have to be told by hand, because their policies allow no hand-over: copy their device.json"
+        f" from {folder}"
+    ]
+
+
+def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
+    """Return the options of [broker] for the server's own endpoint, in the place of an external broker's; None: gone.
+
+    Raises Invalid without a certificate for it, unless it is on this machine only.
+    """
+    options: dict[str, Any] = {
+        "mode": DIRECT,
+        "passwords": f"{BROKER}/passwords",
+        "access": f"{BROKER}/access",
+        "host": "0.0.0.0",
+        "reached_as": host,
+        "certificate": CERTIFICATE,
+        "key": KEY,
+    }
+    options |= dict.fromkeys(("password_file", "ca_file", "insecure", "user", "worker_users"))
+    if config.path(AUTHORITY).with_name(AUTHORITY_KEY).is_file():
+        return options
+    if is_loopback(host):
+        return {**options, "host": host, "certificate": None, "key": None}
+    if not (config.path(CERTIFICATE).is_file() and config.path(KEY).is_file()):
+        raise Invalid(f"the endpoint needs a certificate of {host}: put it and its key into {config.path(CERTIFICATE)}")
+    return options
+
+
+def _certificate(config: Config, host: str) -> list[str]:
+    """Renew the endpoint's certificate for the new name, beside the old one, if the authority is here."""
+    broker = config.broker
+    authority = config.path(AUTHORITY)
+    if not authority.is_file():
+        return []
+    if not authority.with_name(AUTHORITY_KEY).is_file():
+        return [f"the server must show a certificate of {host} there: the authority's key is not in this folder"]
+    names = [host, broker.reached_as or broker.host]
+    certificate, key = server_certificate(authority, names)
+    write_private(config.path(broker.key or KEY), key)
+    write_private(config.path(broker.certificate or CERTIFICATE), certificate)
+    return [f"the server's certificate is new, for {' and '.join(dict.fromkeys(names))}"]

@@ -1,0 +1,249 @@
+"""Hand-overs: who may send a device where, and what it does when nobody answers there."""
+
+import json
+
+from fake_broker import FakeBroker
+from rig import DAY, SLOT, START, Device, make_campaign, make_entropy
+
+from undertone_device.core import handover
+from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.session_transport import SessionTransport
+from undertone_shared.ed25519 import verify
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.off_board import intake, issue
+
+CONFIG = "undertone/v2/load/config"
+NEXT = "undertone/v2/heat/config"
+OLD, NEW = ("old.example", 8883), ("new.example", 8883)
+# The policy's signer; `check` takes the place of the verification, which has tests of its own.
+KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+GOOD = b"\x01" * 64
+
+
+def packed(everybody=None, devices=None, number=1, campaign="load", signature=GOOD):
+    fields = {"all": everybody or {}, "campaign": campaign, "devices": devices or {}, "number": number}
+    return issue.pack_handover(fields, lambda digest: signature)
+
+
+class Network:
+    """Brokers by address; only those in ``open`` answer."""
+
+    def __init__(self, *reachable):
+        self.brokers = {place: FakeBroker() for place in (OLD, NEW)}
+        self.reachable = set(reachable)
+        self.tried = []
+        self.places = [OLD]
+
+    def connect(self):
+        place = self.places[0]
+        self.tried.append(place)
+        if place not in self.reachable:
+            raise OSError(111)
+        return self.brokers[place].open()
+
+
+class Rig:
+    def __init__(self, *reachable, handover=True):
+        self.network = Network(*(reachable or (OLD, NEW)))
+        self.device = device = Device(now=START - SLOT, handover=handover, signers=[KEY])
+        device.policy.check_signature = check
+        self.transport = SessionTransport(
+            self.network.connect, device.ticks, "meter-1", "meter-1", "secret", 60, self.network.places
+        )
+        self.client = Client(
+            device.reporter,
+            self.transport,
+            make_entropy(),
+            "undertone/v2",
+            ("load",),
+            lambda: device.now,
+            device.ticks,
+            self.idle,
+            spread_percent=0,
+        )
+
+    def idle(self, milliseconds):
+        self.device.ticks.now += milliseconds
+
+    def broadcast(self, place, trailer=b"", topic=CONFIG, campaign=None):
+        broker = self.network.brokers[place]
+        broker.retained[topic] = issue.pack(campaign or make_campaign(), self.device.now, lambda digest: GOOD, trailer)
+        if self.client.online and self.transport.places[0] == place:
+            broker.send(topic, broker.retained[topic])
+
+    def steps(self, count=8):
+        for _ in range(count):
+            self.client.step(0)
+
+    def settle(self):
+        for _ in range(2000):
+            self.client.step(0)
+            if self.client.online:
+                break
+            self.device.ticks.now += 1000
+        self.steps()
+
+
+def check(digest, signature, alive=None):
+    if signature != GOOD:
+        raise Refused("signature", "none of the policy's signers signed it")
+
+
+def online(*reachable, **policy):
+    rig = Rig(*reachable, **policy)
+    rig.broadcast(OLD)
+    rig.broadcast(NEW)
+    rig.steps()
+    assert rig.client.online
+    return rig
+
+
+def test_a_device_goes_to_the_new_address_and_stays_there():
+    rig = online()
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}))
+    rig.steps()
+    assert rig.network.tried == [OLD, NEW]
+    assert rig.client.online
+    kept = handover.load(rig.device.storage)
+    assert kept == {"host": NEW[0], "port": NEW[1], "number": 1}
+    rig.broadcast(NEW, packed({"host": NEW[0], "port": NEW[1]}))
+    rig.steps()
+    assert rig.network.tried == [OLD, NEW], "the same hand-over there changes nothing"
+    rig.device.pass_time(2 * SLOT)
+    rig.steps()
+    assert len(rig.network.brokers[OLD].published) == 0
+
+
+def test_where_nobody_answers_the_device_comes_back_and_tries_again_later():
+    rig = online(OLD)
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}))
+    rig.settle()
+    assert rig.network.tried == [OLD, NEW, OLD]
+    assert rig.client.online
+    rig.network.reachable = {NEW}
+    rig.network.brokers[OLD].drop()
+    rig.settle()
+    assert rig.network.tried[-1] == NEW
+    assert rig.client.online
+
+
+def test_a_broker_that_does_not_let_the_device_in_is_no_new_home():
+    rig = online()
+    rig.network.brokers[NEW].refuse = 5
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}))
+    rig.settle()
+    assert rig.network.tried == [OLD, NEW, OLD]
+
+
+def test_who_may_not_send_a_device_elsewhere_does_not():
+    for trailer, word, policy in (
+        (packed({"host": NEW[0], "port": NEW[1]}, signature=bytes(64)), "signers", True),
+        (packed({"host": NEW[0], "port": NEW[1]}, campaign="heat"), "heat", True),
+        (b"x" * 65, "JSON", True),
+        (b"x", "bytes", True),
+        (packed({"host": NEW[0], "port": NEW[1]}), "", False),
+    ):
+        rig = online(handover=policy)
+        rig.broadcast(OLD, trailer)
+        rig.steps()
+        assert rig.network.tried == [OLD]
+        assert word in rig.client.trouble
+        assert "handover" not in rig.device.storage.files
+
+
+def test_an_older_hand_over_is_not_obeyed_again():
+    rig = online()
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=5))
+    rig.steps()
+    rig.broadcast(NEW, packed({"host": OLD[0], "port": OLD[1]}, number=4))
+    rig.steps()
+    assert rig.network.tried == [OLD, NEW]
+    rig.broadcast(NEW, packed({"host": OLD[0], "port": OLD[1]}, number=6))
+    rig.steps()
+    assert rig.network.tried == [OLD, NEW, OLD]
+
+
+def test_only_the_device_that_is_named_goes():
+    rig = online()
+    rig.broadcast(OLD, packed(devices={"meter-2": {"host": NEW[0], "port": NEW[1]}}, number=1))
+    rig.steps()
+    assert rig.network.tried == [OLD]
+    rig.broadcast(OLD, packed(devices={"meter-1": {"host": NEW[0], "port": NEW[1]}}, number=2))
+    rig.steps()
+    assert rig.network.tried == [OLD, NEW]
+
+
+def test_a_device_follows_to_another_campaign_which_may_begin_before_the_old_one_ends():
+    rig = online()
+    heat = make_campaign(name="heat", epoch=START + DAY)
+    rig.broadcast(OLD, topic=NEXT, campaign=heat)
+    rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
+    rig.steps()
+    reporter = rig.device.reporter
+    assert (reporter.campaign.name, reporter.accepted.following.name) == ("load", "heat")
+    for _ in range(50):
+        rig.device.pass_time(SLOT)
+        rig.broadcast(OLD, topic=NEXT, campaign=heat)
+        rig.steps()
+    assert reporter.campaign.name == "heat"
+    reports = [
+        (topic.split("/")[2], intake.unpack(report).slot) for _, _, topic, report in rig.network.brokers[OLD].published
+    ]
+    slots = [slot for _, slot in reports]
+    assert slots == sorted(set(slots)), "no slot is drawn twice"
+    edge = (START + DAY) // SLOT
+    assert {name for name, slot in reports if slot < edge} == {"load"}
+    assert {name for name, slot in reports if slot >= edge} == {"heat"}
+    # The old campaign is another one now.
+    rig.broadcast(OLD, campaign=make_campaign(epoch=START + 3 * DAY))
+    rig.steps()
+    assert reporter.refusals == {"sensor_busy": 1}
+
+
+def test_without_a_hand_over_the_accepted_campaign_holds_the_sensor():
+    rig = online()
+    try:
+        heat = issue.pack(make_campaign(name="heat", epoch=START + DAY), rig.device.now, lambda digest: GOOD)
+        rig.device.reporter.accept(heat, rig.device.now)
+    except Refused as refused:
+        assert refused.reason == "sensor_busy"
+    else:
+        raise AssertionError("it was accepted")
+
+
+def test_what_is_kept_survives_and_what_is_damaged_is_as_if_it_were_not_there():
+    rig = online()
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1], "campaigns": ["heat"]}))
+    rig.steps()
+    storage = rig.device.storage
+    entry = handover.load(storage)
+    assert handover.places(entry, OLD) == [NEW, OLD]
+    assert handover.campaigns(entry, ("load",)) == ("load", "heat")
+    for text in ("", "{", "[]", '{"number": 3, "host": "x"}', '{"host": "x", "port": 1}'):
+        storage.files["handover"] = text.encode()
+        assert handover.load(storage) == {}
+    assert handover.places({}, OLD) == [OLD]
+
+
+def test_a_hand_over_that_is_wrong_is_named():
+    for fields, word in (
+        ({"host": "x"}, "port"),
+        ({"port": 1}, "host"),
+        ({"host": "x", "port": 0}, "port"),
+        ({"campaigns": []}, "campaigns"),
+        ({"campaigns": ["a"] * 5}, "campaigns"),
+        ({"colour": 1}, "colour"),
+    ):
+        try:
+            packed(fields)
+        except Invalid as wrong:
+            assert word in str(wrong), wrong
+        else:
+            raise AssertionError(fields)
+
+
+def test_the_signature_covers_the_body_and_is_not_a_campaigns():
+    body, signature = handover.handover.split(packed())
+    assert json.loads(body)["number"] == 1
+    assert signature == GOOD
+    assert not verify(bytes.fromhex(KEY), handover.handover.digest_of(body), signature)
