@@ -208,24 +208,6 @@ def test_what_the_rules_allow(layer, snippet):
     assert violations(snippet, package / "x.py", layer) == []
 
 
-# Within the aggregator: a room, and the rooms that it may not look into.
-_ROOT = ("collection", "config", "coordinator", "results", "rounds", "running", "server")
-ROOMS = {
-    "design": ("threshold", "collect", "estimate", *_ROOT),
-    "threshold": ("collect", "estimate", *_ROOT),
-    "collect": ("estimate", *_ROOT),
-    "estimate": _ROOT,
-}
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_does_not_look_back(room):
-    closed = tuple(f"undertone_aggregator.{other}" for other in ROOMS[room])
-    for path in sorted((REPO / "aggregator/undertone_aggregator" / room).rglob("*.py")):
-        imported = {module for _, module in imports(ast.parse(path.read_text(encoding="utf-8")), path)}
-        assert not [module for module in imported if module.startswith(closed)], path
-
-
 def test_one_module_of_the_device_knows_paho():
     users = {
         path.name

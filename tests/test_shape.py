@@ -112,15 +112,18 @@ def test_a_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
 
 
-@pytest.mark.parametrize("package", [name for name in PACKAGES if "." not in name])
-def test_a_public_class_has_its_name_alone_in_its_package(package: str) -> None:
+# Classes of one concept that exists twice: the device package cannot import the server's MQTT.
+TWICE = {"ProtocolError": ["undertone_aggregator.mqtt.packets", "undertone_device.mqtt.packets"]}
+
+
+def test_a_public_class_has_its_name_alone() -> None:
     places: dict[str, list[str]] = {}
     for name, path in BY_NAME.items():
-        if name.split(".")[0] == package:
+        if name.startswith("undertone"):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(name)
-    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+    assert {name: sorted(modules) for name, modules in places.items() if len(modules) > 1} == TWICE
 
 
 def test_kinds_are_looked_up_in_tables() -> None:

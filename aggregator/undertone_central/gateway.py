@@ -17,7 +17,7 @@ from undertone_aggregator.mqtt.inbox import Inbox, is_repeated, packet_of
 from undertone_aggregator.mqtt.link import Address
 from undertone_central.document import TITLE
 from undertone_central.feed import parse
-from undertone_central.job import Job
+from undertone_central.job import ReleaseJob
 
 BATCH = 1000
 PAUSE = 0.2
@@ -63,10 +63,10 @@ class TopicSink:
 
 
 class Gateway:
-    """Reads one topic and passes the readings to a `Job`. ``step`` processes the readings that have arrived."""
+    """Reads one topic and passes the readings to a `ReleaseJob`. ``step`` processes the readings that have arrived."""
 
     def __init__(
-        self, job: Job, address: Address, topic: str, client_id: str, scale: Fraction, say: Callable[[str], None]
+        self, job: ReleaseJob, address: Address, topic: str, client_id: str, scale: Fraction, say: Callable[[str], None]
     ) -> None:
         self._job = job
         self._scale = scale

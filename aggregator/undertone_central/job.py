@@ -44,7 +44,7 @@ class Progress:
     output: int = 0
 
 
-class Job:
+class ReleaseJob:
     """Feeds values to a mechanism and its releases to a sink, with a checkpoint file (None: cannot be resumed).
 
     ``settings``: the user's options, which must be the same when resuming. Raises Invalid for another release's

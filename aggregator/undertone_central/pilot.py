@@ -44,7 +44,7 @@ _SPREAD = 2.0
 
 
 @dataclass(frozen=True)
-class Layout:
+class HierarchyShape:
     """Blocks of ``group`` values, the leaves of a hierarchy with ``levels`` levels and its own ``fanout``."""
 
     group: int
@@ -78,13 +78,13 @@ def drift_sensitivity(parts: int, theta: int) -> int:
 
 
 @cache
-def layouts(span: int, fanout: int, values: int) -> tuple[Layout, ...]:
+def layouts(span: int, fanout: int, values: int) -> tuple[HierarchyShape, ...]:
     """Return the layouts whose drift can be measured on ``values`` values, largest blocks first: at most four, with at
     least eight blocks each.
 
     Blocks are multiples of the fan-out. A layout with larger blocks is included only if it has less noise.
     """
-    useful: list[Layout] = []
+    useful: list[HierarchyShape] = []
     for group in range(fanout, values // _BLOCKS + 1, fanout):
         trees = _trees(group, span // group) if span % group == 0 else []
         if trees:
@@ -94,9 +94,9 @@ def layouts(span: int, fanout: int, values: int) -> tuple[Layout, ...]:
     return tuple(useful[::-1][:_LAYOUTS])
 
 
-def _trees(group: int, leaves: int) -> list[Layout]:
+def _trees(group: int, leaves: int) -> list[HierarchyShape]:
     return [
-        Layout(group, fanout, levels)
+        HierarchyShape(group, fanout, levels)
         for levels in range(1, leaves.bit_length())
         for fanout in [round(leaves ** (1 / levels))]
         if 2 <= fanout <= _LARGEST_FANOUT and fanout**levels == leaves
@@ -105,7 +105,7 @@ def _trees(group: int, leaves: int) -> list[Layout]:
 
 def best_layout(
     values: Integers, theta: int, span: int, fanout: int, publishing: Fraction, epsilon: Fraction, source: Bytes
-) -> Layout | None:
+) -> HierarchyShape | None:
     """Return the layout of least expected mean squared error of random ranges, ε-DP in the values [n] in [0, θ].
 
     The error has two parts: the noise of the hierarchy at ε = ``publishing``, and 2 E e², where e is the error of a

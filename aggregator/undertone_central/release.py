@@ -23,7 +23,7 @@ from undertone_central.budget import OFFERED, Epsilon, check_word, parse_epsilon
 from undertone_central.continual import integers
 from undertone_central.document import read
 from undertone_central.gateway import Gateway, TopicSink
-from undertone_central.job import Job, Sink, TextFile, checksum
+from undertone_central.job import ReleaseJob, Sink, TextFile, checksum
 from undertone_central.make import make
 from undertone_central.noise import Integers
 from undertone_central.quantiles import Quantiles
@@ -162,7 +162,7 @@ def release(
     if over_mqtt and state is None:
         raise Invalid("the gateway needs --state FILE, or it could not go on after a crash")
     with _sink(output, broker) as sink:
-        job = Job(made, sink, state, settings)
+        job = ReleaseJob(made, sink, state, settings)
         say(made.guarantee)
         if job.resumed:
             say(f"resuming after {job.progress.consumed} values")
@@ -205,7 +205,7 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
         raise Invalid(f"{output} exists: a second release of the same values would cost their ε again; remove it first")
 
 
-def _feed(job: Job, given: _Input, say: Say, bar: Bar) -> int:
+def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     """Feed a finite input; values that a resumed release has read before are compared and skipped."""
     faults = 0
 
@@ -228,7 +228,7 @@ def _feed(job: Job, given: _Input, say: Say, bar: Bar) -> int:
     return numbers
 
 
-def _after(parts: Iterable[Integers], job: Job) -> Iterator[Integers]:
+def _after(parts: Iterable[Integers], job: ReleaseJob) -> Iterator[Integers]:
     """Yield the values after those that were read before. Raises Invalid if the earlier ones differ."""
     missing, crc = job.progress.consumed, 0
     for values in parts:
@@ -267,7 +267,7 @@ def _sink(output: str, broker: Broker) -> Iterator[Sink]:
         sink.close()
 
 
-def _gateway(job: Job, source: str, units: Fraction, broker: Broker, stop: threading.Event, say: Say) -> int:
+def _gateway(job: ReleaseJob, source: str, units: Fraction, broker: Broker, stop: threading.Event, say: Say) -> int:
     """Release readings as they arrive, until ``stop`` is set."""
     address, topic = broker.address(source)
     name = "undertone-release-" + hashlib.sha256(source.encode()).hexdigest()[:12]

@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 from undertone_studies.cgm_populations import CgmStreams
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Curve, Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ _LEAST = 0.01
 _SHORT = 100
 
 
-def real(read: Callable[[Path], CgmStreams], options: Options) -> CgmStreams:
+def real(read: Callable[[Path], CgmStreams], options: StudyOptions) -> CgmStreams:
     if options.data is None:
         raise Invalid("this experiment needs the real data: give --data")
     try:

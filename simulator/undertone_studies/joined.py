@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from undertone_aggregator.ingest import shared_workers
-from undertone_aggregator.server.worker import Joining
+from undertone_aggregator.server.worker import SharedWorkerOptions
 from undertone_studies.bench import ingest as bench
 
 
@@ -24,8 +24,8 @@ def main() -> None:
     # The worker looks for its partitions more often than usual, because benchmarks do not measure how soon it begins.
     shared_workers.LOOK_SECONDS = 0.05
     store, password_file, most = sys.argv[1:]
-    joining = Joining(store, bench.CAMPAIGN, Path(password_file), shards=int(most))
-    joining.run(stop, lambda said: print(said, file=sys.stderr), clock=lambda: bench.NOW)
+    options = SharedWorkerOptions(store, bench.CAMPAIGN, Path(password_file), shards=int(most))
+    options.run(stop, lambda said: print(said, file=sys.stderr), clock=lambda: bench.NOW)
 
 
 if __name__ == "__main__":

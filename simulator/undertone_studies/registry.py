@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Options:
+class StudyOptions:
     """Options of a study. ``data``: folder of the real data sets or None.
 
     ``repeats``: None for a short protocol; papers: 100.
@@ -46,7 +46,7 @@ class Study(Generic[Result]):
 
     title: str
     paragraph: str
-    run: Callable[[Options], Result]
+    run: Callable[[StudyOptions], Result]
 
 
 class Studies(Generic[Result]):
@@ -68,7 +68,7 @@ class Studies(Generic[Result]):
         module = importlib.import_module(f"{self._package.__name__}.{name.replace('-', '_')}")
         return Study(module.TITLE, getattr(module, "PARAGRAPH", ""), module.run)
 
-    def run(self, name: str, options: Options) -> Result:
+    def run(self, name: str, options: StudyOptions) -> Result:
         """Run a study. Raises Invalid for an unknown name, or if required data are missing."""
         return self[name].run(options)
 
@@ -81,7 +81,7 @@ EXPERIMENTS: Studies[Outcome] = Studies("experiment", experiments)
 BENCHMARKS: Studies[list[Measured]] = Studies("benchmark", bench)
 
 
-def command(name: str, options: Options) -> str:
+def command(name: str, options: StudyOptions) -> str:
     """Return the command that reproduces this experiment's outcome, without the data's folder."""
     words = ["undertone experiment", name, *(f"--only {data}" for data in options.only)]
     if options.quick:

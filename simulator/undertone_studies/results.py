@@ -19,7 +19,7 @@ from typing import Any
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.parallel import workers
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import EXPERIMENTS, Options, command
+from undertone_studies.registry import EXPERIMENTS, StudyOptions, command
 
 # Chapter -> prefixes of the names of its experiments.
 CHAPTERS: dict[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ _LONGEST_TABLE = 40
 
 
 def write_results(
-    options: Options,
+    options: StudyOptions,
     folder: Path,
     say: Callable[[str], None],
     chosen: Sequence[str] | None = None,
@@ -72,7 +72,7 @@ def write_results(
     return write_page(folder, skipped), skipped
 
 
-def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) -> Outcome | str:
+def _attempt(options: StudyOptions, task: tuple[str], tick: Callable[[int], None]) -> Outcome | str:
     """Run the experiment that ``task`` names; return its outcome, or the reason why it could not run."""
     try:
         return EXPERIMENTS.run(task[0], options)
@@ -80,7 +80,7 @@ def _attempt(options: Options, task: tuple[str], tick: Callable[[int], None]) ->
         return str(wrong)
 
 
-def write(name: str, outcome: Outcome, options: Options, folder: Path) -> None:
+def write(name: str, outcome: Outcome, options: StudyOptions, folder: Path) -> None:
     """Write one experiment's files. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     outcome.write(folder, name, command=command(name, options), quick=options.quick, machine=_machine(), **_commit())

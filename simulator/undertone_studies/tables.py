@@ -26,7 +26,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
 from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.theta import perturbed, whole_range
 
 Integers = NDArray[np.int64]
@@ -118,7 +118,7 @@ def expected_error(week: Integers, contender: Contender) -> float:
     return float(noise + np.mean(np.square(bias)))
 
 
-def _data(options: Options) -> Path:
+def _data(options: StudyOptions) -> Path:
     if options.data is None:
         raise Invalid("this experiment needs the real data sets: name their folder with --data")
     return options.data

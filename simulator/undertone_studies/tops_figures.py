@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from undertone_studies.outcome import Outcome, against_base
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     EPSILONS,
     SHORT,
@@ -26,7 +26,7 @@ from undertone_studies.tops_streams import TopsStream, range_sums, streams
 EVENT = "Guarantee: event level, ε per value; methods with S-PAK are (ε, δ) with δ = 1/m², all others pure ε."
 
 
-def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcome:
+def end_to_end(options: StudyOptions, metrics: tuple[str, ...], title: str) -> Outcome:
     rows: list[list[str | float]] = []
     panels = []
     for stream in streams(options):
@@ -45,7 +45,7 @@ def end_to_end(options: Options, metrics: tuple[str, ...], title: str) -> Outcom
     return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)
 
 
-def _methods(options: Options, stream: TopsStream, epsilon: str, truth: Answers) -> dict[str, Trial]:
+def _methods(options: StudyOptions, stream: TopsStream, epsilon: str, truth: Answers) -> dict[str, Trial]:
     def under(theta: Callable[[int], int], publish: Callable[[int, int], Answers]) -> Trial:
         return lambda i: publish(theta(i), i)
 
@@ -82,7 +82,9 @@ def _methods(options: Options, stream: TopsStream, epsilon: str, truth: Answers)
     }
 
 
-def at_quantile(options: Options, trials: Callable[[TopsStream, int, str], dict[str, Trial]], title: str) -> Outcome:
+def at_quantile(
+    options: StudyOptions, trials: Callable[[TopsStream, int, str], dict[str, Trial]], title: str
+) -> Outcome:
     rows: list[list[str | float]] = []
     panels = []
     for stream in streams(options):
@@ -102,5 +104,5 @@ def at_quantile(options: Options, trials: Callable[[TopsStream, int, str], dict[
     return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [EVENT, note, protocol(options)], panels)
 
 
-def protocol(options: Options) -> str:
+def protocol(options: StudyOptions) -> str:
     return f"200 random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."

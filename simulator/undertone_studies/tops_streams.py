@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertone_shared.errors import Invalid
 from undertone_studies.panel import Curve
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 Integers = NDArray[np.int64]
 
@@ -68,7 +68,7 @@ def range_sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
     return np.asarray(sums[QUERIES[:, 1]] - sums[QUERIES[:, 0]])
 
 
-def streams(options: Options) -> list[TopsStream]:
+def streams(options: StudyOptions) -> list[TopsStream]:
     """Return POS, DNS and EDRP, if the data folder is given, and the stand-ins. Raises Invalid for an unknown name."""
     makers: dict[str, Callable[[], TopsStream]] = {}
     if options.data is not None:
@@ -84,7 +84,7 @@ def streams(options: Options) -> list[TopsStream]:
     return [makers[name]() for name in wanted]
 
 
-def one_stream(options: Options, preferred: str) -> TopsStream:
+def one_stream(options: StudyOptions, preferred: str) -> TopsStream:
     """Return the stream of that name if its data are available, else the first available stream."""
     available = streams(options)
     return next((stream for stream in available if stream.name == preferred), available[0])

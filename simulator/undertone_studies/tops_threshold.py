@@ -3,7 +3,7 @@
 import numpy as np
 
 from undertone_central.threshold import Workload, candidates, scores
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     SHORT,
     Answers,
@@ -50,5 +50,5 @@ def best_candidate(histogram: np.ndarray, workload: Workload, bound: int, object
     return int(thetas[np.argmax(scores(histogram, thetas, workload, objective))])
 
 
-def protocol(options: Options) -> str:
+def protocol(options: StudyOptions) -> str:
     return f"{len(QUERIES)} random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."

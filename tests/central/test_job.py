@@ -10,7 +10,7 @@ import pytest
 from support.central import seeded
 from undertone_central import document, feed
 from undertone_central import release as releases
-from undertone_central.job import Job, TextFile
+from undertone_central.job import ReleaseJob, TextFile
 from undertone_central.make import make
 from undertone_shared.errors import Invalid
 
@@ -48,7 +48,7 @@ class Crashing:
 
 
 def release(sink, name, parts, checkpoint):
-    job = Job(mechanism(name), sink, checkpoint, {"name": name})
+    job = ReleaseJob(mechanism(name), sink, checkpoint, {"name": name})
     for part in parts:
         job.step(part)
     job.close("hold")
@@ -68,7 +68,7 @@ def test_what_was_output_before_a_crash_is_never_drawn_again(tmp_path, name):
             before = path.read_text()
             assert oct(os.stat(checkpoint).st_mode & 0o777) == "0o600"
             file = TextFile(path)
-            job = Job(mechanism(name, seed=2), file, checkpoint, {"name": name})
+            job = ReleaseJob(mechanism(name, seed=2), file, checkpoint, {"name": name})
             assert job.resumed == (step > 1)
             assert job.progress.consumed == [0, 20, 40, 60, 90][step - 1]
             job.step(VALUES[job.progress.consumed :])
@@ -86,7 +86,7 @@ def test_a_release_reads_back_as_it_was_released(tmp_path):
     for name in RELEASES:
         path = tmp_path / f"{name}.csv"
         file = TextFile(path)
-        job = Job(mechanism(name), file, None, {})
+        job = ReleaseJob(mechanism(name), file, None, {})
         for part in np.split(VALUES, [1, 2, 17, 50]):
             job.step(part)
         job.close("hold")
@@ -112,18 +112,18 @@ def test_rows_name_what_they_count(tmp_path):
 
 def test_checkpoints_of_other_releases_are_refused(tmp_path):
     checkpoint, file = tmp_path / "state", TextFile(tmp_path / "out")
-    Job(mechanism("tops"), file, checkpoint, {"epsilon": 2})
+    ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 2})
     # Nothing was read yet: no settings bind.
-    job = Job(mechanism("tops"), file, checkpoint, {"epsilon": 3})
+    job = ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 3})
     assert not job.resumed
     job.step(np.array([1, 2]))
     with pytest.raises(Invalid, match="other settings"):
-        Job(mechanism("tops"), file, checkpoint, {"epsilon": 4})
+        ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 4})
     saved = json.loads(checkpoint.read_text())
     for damage in ("{", "[]", "{}", json.dumps(saved | {"progress": 3}), json.dumps(saved | {"state": {}})):
         checkpoint.write_text(damage)
         with pytest.raises(Invalid, match=r"is not a checkpoint|does not belong|theta is"):
-            Job(mechanism("tops"), file, checkpoint, {"epsilon": 3})
+            ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 3})
     file.close()
 
 

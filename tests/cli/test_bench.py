@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from undertone.app import app
 from undertone_shared.errors import Invalid
 from undertone_studies.commands.bench import lines
-from undertone_studies.registry import BENCHMARKS, Options
+from undertone_studies.registry import BENCHMARKS, StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
 COLUMNS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "goal"}
@@ -24,7 +24,7 @@ def test_mechanisms_as_json():
 def test_every_benchmark_is_known():
     assert "mechanisms" in BENCHMARKS.names()
     with pytest.raises(Invalid, match=r"there is no benchmark 'nothing', expected one of .*mechanisms"):
-        BENCHMARKS.run("nothing", Options())
+        BENCHMARKS.run("nothing", StudyOptions())
 
 
 def test_a_ratio_above_one_is_better():

@@ -8,15 +8,15 @@ from typer.testing import CliRunner
 from undertone.app import app
 from undertone_studies.commands import experiment
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """The options of each experiment that was asked for; none is run."""
-    runs: list[Options] = []
+    runs: list[StudyOptions] = []
 
-    def run(name: str, options: Options) -> Outcome:
+    def run(name: str, options: StudyOptions) -> Outcome:
         runs.append(options)
         return Outcome(name, ("a",), [(1,)], [], [])
 

@@ -11,8 +11,8 @@ import pytest
 
 from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
-from undertone_simulator import stage as stage_module
-from undertone_simulator.stage import Stage
+from undertone_simulator import processes as processes
+from undertone_simulator.processes import Processes
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
         return started[-1]
 
     def stage() -> None:
-        with Stage(tmp_path, 0) as made:
+        with Processes(tmp_path, 0) as made:
             if what == "broker":
                 made.broker.start()
             else:
@@ -87,16 +87,16 @@ def test_a_second_signal_while_processes_are_ended_leaves_none_running(
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     children = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)]
-    end = stage_module.end
+    end = processes.end
 
     def interrupted(*arguments: Any) -> int | None:
         signal.raise_signal(signal.SIGINT)
         return end(*arguments)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(stage_module, "end", interrupted)
+    monkeypatch.setattr(processes, "end", interrupted)
     try:
-        with pytest.raises(KeyboardInterrupt), Stage(tmp_path, 0) as stage:
+        with pytest.raises(KeyboardInterrupt), Processes(tmp_path, 0) as stage:
             stage._children += children
         assert all(child.poll() is not None for child in children)
     finally:

@@ -19,7 +19,7 @@ from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import meaning
 from undertone_simulator.demo.picture import draw
 from undertone_simulator.demo.run import ledgers, write_json
-from undertone_simulator.stage import example_device, find_micropython
+from undertone_simulator.processes import example_device, find_micropython
 from undertone_simulator.wire.ledger import read_ledgers
 
 # The package has a function of the module's name.

@@ -10,7 +10,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
 from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.picture import draw
-from undertone_simulator.stage import example_device, find_micropython
+from undertone_simulator.processes import example_device, find_micropython
 from undertone_simulator.wire.ledger import read_ledgers
 
 

@@ -12,7 +12,7 @@ from undertone_shared.off_board.intake import unpack
 from undertone_simulator.load import run as load
 from undertone_simulator.load.load_options import LoadOptions
 from undertone_simulator.load.run import run
-from undertone_simulator.stage import Failed
+from undertone_simulator.processes import Failed
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_simulator.wire.fleet_process import REFUSED
 from undertone_simulator.wire.ledger import read_ledgers

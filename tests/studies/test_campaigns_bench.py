@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from support.ci import ABSENT
-from undertone_studies.registry import BENCHMARKS, Options
+from undertone_studies.registry import BENCHMARKS, StudyOptions
 
 
 @pytest.mark.services
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason=ABSENT + "/proc")
 def test_many_campaigns_beside_one():
-    rows = BENCHMARKS.run("campaigns", Options(quick=True))
+    rows = BENCHMARKS.run("campaigns", StudyOptions(quick=True))
     assert [row.goal for row in rows] == [0.8, None, None, 0.95, None, 1.0, 1.0, None]
     assert all(row.value > 0 for row in rows)
     page = rows[-2]

@@ -10,14 +10,14 @@ import pytest
 from undertone_shared.errors import Invalid
 from undertone_studies.experiments import counting_blog
 from undertone_studies.experiments.tops_fig5 import noise_constants
-from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.registry import EXPERIMENTS, StudyOptions
 
 STREAM = "Kosarak (stand-in)"
 FIGURE = {"stream", "ε", "method"}
 
 
 def quick(name, **options):
-    outcome = EXPERIMENTS.run(name, Options(repeats=1, quick=True, **({"only": (STREAM,)} | options)))
+    outcome = EXPERIMENTS.run(name, StudyOptions(repeats=1, quick=True, **({"only": (STREAM,)} | options)))
     assert any("Guarantee" in note or "No privacy is spent" in note for note in outcome.notes)
     return outcome
 
@@ -137,7 +137,7 @@ def test_the_blogs_counters(monkeypatch):
     assert (counting_blog.TRIALS, counting_blog.EPSILON) == (25, 1)
     assert (min(counting_blog.BLOCKS), max(counting_blog.BLOCKS)) == (10, 100)
     monkeypatch.setattr(counting_blog, "LENGTHS", (100, 2000))
-    outcome = EXPERIMENTS.run("counting-blog", Options(repeats=4))
+    outcome = EXPERIMENTS.run("counting-blog", StudyOptions(repeats=4))
     error = columns(outcome, "sum of absolute errors", "T", "mechanism")
     for length in (100, 2000):
         assert error[length, "simple 1"] > error[length, "Base"]
@@ -148,7 +148,7 @@ def test_the_blogs_counters(monkeypatch):
 
 
 def test_a_sanitizers_confidence_does_not_decay_with_the_blocks():
-    outcome = EXPERIMENTS.run("counting-sanitizer", Options(repeats=8))
+    outcome = EXPERIMENTS.run("counting-sanitizer", StudyOptions(repeats=8))
     rows = outcome.document()["rows"]
     assert [row["blocks k"] for row in rows] == [1, 2, 4, 8, 16, 32, 64]
     for row in rows[2:]:

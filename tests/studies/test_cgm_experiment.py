@@ -7,7 +7,7 @@ from undertone_aggregator.design.stream.methods import select
 from undertone_shared.errors import Invalid
 from undertone_studies import cgm
 from undertone_studies.cgm_populations import CgmStreams, edrp, kaggle_like, london, taxi_like
-from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.registry import EXPERIMENTS, StudyOptions
 
 
 def small():
@@ -39,7 +39,7 @@ def test_the_table_the_notes_and_the_panels(monkeypatch):
 
 
 def test_real_experiments_ask_for_their_data(tmp_path):
-    for options in (Options(), Options(tmp_path)):
+    for options in (StudyOptions(), StudyOptions(tmp_path)):
         with pytest.raises(Invalid, match="needs"):
             EXPERIMENTS.run("cgm-edrp", options)
 

@@ -30,8 +30,8 @@ def test_the_faults_of_devices_are_known():
     assert len(faults) > 300
 
 
-def scene(log=(), rung=(), ended=()):
-    return SimpleNamespace(plan=None, log=lambda: list(log), rung=list(rung), ended=list(ended))
+def soak(log=(), refusals=(), ended=()):
+    return SimpleNamespace(plan=None, log=lambda: list(log), refusals=list(refusals), ended=list(ended))
 
 
 def accounts(**fields):
@@ -45,7 +45,7 @@ GOOD = {
         "connected again to the broker",
         "the store cannot be written, trying again: full",
     ],
-    "rung": [
+    "refusals": [
         ("edit", 2, 'campaign.epsilon "4" -> "1/2". Nothing was changed: run with --apply'),
         ("second-server", 2, "error: another aggregator uses the store /tmp/s.sqlite"),
         ("other-store", 2, "holds a campaign that another server issued at"),
@@ -59,7 +59,7 @@ GOOD = {
         ({}, accounts(), None),
         ({"log": GOOD["log"][1:]}, accounts(), "aggregator-kill: the server never said"),
         ({"log": GOOD["log"][:1]}, accounts(), "disk-full: the server never said"),
-        ({"rung": [("edit", 0, "it went on")]}, accounts(), "edit: code 0"),
+        ({"refusals": [("edit", 0, "it went on")]}, accounts(), "edit: code 0"),
         ({"ended": ["the server ended by itself with code 1"]}, accounts(), "ended by itself"),
         ({}, accounts(unexplained={"drawn twice": 1}), "unexplained: 1 drawn twice"),
         ({}, Accounts(), "no report was counted"),
@@ -70,7 +70,7 @@ def test_what_is_not_as_it_should_be_is_said(changes, of, said, monkeypatch):
     monkeypatch.setattr(judge, "_thetas", lambda plan, timeline: iter(()))
     events = [Event(1.0, name, 0.0) for name in EVENTS]
     store = SimpleNamespace(epochs=lambda: [])
-    wrong = list(failures(scene(**{**GOOD, **changes}), events, of, store))
+    wrong = list(failures(soak(**{**GOOD, **changes}), events, of, store))
     assert wrong == [] if said is None else any(said in sentence for sentence in wrong), wrong
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from undertone_studies.experiments.filter import WAYS, run
 from undertone_studies.filtering import STRIDE, event, measure, stream, synthetic, turns
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_turns_cost_the_sampling_too(truth):
 
 
 def test_a_quick_run_gains_everywhere():
-    outcome = run(Options(quick=True, only=("phones",)))
+    outcome = run(StudyOptions(quick=True, only=("phones",)))
     assert [row[1] for row in outcome.rows] == list(WAYS)
     for row in outcome.rows:
         smoothed, held = row[4], row[5]

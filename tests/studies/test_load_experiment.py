@@ -6,7 +6,7 @@ import pytest
 from undertone_simulator.readings.populations import population
 from undertone_studies.experiments import moved
 from undertone_studies.experiments.load import HEADLINE, RAW, TRUNCATED, ShownSeries, measure, run
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 
 def test_error_coverage_and_width_of_known_series() -> None:
@@ -24,7 +24,7 @@ def test_error_coverage_and_width_of_known_series() -> None:
 
 
 def test_a_quick_run_has_a_row_for_each_series() -> None:
-    outcome = run(Options(quick=True, only=("households",)))
+    outcome = run(StudyOptions(quick=True, only=("households",)))
     assert [row[:4] for row in outcome.rows] == [
         ("households", "event", 500, series) for series in (HEADLINE, RAW, TRUNCATED)
     ]
@@ -48,6 +48,6 @@ def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> No
 def test_a_campaign_of_rooms_that_cool_down_holds_its_intervals() -> None:
     """All intervals of a day at once would fail by chance in less than one of a million campaigns."""
     case = next(case for case in moved.CASES if case.name == "temperature - 12 °C")
-    result = moved.measure(moved.simulated(case, Options(), 1, 4))
+    result = moved.measure(moved.simulated(case, StudyOptions(), 1, 4))
     assert result.least > 0.5
     assert result.held > 0.8

@@ -21,7 +21,7 @@ from undertone_studies.experiments import poisoning
 from undertone_studies.experiments.plan import SLEW, stream_errors
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import CHAPTERS
 
 OUTCOME = Outcome("A title", ("n", "x"), [(1, 0.5), (2, 0.25)], ["A note."], [Panel("p", "n", "x", {"a": ([1], [2])})])
@@ -55,7 +55,7 @@ def test_every_experiment_has_a_title_and_one_chapter():
 
 def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     folder = tmp_path / "results"
-    results.write("tops-fig1", OUTCOME, Options(quick=True), folder)
+    results.write("tops-fig1", OUTCOME, StudyOptions(quick=True), folder)
     text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text()
     assert "experiment all --out" in text
     households = population("households", 1)
@@ -95,14 +95,14 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     said = []
     chosen = ["coverage", "poisoning", "tops-fig1"]
     folder = tmp_path / "found"
-    path, skipped = results.write_results(Options(repeats=1, quick=True), folder, said.append, chosen)
+    path, skipped = results.write_results(StudyOptions(repeats=1, quick=True), folder, said.append, chosen)
     assert skipped == {"coverage": "coverage needs EDRP"}
     assert (folder / "poisoning.csv").exists()
     assert path == tmp_path / "found.md"
     assert path.read_text().count("- A title") == 2
     assert len(said) == 3
     # One of them again, by itself: the page keeps the others.
-    results.write("tops-fig1", OUTCOME, Options(repeats=7), folder)
+    results.write("tops-fig1", OUTCOME, StudyOptions(repeats=7), folder)
     assert results.write_page(folder).read_text().count("- A title") == 2
     assert "--repeats 7" in (folder / "tops-and-topl.md").read_text()
 
@@ -110,7 +110,7 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
 def test_several_processes_find_the_same(tmp_path):
     chosen = ["tops-table1", "coverage", "tops-fig5"]
     for folder, workers in (("one", 1), ("three", 3)):
-        options = Options(repeats=1, quick=True, only=("Kosarak (stand-in)",), workers=workers)
+        options = StudyOptions(repeats=1, quick=True, only=("Kosarak (stand-in)",), workers=workers)
         _, skipped = results.write_results(options, tmp_path / folder, lambda sentence: None, chosen)
         assert list(skipped) == ["coverage"]
     for name in ("tops-table1", "tops-fig5"):
@@ -119,13 +119,13 @@ def test_several_processes_find_the_same(tmp_path):
 
 def test_coverage_says_what_it_needs():
     with pytest.raises(Invalid, match="coverage needs EDRP: give --data"):
-        EXPERIMENTS.run("coverage", Options())
+        EXPERIMENTS.run("coverage", StudyOptions())
 
 
 def test_liars_shift_a_mean_up_to_the_bound(monkeypatch):
     monkeypatch.setattr(poisoning, "DEVICES", 4000)
     monkeypatch.setattr(poisoning, "SHARES", (0.0, 0.1))
-    outcome = EXPERIMENTS.run("poisoning", Options(repeats=3))
+    outcome = EXPERIMENTS.run("poisoning", StudyOptions(repeats=3))
     for mechanism, epsilon, share, shift, _, bound in outcome.rows:
         # One deviation of the mean of 4000 devices over 3 repeats, in % of the range, at most.
         deviation = {"0.5": 2.1, "1": 1.1, "4": 0.3}[epsilon]
@@ -141,4 +141,4 @@ def test_the_simulated_stream_is_the_rules_own():
 
 def test_unknown_names():
     with pytest.raises(Invalid, match="there is no experiment 'fig99'"):
-        EXPERIMENTS.run("fig99", Options())
+        EXPERIMENTS.run("fig99", StudyOptions())

@@ -6,12 +6,12 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.simulate import simulate
 from undertone_studies.experiments.selections import CYCLE, EVENING, compared, measure, run
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 
 def test_it_asks_for_its_data() -> None:
     with pytest.raises(Invalid, match="needs EDRP"):
-        run(Options())
+        run(StudyOptions())
 
 
 def test_errors_intervals_and_widths() -> None:

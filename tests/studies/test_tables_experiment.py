@@ -6,7 +6,7 @@ import pytest
 from undertone_shared.table import TableMechanism
 from undertone_simulator.readings import populations
 from undertone_studies import tables
-from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.registry import EXPERIMENTS, StudyOptions
 
 GOALS = {"1": 0.93, "2": 0.78, "4": 0.54}
 
@@ -35,7 +35,7 @@ def test_auto_has_less_error_than_the_hybrid_and_says_how_much():
 @pytest.mark.slow
 @pytest.mark.data
 def test_variance_among_the_real_populations(undertone_data):
-    outcome = EXPERIMENTS.run("tables-ratios", Options(undertone_data))
+    outcome = EXPERIMENTS.run("tables-ratios", StudyOptions(undertone_data))
     for name, epsilon, estimated, true, worst, *_ in outcome.rows:
         assert estimated <= GOALS.get(str(epsilon), 0.98), name
         assert true <= GOALS.get(str(epsilon), 0.98), name
@@ -45,7 +45,7 @@ def test_variance_among_the_real_populations(undertone_data):
 @pytest.mark.slow
 @pytest.mark.data
 def test_slot_means_of_real_meters(undertone_data):
-    outcome = EXPERIMENTS.run("tables-edrp", Options(undertone_data))
+    outcome = EXPERIMENTS.run("tables-edrp", StudyOptions(undertone_data))
     for row in outcome.document()["rows"]:
         # The exact expectation, free of the devices' noise; beside it the measured one, of 2 × 336 slots.
         assert row["expected auto / HM"] < 1

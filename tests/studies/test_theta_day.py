@@ -5,7 +5,7 @@ import pytest
 
 from undertone_shared.errors import Invalid
 from undertone_studies.experiments.theta_day import Arm, _ratio, _row, run
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 
 def arm(error, variance, thetas):
@@ -29,12 +29,12 @@ def test_the_ratio_of_means_has_its_error():
 
 def test_without_the_data_it_says_so():
     with pytest.raises(Invalid, match="needs the real data sets"):
-        run(Options())
+        run(StudyOptions())
 
 
 @pytest.mark.slow
 def test_blocks_gain_on_edrp(data):
-    outcome = run(Options(data=data, quick=True))
+    outcome = run(StudyOptions(data=data, quick=True))
     assert len(outcome.rows) == 1
     expected, night = outcome.rows[0][4], outcome.rows[0][6]
     assert expected < 0.97

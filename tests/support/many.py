@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.campaign.runner import Options
+from undertone_aggregator.campaign.runner import RunOptions
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.health import serve_health
 from undertone_aggregator.server.plan_file import PlanFile
@@ -49,7 +49,7 @@ class Running:
         journal = Journal(self.log, as_json=True)
         home = Home(folder) if folder.is_dir() else PlanFile.read(folder)
         with (
-            open_server(home, self._stop, journal, Options()) as server,
+            open_server(home, self._stop, journal, RunOptions()) as server,
             serve_health(server, "127.0.0.1:0") as self.port,
         ):
             self.server = server

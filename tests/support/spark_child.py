@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from undertone_aggregator.spark.job import Job
+from undertone_aggregator.spark.job import CountingJob
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     paths = {name: Path(fields.pop(name)) for name in ("folder", "checkpoint")}
-    Job(**fields, **paths).run(stop, lambda sentence: print(sentence, flush=True), failpoint)
+    CountingJob(**fields, **paths).run(stop, lambda sentence: print(sentence, flush=True), failpoint)
 
 
 if __name__ == "__main__":

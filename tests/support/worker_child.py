@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support.aggregate_child import now
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.server.worker import Joining
+from undertone_aggregator.server.worker import SharedWorkerOptions
 
 
 def main() -> None:
@@ -26,8 +26,8 @@ def main() -> None:
             os.remove(asked)
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    joining = Joining(store, None, Path(password_file))
-    joining.run(stop, lambda said: journal.say("worker", said), clock=now, failpoint=failpoint)
+    options = SharedWorkerOptions(store, None, Path(password_file))
+    options.run(stop, lambda said: journal.say("worker", said), clock=now, failpoint=failpoint)
 
 
 if __name__ == "__main__":

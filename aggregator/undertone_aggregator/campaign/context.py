@@ -10,7 +10,7 @@ from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.store import Store
 
 
-class Publisher(Protocol):
+class RetainedPublisher(Protocol):
     """Publishes retained messages; `undertone_aggregator.mqtt.link.Outlet` is one."""
 
     def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
@@ -23,7 +23,7 @@ class CampaignContext:
 
     config: Config
     store: Store
-    outlet: Publisher
+    outlet: RetainedPublisher
     journal: Journal
 
     @property

@@ -7,7 +7,7 @@ on where another one stopped.
 from collections.abc import Callable, Mapping
 
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.campaign.context import CampaignContext, FittedModels, Publisher
+from undertone_aggregator.campaign.context import CampaignContext, FittedModels, RetainedPublisher
 from undertone_aggregator.campaign.home_assistant import removal
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.settling import Settling
@@ -27,7 +27,7 @@ class Coordinator:
         config: Config,
         seed: bytes,
         store: Store,
-        outlet: Publisher,
+        outlet: RetainedPublisher,
         journal: Journal,
         clock: Callable[[], float] | None = None,
         sign: Callable[[bytes], bytes] | None = None,

@@ -65,7 +65,7 @@ class Slots:
 
 
 @dataclass
-class Options:
+class RunOptions:
     """Options of a campaign's run besides its configuration. ``failpoint``: see `Ingest`.
 
     ``apply``: apply changes of the plan instead of only showing them. ``take_over``: continue a campaign that is
@@ -85,13 +85,13 @@ class Running:
     Raises Invalid as `undertone_aggregator.server.server.serve` does.
     """
 
-    def __init__(self, config: Config, source: Source, journal: Journal, options: Options) -> None:
+    def __init__(self, config: Config, source: Source, journal: Journal, options: RunOptions) -> None:
         self.config = config
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
         # The state that the operator wants, and the reason why the store cannot be written.
-        self._life, self._trouble = RUNNING, ""
+        self._wanted_state, self._trouble = RUNNING, ""
         self._signed: bool | None = None
         self._newest: int | None = None
         self._epochs = 0
@@ -126,7 +126,7 @@ class Running:
         coordinator = self.coordinator
         if not self._begun:
             return CampaignState(STARTING, self._trouble)
-        state = self._life
+        state = self._wanted_state
         if state == RUNNING and self._end is not None and self._options.clock() > self._end:
             state = OVER
         elif state == RUNNING and coordinator is not None and coordinator.issuing.choosing:
@@ -158,7 +158,7 @@ class Running:
     def _run(self, outlet: Outgoing, stop: threading.Event) -> None:
         config, clock = self.config, self._options.clock
         self._clear()
-        with open_store(config.store_url, campaign=self.name) as store, self._alone(store):
+        with open_store(config.store_url, campaign=self.name) as store, self._server_lock(store):
             seed = open_campaign(
                 store,
                 config.campaign,
@@ -192,7 +192,7 @@ class Running:
                             self.coordinator.status(int(clock()))
                     store.fence(None)
 
-    def _alone(self, store: Store) -> contextlib.AbstractContextManager[None]:
+    def _server_lock(self, store: Store) -> contextlib.AbstractContextManager[None]:
         """Lock the store as its only server.
 
         The locks of workers alone would not be enough: they are taken later and do not exclude another server.
@@ -212,7 +212,9 @@ class Running:
             return Unopposed()
         return Candidate(store.url, self.name, config.server.lease_seconds, self._say)
 
-    def _lead(self, election: Election, seed: bytes, store: Store, outlet: Outgoing) -> "Coordinator | None":
+    def _elected_coordinator(
+        self, election: Election, seed: bytes, store: Store, outlet: Outgoing
+    ) -> "Coordinator | None":
         """Return the coordinator while this server is elected.
 
         Each term has a new one, because all state is in the store.
@@ -326,16 +328,16 @@ class Running:
                 if time.monotonic() > asked + _STATE_SECONDS:
                     asked = time.monotonic()
                     self._note(store)
-                coordinator = self._lead(election, seed, store, outlet)
+                coordinator = self._elected_coordinator(election, seed, store, outlet)
                 if coordinator is None:
                     continue
                 if time.monotonic() > looked + _WATCH_SECONDS:
                     looked = time.monotonic()
                     for event, sentence in watch.look(self._look(store)):
                         self.journal.alarm(event, sentence)
-                if self._life == RETIRED:
+                if self._wanted_state == RETIRED:
                     coordinator.retire(int(self._options.clock()))
-                elif self._life != PAUSED:
+                elif self._wanted_state != PAUSED:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
                 self._trouble = ""
@@ -371,7 +373,7 @@ class Running:
     def _note(self, store: Store) -> None:
         """Read from the store what the campaign's state shows, such as the newest slot with a report."""
         self.note_groups(store)
-        self._life = store.meta().get(STATE, RUNNING)
+        self._wanted_state = store.meta().get(STATE, RUNNING)
         newest = store.newest_slot()
         self._newest = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds
         if self._epochs != store.epoch_count():

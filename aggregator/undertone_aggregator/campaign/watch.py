@@ -22,7 +22,7 @@ _PATIENCE_SECONDS = 600.0
 CLOCK_SECONDS = 60.0
 
 # An alarm as (name of the event, sentence for the log).
-Ringing = tuple[str, str]
+Alarm = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class Watch:
     # Seconds that a landed file may wait for the engine that counts.
     patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
-    _ringing: set[str] = field(default_factory=set)
+    _active: set[str] = field(default_factory=set)
 
-    def look(self, look: Look) -> list[Ringing]:
+    def look(self, look: Look) -> list[Alarm]:
         """Return the alarms that begin with this snapshot."""
-        ringing = dict(self._found(look))
+        active = dict(self._found(look))
         self._last = look
-        new = [(event, sentence) for event, sentence in ringing.items() if event not in self._ringing]
-        self._ringing = set(ringing)
+        new = [(event, sentence) for event, sentence in active.items() if event not in self._active]
+        self._active = set(active)
         return new
 
-    def _found(self, look: Look) -> Iterator[Ringing]:
+    def _found(self, look: Look) -> Iterator[Alarm]:
         yield from self._silence(look)
         if look.free < _LEAST_FREE:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
@@ -69,16 +69,19 @@ class Watch:
         off = (look.now - last.now) - (look.ticks - last.ticks)
         if abs(off) > CLOCK_SECONDS:
             yield "clock", f"this machine's clock moved by {off:+.0f} s: reports may be refused as future or late"
-        came = look.outcomes.get(RECEIVED, 0) - last.outcomes.get(RECEIVED, 0)
+        received = look.outcomes.get(RECEIVED, 0) - last.outcomes.get(RECEIVED, 0)
         refused = {name: look.outcomes.get(name, 0) - last.outcomes.get(name, 0) for name in REASONS}
         total = sum(refused.values())
-        if total >= _REFUSED and total > _REFUSED_SHARE * came:
+        if total >= _REFUSED and total > _REFUSED_SHARE * received:
             worst = max(refused, key=lambda name: refused[name])
-            yield "refused", f"{total} of the last {came} deliveries were refused, most as {worst}: {REASONS[worst]}"
+            yield (
+                "refused",
+                f"{total} of the last {received} deliveries were refused, most as {worst}: {REASONS[worst]}",
+            )
         if refused.get(CONFLICT, 0):
             yield "conflict", f"{refused[CONFLICT]} reports contradict others of the same device and slot"
 
-    def _silence(self, look: Look) -> Iterator[Ringing]:
+    def _silence(self, look: Look) -> Iterator[Alarm]:
         if look.waiting is not None and look.waiting > self.patience:
             # Reports have arrived in landed files, but Spark, which counts them, has left the oldest file for too long.
             minutes = look.waiting / 60

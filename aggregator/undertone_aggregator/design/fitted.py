@@ -6,7 +6,7 @@ import numpy as np
 
 from undertone_aggregator.design.levels import Vector
 from undertone_aggregator.design.mechanisms import Mechanism
-from undertone_aggregator.design.population import Readings
+from undertone_aggregator.design.population import ReadingModel
 from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_variance, optimal_table
 from undertone_aggregator.design.window import hybrid, most_levels
 from undertone_shared.table import LARGEST_LEVEL
@@ -15,7 +15,7 @@ _COARSE_LEVELS = 12
 _COARSE_CELLS = 33
 
 
-def population_table(epsilon: Fraction | float | str, theta: int, population: Readings) -> Mechanism:
+def population_table(epsilon: Fraction | float | str, theta: int, population: ReadingModel) -> Mechanism:
     """Design the table of least mean variance for the readings truncated at ``theta``. Raises NoTable."""
     if theta > LARGEST_LEVEL:
         raise NoTable(f"theta = {theta} is above {LARGEST_LEVEL}, the largest of a table")
@@ -23,13 +23,13 @@ def population_table(epsilon: Fraction | float | str, theta: int, population: Re
     return optimal_table(epsilon, theta, levels=LEVELS, cells=CELLS, density=_probabilities(density))
 
 
-def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, population: Readings) -> float:
+def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, population: ReadingModel) -> float:
     """Return the share by which the mechanism's mean variance over the readings is below the Hybrid's at the same θ."""
     baseline = hybrid(epsilon, most_levels(theta))
     return 1.0 - population.mean_variance(mechanism, theta) / population.mean_variance(baseline, theta)
 
 
-def promised_variance(epsilon: Fraction | float | str, theta: int, population: Readings) -> float:
+def promised_variance(epsilon: Fraction | float | str, theta: int, population: ReadingModel) -> float:
     """Predict the variance of `population_table` to 1 % in a tenth of its time; inf if there is no table."""
     if theta > LARGEST_LEVEL:
         return float("inf")

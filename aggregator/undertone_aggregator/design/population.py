@@ -78,7 +78,7 @@ class Population:
         return np.asarray((sums + above * theta * theta) / np.diff(edges))
 
 
-class Readings(Protocol):
+class ReadingModel(Protocol):
     """Readings that a mechanism for [0, theta] receives: of one range, or of blocks that are scaled to it."""
 
     def levels(self, positions: Vector, theta: int) -> Vector: ...

@@ -10,7 +10,7 @@ Three rules:
    This holds for the reports of each epoch by themselves: where an epoch begins, a few devices still send reports of
    the last one, and what two mechanisms drew can be told apart in a sum.
 3. Everything else that is published (filtered series, means over slots, quantiles) is made of released cells alone.
-   Quantiles need the few reports for the threshold, of which a slot alone has too few: see `Released.pooled`.
+   Quantiles need the few reports for the threshold, of which a slot alone has too few: see `ReleasedCells.pooled`.
 
 Groups are disjoint, so any sum or difference of published numbers is a combination of released groups and remainders.
 If it contains any report, it therefore contains all reports of at least one released group or remainder.
@@ -110,7 +110,7 @@ class Slot:
         ]
 
 
-class Released:
+class ReleasedCells:
     """The released cells of some settled slots."""
 
     def __init__(self, slots: Mapping[int, Slot]) -> None:
@@ -208,7 +208,7 @@ class Publication:
         """Return the min_reports that applied when the slot settled."""
         return next((then for first, then in reversed(self.since) if first <= slot), self.least)
 
-    def select(self, partial: Mapping[Key, Counts]) -> Released:
+    def select(self, partial: Mapping[Key, Counts]) -> ReleasedCells:
         """Return the cells of ``partial``, which has no late reports, that may be published: only settled slots."""
         slots: dict[int, Slot] = {}
         for key, counts in partial.items():
@@ -218,7 +218,7 @@ class Publication:
                     then = self.then(key.slot)
                     slot = slots[key.slot] = Slot(max(then, self.least), then)
                 slot.add(key, counts)
-        return Released(slots)
+        return ReleasedCells(slots)
 
 
 def publication_of(store: Store, least: int) -> Publication:

@@ -19,7 +19,7 @@ from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.estimate.ranges import drowned
-from undertone_aggregator.estimate.selection import Fleet, Hours, OnDays, Selection, chosen_slots, selection
+from undertone_aggregator.estimate.selection import Hours, OnDays, RegisteredFleet, Selection, chosen_slots, selection
 from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
@@ -107,7 +107,7 @@ class Results(OpenCampaign):
         rows = [selection(mean, slots, self._fleet(mean.group)) for mean in means]
         return sorted(rows, key=lambda row: row.series)
 
-    def _fleet(self, group: str) -> Fleet:
+    def _fleet(self, group: str) -> RegisteredFleet:
         """Return what the total of a group needs. Without a threshold round the range bounds the readings' variance."""
         campaign = next((e.campaign for e in reversed(self.timeline.epochs) if e.campaign.theta), self.campaign)
         cohort_stride, stride = campaign.schedule.cohort_stride, campaign.schedule.stride
@@ -120,7 +120,7 @@ class Results(OpenCampaign):
             density = np.asarray(chosen.density)
             variance = float(density @ np.square(middles) - (density @ middles) ** 2)
         measured = 1 - 1 / cohort_stride if cohort_stride > 1 else 1.0
-        return Fleet(self.registered(group), measured / stride, variance)
+        return RegisteredFleet(self.registered(group), measured / stride, variance)
 
     def losses(
         self, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)

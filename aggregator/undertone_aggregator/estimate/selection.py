@@ -67,7 +67,7 @@ class OnDays:
         return _WEEK[day.weekday()] in self.words.split(",")
 
 
-class Fleet(NamedTuple):
+class RegisteredFleet(NamedTuple):
     """What a total needs of a group: its registered and active ``devices``; None without an inventory.
 
     ``share``: of the devices that take part, the share whose reading is in a slot's mean: less than 1 if they take
@@ -137,7 +137,7 @@ def chosen_slots(
     return [slot for slot in slots if starts(datetime.fromtimestamp(slot * slot_seconds, UTC).astimezone(zone))]
 
 
-def selection(mean: RangeEstimate, slots: Collection[int], fleet: Fleet) -> Selection:
+def selection(mean: RangeEstimate, slots: Collection[int], fleet: RegisteredFleet) -> Selection:
     """Make the selection of ``slots`` with this mean, and the total of the group's ``fleet``."""
     devices, absent = fleet.devices, len(slots) - mean.slots
     total = total_se = None

@@ -24,7 +24,7 @@ _WAY_ON = (
 
 
 @dataclass(frozen=True)
-class Ledger:
+class BatchLedger:
     """The newest ``batch`` in the store.
 
     ``checkpoint``: Spark's id of the checkpoint. ``buckets``: number of parts of the devices, which the checkpoint's
@@ -37,13 +37,13 @@ class Ledger:
     batch: int
 
 
-def read_ledger(store: Store) -> Ledger | None:
+def read_ledger(store: Store) -> BatchLedger | None:
     """Return the ledger of a campaign; None before its first batch."""
     text = store.meta().get(_LEDGER)
-    return Ledger(**json.loads(text)) if text else None
+    return BatchLedger(**json.loads(text)) if text else None
 
 
-def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
+def apply(store: Store, entry: BatchLedger, batch: Batch) -> bool:
     """Add a batch and note it, in one transaction; return False if the store had it.
 
     Raises Invalid for a batch that is not the next one.
@@ -67,7 +67,7 @@ def apply(store: Store, entry: Ledger, batch: Batch) -> bool:
     return True
 
 
-def adopt(store: Store, entry: Ledger) -> None:
+def adopt(store: Store, entry: BatchLedger) -> None:
     """Make ``entry`` the newest batch, whichever checkpoint it names; see `undertone_aggregator.spark.recovery`."""
     with store.transaction():
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})
@@ -94,7 +94,7 @@ def check(store: Store, query: str, folder: Path, buckets: int) -> None:
             f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
             f" {folder} is new: what it remembers of devices is lost. Find it. {_WAY_ON}"
         )
-    _check_same(Ledger(query, checkpoint, buckets, 0), ledger)
+    _check_same(BatchLedger(query, checkpoint, buckets, 0), ledger)
     if ledger.batch not in (newest, newest + 1):
         raise Invalid(
             f"the store {store.name} ends with batch {ledger.batch}, the checkpoint {folder} with {newest}: one of them"
@@ -102,7 +102,7 @@ def check(store: Store, query: str, folder: Path, buckets: int) -> None:
         )
 
 
-def _check_same(mine: Ledger, kept: Ledger) -> None:
+def _check_same(mine: BatchLedger, kept: BatchLedger) -> None:
     for name in ("query", "checkpoint", "buckets"):
         value, there = getattr(mine, name), getattr(kept, name)
         if value != there:

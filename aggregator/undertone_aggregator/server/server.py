@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.campaign.runner import Options
+from undertone_aggregator.campaign.runner import RunOptions
 from undertone_aggregator.ingest.ingest import Failpoint, no_failpoint
 from undertone_aggregator.server.plan_file import PlanFile
 from undertone_aggregator.server.supervisor import Stopped, open_server
@@ -27,9 +27,9 @@ def serve(
 
     Then everything read is committed and acknowledged.
 
-    The options: see `undertone_aggregator.campaign.runner.Options`. Raises Invalid for a store of another campaign,
+    The options: see `undertone_aggregator.campaign.runner.RunOptions`. Raises Invalid for a store of another campaign,
     a plan that has changed, a campaign of another server, bad files, or a broker that does not start.
     """
-    options = Options(clock, failpoint, apply, take_over)
+    options = RunOptions(clock, failpoint, apply, take_over)
     with contextlib.suppress(Stopped), open_server(PlanFile(config), stop, journal, options) as server:
         server.run(stop)

@@ -16,7 +16,7 @@ from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
-from undertone_aggregator.campaign.runner import Options, Running, Slots
+from undertone_aggregator.campaign.runner import Running, RunOptions, Slots
 from undertone_aggregator.campaign.state import FAILED, STARTING, STOPPING, CampaignState, ServerState
 from undertone_aggregator.mqtt.sessions import slots_of
 from undertone_aggregator.mqtt.source import Outgoing, Source, enter_source
@@ -118,7 +118,7 @@ class Server:
     """The server of all campaigns of a folder. ``members``: name -> campaign."""
 
     def __init__(
-        self, home: Home | PlanFile, source: Source, outlet: Outgoing, journal: Journal, options: Options
+        self, home: Home | PlanFile, source: Source, outlet: Outgoing, journal: Journal, options: RunOptions
     ) -> None:
         self.home = home
         self.source = source
@@ -286,7 +286,9 @@ class Stopped(Exception):
 
 
 @contextmanager
-def open_server(home: Home | PlanFile, stop: threading.Event, journal: Journal, options: Options) -> Iterator[Server]:
+def open_server(
+    home: Home | PlanFile, stop: threading.Event, journal: Journal, options: RunOptions
+) -> Iterator[Server]:
     """Open the source and the outlet, and yield the server. Waits for the first campaign.
 
     Raises Invalid, at once if another server uses the folder. Raises Stopped if ``stop`` is set during a wait.

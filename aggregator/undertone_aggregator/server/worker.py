@@ -20,7 +20,7 @@ from undertone_shared.topics import SHARDS
 
 
 @dataclass(frozen=True)
-class Joining:
+class SharedWorkerOptions:
     """The command's options. ``shards``: largest number of partitions to take, None for a fair share."""
 
     store: str

@@ -39,11 +39,11 @@ _JAVA_OPTIONS = "-Xss8m"
 
 
 # A function that adds a batch to a store; it returns False if the store had the batch already.
-Apply = Callable[[Store, ledger.Ledger, Batch], bool]
+Apply = Callable[[Store, ledger.BatchLedger, Batch], bool]
 
 
 @dataclass(frozen=True)
-class Job:
+class CountingJob:
     """Settings of a counting job.
 
     ``folder``: folder of landed files; ``checkpoint``: a folder that all machines share, like the first one.
@@ -228,7 +228,7 @@ def _cause(text: str) -> str:
 class _Sink:
     """Writes each batch to the store; called in the driver."""
 
-    def __init__(self, job: Job, state: _State) -> None:
+    def __init__(self, job: CountingJob, state: _State) -> None:
         self._job, self._state = job, state
         self._say, self._failpoint = state.say, state.failpoint
         self._began = self._before = time.monotonic()
@@ -237,7 +237,7 @@ class _Sink:
     def __call__(self, frame: Any, number: int) -> None:
         job = self._job
         batch = batch_of(job.campaign, frame.collect())
-        entry = ledger.Ledger(job.query, ledger.checkpoint_id(job.checkpoint), job.buckets, number)
+        entry = ledger.BatchLedger(job.query, ledger.checkpoint_id(job.checkpoint), job.buckets, number)
         names = ledger.files_of_batch(job.checkpoint, number)
         note_batch(job.folder, entry.checkpoint, number, names)
         self._failpoint("before_commit")
@@ -254,7 +254,7 @@ class _Sink:
         # The batch whose files were missing is done, so the next query must find all its files again.
         self._state.without_missing = False
 
-    def _apply(self, entry: ledger.Ledger, batch: Batch) -> bool:
+    def _apply(self, entry: ledger.BatchLedger, batch: Batch) -> bool:
         try:
             with open_store(self._job.store, campaign=self._job.campaign) as store:
                 if not self._state.apply(store, entry, batch):

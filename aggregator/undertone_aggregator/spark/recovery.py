@@ -14,14 +14,14 @@ from undertone_aggregator.ingest.ingest import Say
 from undertone_aggregator.ingest.landing import COUNTED, LANDED, day_of, gathered_files
 from undertone_aggregator.ingest.landing_batches import counted_names
 from undertone_aggregator.settings.landing_plan import SPARK
-from undertone_aggregator.spark.job import Job
+from undertone_aggregator.spark.job import CountingJob
 from undertone_aggregator.store.store import Batch, Store, open_store
 from undertone_shared.errors import Invalid
 
 _BEHIND = ".recount"
 
 
-def recover(job: Job, stop: threading.Event, say: Say) -> None:
+def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
     """Count the landed files that the store lacks, with a new checkpoint; afterwards ``job`` continues with it.
 
     It may be stopped or killed at any moment and started again with another new checkpoint. Raises Invalid for a
@@ -55,13 +55,13 @@ def recover(job: Job, stop: threading.Event, say: Say) -> None:
         replace(job, once=True).run(stop, say)
 
 
-def _remember(job: Job, store: Store, stop: threading.Event, say: Say) -> None:
+def _remember(job: CountingJob, store: Store, stop: threading.Event, say: Say) -> None:
     """Count the files in the folder into Spark's memory only, and record the new checkpoint's last batch in the
     store.
     """
-    last: list[ledger.Ledger] = []
+    last: list[ledger.BatchLedger] = []
 
-    def keep_the_memory(_: Store, entry: ledger.Ledger, batch: Batch) -> bool:
+    def keep_the_memory(_: Store, entry: ledger.BatchLedger, batch: Batch) -> bool:
         last[:] = [entry]
         return True
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from undertone_aggregator.design.population import Blocks, Population, Readings
+from undertone_aggregator.design.population import Blocks, Population, ReadingModel
 from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
 
@@ -47,7 +47,7 @@ class Threshold:
         return self.theta - self.bottom
 
     @property
-    def readings(self) -> Readings:
+    def readings(self) -> ReadingModel:
         """Distribution of the truncated readings that the mechanism receives, by block if there are blocks."""
         if self.blocks:
             return Blocks([(share, choice.width, choice.population) for _, share, choice in self.blocks])

@@ -27,7 +27,7 @@ FILTERED = ("slot", "start", "estimate", "standard_error", "low", "high", "trunc
 
 
 @dataclass(frozen=True)
-class Recent:
+class RecentSlots:
     """A campaign's newest settled slots, their warnings and their guarantee; valid as long as ``key`` is the same.
 
     ``rows``: the slots' estimates. A slot's filtered estimate is used if it has one, because the page shows that first.
@@ -39,7 +39,7 @@ class Recent:
     published: dict[str, Any] | None
 
 
-def recent(results: PublicResults, before: Recent | None = None) -> Recent:
+def recent(results: PublicResults, before: RecentSlots | None = None) -> RecentSlots:
     """Return the newest slots; compute them again only if anything but the number of deliveries changed since
     ``before``.
     """
@@ -53,10 +53,10 @@ def recent(results: PublicResults, before: Recent | None = None) -> Recent:
     newest = [row for row in raw if row.slot > last - _SPARK_SLOTS]
     world = results.world(newest)
     rows = [filtered.get(row.slot, row) for row in newest]
-    return Recent(key, rows, results.warnings(newest), None if world is None else told(world))
+    return RecentSlots(key, rows, results.warnings(newest), None if world is None else told(world))
 
 
-def summary(results: PublicResults, state: dict[str, Any], made: Recent) -> dict[str, Any]:
+def summary(results: PublicResults, state: dict[str, Any], made: RecentSlots) -> dict[str, Any]:
     """Return a campaign's summary."""
     campaign, rows = results.campaign, made.rows
     newest = rows[-1] if rows else None

@@ -30,7 +30,7 @@ from undertone_aggregator.web.hosts import KnownHosts
 from undertone_aggregator.web.live import Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
 from undertone_aggregator.web.openapi import document
-from undertone_aggregator.web.quantiles import LARGEST_QUEUE, Busy, Quantiles
+from undertone_aggregator.web.quantiles import LARGEST_QUEUE, Busy, QuantileQueue
 from undertone_aggregator.web.ready import Ready
 from undertone_aggregator.web.site import Site
 from undertone_shared.errors import Invalid
@@ -76,8 +76,8 @@ class Pages:
     def __init__(self, site: Site, logins: Logins | None) -> None:
         self._site = site
         self._logins = logins
-        self._recent: dict[str, api.Recent] = {}
-        self._quantiles = Quantiles()
+        self._recent: dict[str, api.RecentSlots] = {}
+        self._quantiles = QuantileQueue()
         self._live = Live(site.mark, self._news)
         self.ready = Ready(site.names, site.mark, self._summary)
 

@@ -20,7 +20,7 @@ class Busy(Exception):
     """Too many requests wait already."""
 
 
-class Quantiles:
+class QuantileQueue:
     """Computes the quantiles of runs, which take up to a second each, on one thread.
 
     A request for many runs takes a turn for each run, so a request for one run waits for at most one run of every other

@@ -176,7 +176,7 @@ def delete(folder: Folder, name: Name) -> None:
     print(delete(Home(folder), name))
 
 
-def _life(verb: str, explain: str) -> None:
+def _state_command(verb: str, explain: str) -> None:
     def change(folder: Folder, name: Name) -> None:
         from undertone_aggregator.server.folder import Home
         from undertone_aggregator.server.lifecycle import VERBS, change_state
@@ -187,9 +187,9 @@ def _life(verb: str, explain: str) -> None:
     app.command(verb)(change)
 
 
-_life("pause", "Issue no epoch and publish nothing; reports under the last campaign still count.")
-_life("resume", "End a pause.")
-_life("retire", "End the campaign for good; reports that are under way still count.")
+_state_command("pause", "Issue no epoch and publish nothing; reports under the last campaign still count.")
+_state_command("resume", "End a pause.")
+_state_command("retire", "End the campaign for good; reports that are under way still count.")
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":

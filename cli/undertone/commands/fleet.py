@@ -66,8 +66,8 @@ def fleet(
     """
     from undertone_simulator.load.load_options import LoadOptions
     from undertone_simulator.load.run import run
+    from undertone_simulator.processes import Failed
     from undertone_simulator.readings.behaviour import Behaviour
-    from undertone_simulator.stage import Failed
 
     end_like_ctrl_c()
     if qos != 1:

@@ -43,7 +43,7 @@ def serve(
     """
     from undertone_aggregator.base.packages import METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.base.systemd import notify
-    from undertone_aggregator.campaign.runner import Options
+    from undertone_aggregator.campaign.runner import RunOptions
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.health import serve_health
     from undertone_aggregator.server.page_process import run_page
@@ -69,7 +69,7 @@ def serve(
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
         contextlib.suppress(Stopped),
-        open_server(home, stop, journal, Options(apply=apply, take_over=take_over)) as server,
+        open_server(home, stop, journal, RunOptions(apply=apply, take_over=take_over)) as server,
         serve_health(server, health),
         run_page(home, journal),
     ):

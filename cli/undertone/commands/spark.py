@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.ingest.ingest import Say
-    from undertone_aggregator.spark.job import Job
+    from undertone_aggregator.spark.job import CountingJob
 
 Config = Annotated[Path, typer.Option(help='The aggregator\'s configuration, with [landing] counts = "spark".')]
 Master = Annotated[str | None, typer.Option(help="Spark's master; without it, spark-submit's.")]
@@ -81,14 +81,14 @@ def _say(log_format: str) -> "Say":
     return lambda sentence: journal.say("spark", sentence)
 
 
-def _job(config: Path, checkpoint: Path, master: str | None, **options: int | None) -> "Job":
+def _job(config: Path, checkpoint: Path, master: str | None, **options: int | None) -> "CountingJob":
     from undertone_aggregator.settings.config import read_config
     from undertone_aggregator.settings.landing_plan import SPARK
-    from undertone_aggregator.spark.job import Job
+    from undertone_aggregator.spark.job import CountingJob
 
     settings = read_config(config)
     plan = settings.landing.plan(settings.folder)
     if plan is None or plan.counts != SPARK:
         raise Invalid(f"landing.counts is {settings.landing.counts!r}, expected 'spark', with the folder of the files")
     where = (settings.store_url, settings.campaign.name, Path(plan.folder), checkpoint.resolve(), master)
-    return Job(*where, **options)  # type: ignore[arg-type]
+    return CountingJob(*where, **options)  # type: ignore[arg-type]

@@ -37,12 +37,12 @@ def worker(
     The worker may be killed at any moment: others then take over its partitions.
     """
     from undertone_aggregator.base.systemd import notify
-    from undertone_aggregator.server.worker import Joining
+    from undertone_aggregator.server.worker import SharedWorkerOptions
 
     if shards != AUTO and not (shards.isdecimal() and int(shards)):
         raise Invalid(f"--shards is {shards!r}, expected {AUTO} or a number of partitions")
     stop, journal = stop_event(seconds), open_journal(log_format)
     notify("READY=1")
     most = None if shards == AUTO else int(shards)
-    joining = Joining(store, campaign, password_file, ca_file, most)
-    joining.run(stop, lambda sentence: journal.say_once("worker", sentence))
+    options = SharedWorkerOptions(store, campaign, password_file, ca_file, most)
+    options.run(stop, lambda sentence: journal.say_once("worker", sentence))

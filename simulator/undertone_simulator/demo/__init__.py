@@ -2,6 +2,6 @@
 
 from undertone_simulator.demo.plan import DemoOptions, DemoResult
 from undertone_simulator.demo.run import DEMO_COLLECTIONS, Display, run
-from undertone_simulator.stage import Failed
+from undertone_simulator.processes import Failed
 
 __all__ = ["DEMO_COLLECTIONS", "DemoOptions", "DemoResult", "Display", "Failed", "run"]

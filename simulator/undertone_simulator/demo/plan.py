@@ -97,7 +97,7 @@ class DemoOptions:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PreparedDemo:
     """A prepared demonstration in `folder`: the population, the campaign, the provisioned fleet.
 
     ``rounds``: slots of each threshold round, () without rounds.
@@ -171,13 +171,13 @@ class DemoCollection(Protocol):
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """Return additional lines of the campaign's configuration: options of [campaign], then tables."""
 
-    def result(self, plan: Plan, store: Store, sent: Sent) -> DemoResult:
+    def result(self, plan: PreparedDemo, store: Store, sent: Sent) -> DemoResult:
         """Compute the result of a demonstration that has ended. Raises Invalid if there is nothing to show."""
 
 
 def prepare(
     options: DemoOptions, folder: Path, port: int, collection: DemoCollection, *, boots_per_day: int = 10
-) -> Plan:
+) -> PreparedDemo:
     """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
 
     ``boots_per_day``: allowed reboots in every device's policy. Raises Invalid, or OSError.
@@ -202,7 +202,7 @@ def prepare(
     )
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     readings.save(folder / "readings.npz")
-    return Plan(options, folder, readings, config, config_file, names, note, rounds)
+    return PreparedDemo(options, folder, readings, config, config_file, names, note, rounds)
 
 
 def _population(options: DemoOptions, collection: DemoCollection) -> Readings:

@@ -23,7 +23,7 @@ from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.demo.cost import TurnsCost, cost, published_apart
-from undertone_simulator.demo.plan import DemoOptions, Plan
+from undertone_simulator.demo.plan import DemoOptions, PreparedDemo
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, counted_reports, outcomes, reconcile
 
@@ -188,7 +188,7 @@ cohort_share = {COHORT_SHARE}
 cohort_seed = "{seed.hex()}"
 """ + ("" if options.window is None else f'window = "{options.window}"\n')
 
-    def result(self, plan: Plan, store: Store, sent: Sent) -> ReportsResult:
+    def result(self, plan: PreparedDemo, store: Store, sent: Sent) -> ReportsResult:
         """Compute estimates by the server's code, and truths from the ledgers."""
         timeline = Timeline(store.epochs())
         reporting = [epoch for epoch in timeline.epochs if epoch.campaign.report is not None]
@@ -229,7 +229,7 @@ cohort_seed = "{seed.hex()}"
         )
 
 
-def _slots(plan: Plan, first: int, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
+def _slots(plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
     with open_results(plan.folder / "store.sqlite") as results:
         estimates = results.estimates(first, first + plan.options.slots - 1, filtered=True)
     shown = [estimate for estimate in estimates if estimate.kind == MEASURED and estimate.slot in truths]
@@ -256,7 +256,7 @@ def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
     return cast(tuple[float, float, float, float, float], known)
 
 
-def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
+def _truths(plan: PreparedDemo, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
     """Return slot -> (mean of truncated readings, mean of raw ones) of the devices whose reports were counted."""
     campaigns = {campaign.fingerprint: campaign for campaign in reporting}
     row = {name: number for number, name in enumerate(plan.names)}
@@ -278,7 +278,7 @@ def _truths(plan: Plan, sent: Sent, store: Store, reporting: list[Campaign]) -> 
     return {slot: (truncated, raw) for slot, (truncated, raw) in means.items()}
 
 
-def _round_readings(plan: Plan) -> list[int]:
+def _round_readings(plan: PreparedDemo) -> list[int]:
     """Return the devices' readings in the slots of the threshold rounds, for the picture."""
     per_day = plan.readings.per_day
     columns = [number * per_day + i * plan.stride for number, n in enumerate(plan.rounds) for i in range(n)]

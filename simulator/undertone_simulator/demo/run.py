@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
-from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, Plan, prepare
+from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, PreparedDemo, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import DemoStream
 from undertone_simulator.mosquitto import HOST, find_mosquitto, free_port
-from undertone_simulator.stage import (
+from undertone_simulator.processes import (
     NO_EXAMPLE,
     NO_MICROPYTHON,
     Failed,
-    Stage,
+    Processes,
     check_alive,
     end,
     example_device,
@@ -73,25 +73,25 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
-    with Stage(folder, port, log_messages=options.window is not None) as stage:
+    with Processes(folder, port, log_messages=options.window is not None) as processes:
         if options.direct:
-            stage.start_aggregator(plan.config_file)
+            processes.start_aggregator(plan.config_file)
             display.say(f"no broker: devices connect to the aggregator on {HOST}:{port}, each with a password")
         else:
-            stage.broker.start()
+            processes.broker.start()
             display.say(f"mosquitto on {HOST}:{port}, with a password for each device")
-        _start_devices(plan, stage, with_micropython=not missing, display=display)
+        _start_devices(plan, processes, with_micropython=not missing, display=display)
         if not options.direct:
-            stage.start_aggregator(plan.config_file)
-        sent = _Watch(plan, stage, display).follow()
-        if stage.aggregator is None or stage.aggregator.poll() is not None:
-            stage.start_aggregator(plan.config_file)
-        wait_until_online(lambda: stage.words("micropython.log"))
-        end(stage.micropython, signal.SIGINT)
+            processes.start_aggregator(plan.config_file)
+        sent = _Watch(plan, processes, display).follow()
+        if processes.aggregator is None or processes.aggregator.poll() is not None:
+            processes.start_aggregator(plan.config_file)
+        wait_until_online(lambda: processes.words("micropython.log"))
+        end(processes.micropython, signal.SIGINT)
         if not drain(plan.folder):
             display.say("not every report was judged in time", loud=True)
-        end(stage.aggregator)
-        for event in stage.aggregator_events():
+        end(processes.aggregator)
+        for event in processes.aggregator_events():
             display.event(event)
         with open_store(folder / "store.sqlite", read_only=True) as store:
             return collection.result(plan, store, sent())
@@ -104,11 +104,11 @@ def ledgers(folder: Path) -> list[Path]:
     return [path for name in ("fleet.ledger", "micropython.log", "demo.ledger") if (path := folder / name).exists()]
 
 
-def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display: Display) -> None:
+def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython: bool, display: Display) -> None:
     options = plan.options
     in_fleet = options.devices - with_micropython
     faults = () if options.kill_device_at is None else ((options.kill_device_at, "kill-sent", plan.names[0]),)
-    stage.start_fleet(
+    processes.start_fleet(
         FleetJob(
             str(plan.folder),
             in_fleet,
@@ -124,11 +124,11 @@ def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display:
         row = options.devices - 1
         columns = range(plan.first_column, plan.first_column + options.slots)
         measured = [plan.measured(row, column) for column in columns]
-        stage.start_micropython(plan.names[row], measured, options.slots + 10_000)
+        processes.start_micropython(plan.names[row], measured, options.slots + 10_000)
         display.say(f"device {plan.names[row]} is real MicroPython, in a process of its own")
     deadline = time.monotonic() + CONNECT_SECONDS
-    while not stage.fleet_ready():
-        check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
+    while not processes.fleet_ready():
+        check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
         if time.monotonic() > deadline:
             raise Failed(f"not all devices could connect within {CONNECT_SECONDS:.0f} s")
         time.sleep(_POLL_SECONDS)
@@ -138,9 +138,9 @@ def _start_devices(plan: Plan, stage: Stage, *, with_micropython: bool, display:
 class _Watch:
     """Follows the fleet until it has ended, and kills processes as the options demand."""
 
-    def __init__(self, plan: Plan, stage: Stage, display: Display):
+    def __init__(self, plan: PreparedDemo, processes: Processes, display: Display):
         self._plan = plan
-        self._stage = stage
+        self._processes = processes
         self._display = display
         self._tail = LedgerTail(plan.folder / "fleet.ledger")
         self._own = FleetLedger(plan.folder / "demo.ledger")
@@ -149,20 +149,22 @@ class _Watch:
 
     def follow(self) -> Callable[[], Sent]:
         """Wait until the fleet's last slot is over; return a function that reads all ledgers."""
-        plan, stage = self._plan, self._stage
+        plan, processes = self._plan, self._processes
         campaign = plan.config.campaign
         pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)
         deadline = time.monotonic() + sum(plan.rounds) + pauses + plan.options.slots + SLACK_SECONDS
         deadline += max(0, (campaign.start or 0) - time.time())
-        assert stage.fleet is not None
-        while stage.fleet.poll() is None:
+        assert processes.fleet is not None
+        while processes.fleet.poll() is None:
             time.sleep(_POLL_SECONDS)
-            for event in stage.aggregator_events():
+            for event in processes.aggregator_events():
                 self._display.event(event)
             self._kill_and_restart(self._progress())
             if time.monotonic() > deadline:
-                raise Failed(f"no end in sight; the aggregator's last words: {stage.words('aggregator.log')[-500:]}")
-        check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
+                raise Failed(
+                    f"no end in sight; the aggregator's last words: {processes.words('aggregator.log')[-500:]}"
+                )
+        check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
         self._own.close()
         return lambda: read_ledgers(ledgers(plan.folder))
 
@@ -182,21 +184,21 @@ class _Watch:
         return report_slot
 
     def _kill_and_restart(self, report_slot: int | None) -> None:
-        stage = self._stage
+        processes = self._processes
         if self._restart_at is not None:
             if time.monotonic() >= self._restart_at:
-                stage.start_aggregator(self._plan.config_file)
+                processes.start_aggregator(self._plan.config_file)
                 self._restart_at = None
                 self._display.say("the aggregator is started again", loud=True)
         elif self._kill_at is not None and report_slot is not None and report_slot >= self._kill_at:
             self._own.fault("aggregator_killed")
             self._own.flush()
-            end(stage.aggregator, signal.SIGKILL)
+            end(processes.aggregator, signal.SIGKILL)
             self._kill_at = None
             self._restart_at = time.monotonic() + DEAD_SECONDS
             self._display.say(f"the aggregator is killed (kill -9) in report slot {report_slot}", loud=True)
-        elif stage.aggregator is None or stage.aggregator.poll() is not None:
-            raise Failed(f"the aggregator ended: {stage.words('aggregator.log')[-500:]}")
+        elif processes.aggregator is None or processes.aggregator.poll() is not None:
+            raise Failed(f"the aggregator ended: {processes.words('aggregator.log')[-500:]}")
 
 
 def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:

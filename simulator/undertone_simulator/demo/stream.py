@@ -16,7 +16,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
-from undertone_simulator.demo.plan import DemoOptions, Plan
+from undertone_simulator.demo.plan import DemoOptions, PreparedDemo
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, reconcile
 
@@ -148,7 +148,7 @@ reports = {options.slots}
 chains = {_CHAINS}
 """
 
-    def result(self, plan: Plan, store: Store, sent: Sent) -> StreamResult:
+    def result(self, plan: PreparedDemo, store: Store, sent: Sent) -> StreamResult:
         """Compute estimates by the server's code, and truths from the ledgers."""
         assert plan.config.stream is not None
         rule = stream_rule(plan.config.campaign, plan.config.stream)
@@ -181,7 +181,7 @@ chains = {_CHAINS}
         )
 
 
-def _had_micropython(plan: Plan) -> bool:
+def _had_micropython(plan: PreparedDemo) -> bool:
     return (plan.folder / "micropython.log").exists()
 
 
@@ -205,7 +205,9 @@ def _slots(
         )
 
 
-def _truths(plan: Plan, rule: StreamRule, reports: dict[int, dict[str, int]]) -> dict[int, tuple[Vector, Vector]]:
+def _truths(
+    plan: PreparedDemo, rule: StreamRule, reports: dict[int, dict[str, int]]
+) -> dict[int, tuple[Vector, Vector]]:
     """Return slot -> (mean reading, mean clipped reading) of the devices that reported; each [coordinates].
 
     The unit is the range, centred: a point lies within a ball of diameter 1, and moves by at most the slew.

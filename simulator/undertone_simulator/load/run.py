@@ -23,9 +23,9 @@ from undertone_operate.provisioned import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.load.load_options import FAULTS, LoadOptions, LoadResult
 from undertone_simulator.mosquitto import free_port
+from undertone_simulator.processes import NO_MICROPYTHON, Failed, Processes, check_alive, end, find_micropython
 from undertone_simulator.readings.populations import Synthetic, population
 from undertone_simulator.readings.readings import Readings
-from undertone_simulator.stage import NO_MICROPYTHON, Failed, Stage, check_alive, end, find_micropython
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_simulator.wire.faults import REST
 from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, FleetJob
@@ -67,19 +67,19 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
     names = device_names(SENSOR, options.clients)
     policy = make_policy(config.campaign, insecure=True, signers=signers(config), write_seconds=1, boots_per_day=1000)
     provision(config, names, folder, Target("127.0.0.1", port, None), policy)
-    with Stage(folder, port) as stage:
-        stage.start_aggregator(config_file)
+    with Processes(folder, port) as processes:
+        processes.start_aggregator(config_file)
         began = time.monotonic()
-        readings = _start(options, folder, folder, names, source, stage)
-        _connect(options, stage, show)
-        _start_micropython(options, config, names, readings, stage)
-        sent = _follow(options, folder, stage, show)
-        for child in stage.micropythons:
+        readings = _start(options, folder, folder, names, source, processes)
+        _connect(options, processes, show)
+        _start_micropython(options, config, names, readings, processes)
+        sent = _follow(options, folder, processes, show)
+        for child in processes.micropythons:
             end(child, signal.SIGINT)
         seconds = time.monotonic() - began
         accounts = _drain(options, folder, show)
-        end(stage.aggregator)
-        return _result(options, folder, seconds, sent, accounts, stage)
+        end(processes.aggregator)
+        return _result(options, folder, seconds, sent, accounts, processes)
 
 
 def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, show: Show) -> LoadResult:
@@ -89,23 +89,23 @@ def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, 
     names = [member.name for member in read_provisioned(fleet)]
     if len(names) < options.clients:
         raise Invalid(f"clients is {options.clients}, but {fleet} has {len(names)} devices")
-    with Stage(folder, 0) as stage:
+    with Processes(folder, 0) as processes:
         began = time.monotonic()
-        _start(options, fleet, folder, names, source, stage)
-        _connect(options, stage, show)
-        sent = _follow(options, folder, stage, show)
+        _start(options, fleet, folder, names, source, processes)
+        _connect(options, processes, show)
+        sent = _follow(options, folder, processes, show)
         if not sent.sent:
             raise Failed(f"no report was sent in {options.slots} slots: has the campaign ended?")
-        return _result(options, folder, time.monotonic() - began, sent, None, stage)
+        return _result(options, folder, time.monotonic() - began, sent, None, processes)
 
 
 def _start(
-    options: LoadOptions, fleet: Path, folder: Path, names: list[str], source: Synthetic, stage: Stage
+    options: LoadOptions, fleet: Path, folder: Path, names: list[str], source: Synthetic, processes: Processes
 ) -> Readings:
     days = 1 + -(-(options.slots + ROUND_SLOTS + 16) // source.per_day)
     readings = source.readings(options.clients, days)
     readings.save(folder / "readings.npz")
-    stage.start_fleet(
+    processes.start_fleet(
         FleetJob(
             str(fleet),
             options.clients - options.micropython,
@@ -135,53 +135,53 @@ def _faults(options: LoadOptions, names: list[str]) -> tuple[tuple[int, str, str
 
 
 def _start_micropython(
-    options: LoadOptions, config: Config, names: list[str], readings: Readings, stage: Stage
+    options: LoadOptions, config: Config, names: list[str], readings: Readings, processes: Processes
 ) -> None:
     for row in range(options.clients - options.micropython, options.clients):
         values = [readings.at(row, column) for column in range(readings.slots)]
         measured = [config.campaign.default if x is None else x for x in values]
-        stage.start_micropython(names[row], measured, 1 << 20, f"micropython-{names[row]}")
+        processes.start_micropython(names[row], measured, 1 << 20, f"micropython-{names[row]}")
 
 
-def _connect(options: LoadOptions, stage: Stage, show: Show) -> None:
+def _connect(options: LoadOptions, processes: Processes, show: Show) -> None:
     patience = options.ramp_up + _CONNECT_SECONDS
     deadline = time.monotonic() + _START_SECONDS + patience
     begun = False
-    while not stage.fleet_ready():
-        check_alive(stage.fleet, "the fleet", stage.words("fleet.log"))
-        connected = _last_number(stage.words("fleet.log"), CONNECTED)
+    while not processes.fleet_ready():
+        check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
+        connected = _last_number(processes.words("fleet.log"), CONNECTED)
         if connected is not None and not begun:
             # The clients start to connect only now; until then the process was starting.
             begun, deadline = True, time.monotonic() + patience
         show(f"{connected or 0} of {options.clients} connected")
         if time.monotonic() > deadline:
-            missing = _last_line(stage.words("fleet.log"), MISSING)
+            missing = _last_line(processes.words("fleet.log"), MISSING)
             raise Failed(
                 f"{connected or 0} of {options.clients} clients connected within {_CONNECT_SECONDS:g} s; not {missing}"
             )
         time.sleep(_POLL_SECONDS)
 
 
-def _follow(options: LoadOptions, folder: Path, stage: Stage, show: Show) -> Sent:
+def _follow(options: LoadOptions, folder: Path, processes: Processes, show: Show) -> Sent:
     """Wait until the fleet has ended; return the content of its ledger."""
     tail = LedgerTail(folder / "fleet.ledger")
-    assert stage.fleet is not None
+    assert processes.fleet is not None
     deadline = time.monotonic() + _CAMPAIGN_SECONDS
-    while stage.fleet.poll() is None:
+    while processes.fleet.poll() is None:
         sent = tail.poll()
         state = "reporting" if sent.plays else "waiting for the campaign"
         show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
         if not sent.plays and time.monotonic() > deadline:
-            refused = _last_line(stage.words("fleet.log"), REFUSED) or "none was heard"
+            refused = _last_line(processes.words("fleet.log"), REFUSED) or "none was heard"
             raise Failed(f"no device accepted a campaign within {_CAMPAIGN_SECONDS:g} s: {refused}")
         if options.provisioned is None:
-            check_alive(stage.aggregator, "the aggregator", stage.words("aggregator.log"))
+            check_alive(processes.aggregator, "the aggregator", processes.words("aggregator.log"))
             latest = max((play.first for play in sent.plays), default=1 << 40) + options.slots + 32
             if time.time() > latest * options.interval + _SLACK_SECONDS:
-                raise Failed(f"no end in sight: {stage.words('aggregator.log')[-500:]}")
+                raise Failed(f"no end in sight: {processes.words('aggregator.log')[-500:]}")
         time.sleep(_POLL_SECONDS)
-    if stage.fleet.returncode:
-        raise Failed(f"the fleet ended with code {stage.fleet.returncode}: {stage.words('fleet.log')[-500:]}")
+    if processes.fleet.returncode:
+        raise Failed(f"the fleet ended with code {processes.fleet.returncode}: {processes.words('fleet.log')[-500:]}")
     return tail.poll()
 
 
@@ -202,11 +202,11 @@ def _drain(options: LoadOptions, folder: Path, show: Show) -> Accounts:
 
 
 def _result(
-    options: LoadOptions, folder: Path, seconds: float, sent: Sent, accounts: Accounts | None, stage: Stage
+    options: LoadOptions, folder: Path, seconds: float, sent: Sent, accounts: Accounts | None, processes: Processes
 ) -> LoadResult:
     waits = [sent.acked[key] - moment for key, moment in sent.sent.items() if key in sent.acked]
     median, late = np.quantile(waits, [0.5, 0.99]).tolist() if waits else (None, None)
-    words = stage.words("fleet.log")
+    words = processes.words("fleet.log")
     return LoadResult(
         options.clients,
         seconds,

@@ -36,8 +36,8 @@ from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.mosquitto import HOST, free_port
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
-from undertone_studies.bench.connections import Load
-from undertone_studies.registry import Options
+from undertone_studies.bench.connections import ConnectionLoad
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Twenty campaigns in one process, and the readers of its page"
@@ -83,7 +83,7 @@ class Drained:
     megabytes: float
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure ingest of 20 campaigns, of one, and of 20 with readers of the page.
 
     Raises Invalid without /proc.
@@ -140,10 +140,10 @@ class _Served:
         self._load.in_flight = _IN_FLIGHT
         self._apart = [device for device in devices if device.startswith(_APART)]
 
-    def _connected(self, devices: list[str]) -> Load:
+    def _connected(self, devices: list[str]) -> ConnectionLoad:
         port = self._home.config(self._home.names()[0]).broker.port
         campaigns = {device: device.split("-")[1] for device in devices}
-        load = Load(
+        load = ConnectionLoad(
             port,
             [
                 (device, report_topic(DEFAULT_PREFIX, name, device), self._epochs[name])
@@ -192,7 +192,7 @@ class _Served:
             database.close()
         return late[0], late[1]
 
-    async def _wait(self, load: Load, each: int, stuck: Load | None) -> None:
+    async def _wait(self, load: ConnectionLoad, each: int, stuck: ConnectionLoad | None) -> None:
         never = None if stuck is None else asyncio.ensure_future(stuck.report(1))
         await load.report(each)
         if never is not None:
@@ -298,7 +298,7 @@ def _wait(home: Home, child: Any, page: int) -> None:
 def serve(folder: str, clock: "Synchronized[float]") -> None:
     """Run `undertone serve` in a child process with another clock."""
     from undertone_aggregator.base.log import Journal
-    from undertone_aggregator.campaign.runner import Options as How
+    from undertone_aggregator.campaign.runner import RunOptions
     from undertone_aggregator.server.page_process import run_page
     from undertone_aggregator.server.supervisor import open_server
 
@@ -306,7 +306,7 @@ def serve(folder: str, clock: "Synchronized[float]") -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with open(os.devnull, "w") as nowhere:
         journal = Journal(nowhere)
-        with open_server(home, stop, journal, How(clock=lambda: clock.value)) as server, run_page(home, journal):
+        with open_server(home, stop, journal, RunOptions(clock=lambda: clock.value)) as server, run_page(home, journal):
             server.run(stop)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from undertone_central import Tops
 from undertone_central.entropy import FreshBytes
 from undertone_central.noise import discrete_laplace
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration, rate
 
 TITLE = "The counters and ToPS, online and offline"
@@ -26,7 +26,7 @@ Values = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure the time with Eq. 7's smoothing and without, the memory, and exact against floating-point draws."""
     values = _values(options.quick)
     rounds = 2 if options.quick else 5

@@ -29,7 +29,7 @@ from undertone_simulator.wire.connection import DeviceConnection
 from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
 from undertone_studies.processor import check_proc, processor_seconds
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Devices by the thousand, with a broker and without"
@@ -63,7 +63,7 @@ class Cost:
     waits: np.ndarray
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure the processor time per report at 1,000 and 10,000 connections.
 
     Raises Invalid without mosquitto or /proc.
@@ -129,7 +129,9 @@ def _served(
             if not line:
                 raise RuntimeError(f"the server for {intake} ended with code {child.wait()}")
         pids = [child.pid] + ([broker.pid] if broker is not None and broker.pid else [])
-        load = Load(port, [(name, report_topic(bench.PLAN.prefix, bench.CAMPAIGN, name), campaign) for name in names])
+        load = ConnectionLoad(
+            port, [(name, report_topic(bench.PLAN.prefix, bench.CAMPAIGN, name), campaign) for name in names]
+        )
         counts = intake != "sockets"
         with asyncio.Runner() as runner:
             connecting = runner.run(load.connect())
@@ -150,7 +152,7 @@ def _served(
         child.stdout.close()
 
 
-def _report(runner: asyncio.Runner, load: "Load", each: int, folder: Path, counts: bool) -> None:
+def _report(runner: asyncio.Runner, load: "ConnectionLoad", each: int, folder: Path, counts: bool) -> None:
     """Send ``each`` reports per device and, if the server counts, wait until it has counted all of them."""
     runner.run(load.report(each))
     if counts:
@@ -166,7 +168,7 @@ def _wait_counted(folder: Path, total: int) -> None:
             time.sleep(0.02)
 
 
-class Load:
+class ConnectionLoad:
     """The simulated devices, in this process: (user name, topic, campaign) of each.
 
     ``waits``: seconds from a device's newest report to the next PUBACK. ``pause``: seconds from an acknowledgement to

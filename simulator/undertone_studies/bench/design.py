@@ -16,7 +16,7 @@ from undertone_shared.scalar import ReportRule
 from undertone_shared.table import TableMechanism
 from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.seeded import Seeded
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration
 
 TITLE = "Designing mechanisms"
@@ -28,7 +28,7 @@ LEVELS = 32
 CELLS = 65
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure the seconds to design a table, and θ with its mechanism, against one slot's mean, error and misfit."""
     rows = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))

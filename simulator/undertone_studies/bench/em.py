@@ -8,7 +8,7 @@ from undertone_aggregator.design import best_fraction
 from undertone_aggregator.design.continuous import square_wave_half_width
 from undertone_aggregator.threshold import MatrixChannel, Query, WindowChannel, expectation_maximisation
 from undertone_shared.mechanism import WindowMechanism
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration
 from undertone_studies.theta import Judge, robust
 from undertone_studies.theta_populations import CountedReadings
@@ -22,7 +22,7 @@ _PLAIN_LIMIT = 400_000
 _BLOCK = 20
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure one iteration, the time to two certified gaps, and one choice of θ. Baseline: numpy on one BLAS thread.
 
     The dense EM's time to a gap is the number of plain steps, counted with the window sums that give the same

@@ -6,7 +6,7 @@ from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
 from undertone_aggregator.estimate.state_space import Noise
 from undertone_simulator.fast.simulation import START
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds
 
 TITLE = "Filtering"
@@ -17,7 +17,7 @@ _NOISE = 20.0
 _CARRIED = 0.9
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure the seconds of one thread for half-hours with weekends; set OPENBLAS_NUM_THREADS=1."""
     slots = START // _HALF_HOUR + np.arange(2_000 if options.quick else SLOTS)
     rng = np.random.default_rng(options.seed)

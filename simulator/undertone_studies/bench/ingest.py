@@ -36,7 +36,7 @@ from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.mosquitto import Mosquitto
 from undertone_studies.feed import publish
 from undertone_studies.paho_intake import PahoIntake
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Reports from a broker into a store"
@@ -59,7 +59,7 @@ class Drain:
     processor: float
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure reports per second, processor time per report, and memory for deduplication.
 
     Raises Invalid without mosquitto.
@@ -76,9 +76,9 @@ def run(options: Options) -> list[Measured]:
             campaign = make_campaign()
             for store in (ours, old):
                 store.add_epoch(Epoch(campaign, NOW))
-            scene = _Scene(address, campaign, ours, old, reports)
-            best = scene.best(range(rounds), _honest)
-            hostile = scene.best(range(rounds, rounds + 1), _hostile)
+            soak = _Scene(address, campaign, ours, old, reports)
+            best = soak.best(range(rounds), _honest)
+            hostile = soak.best(range(rounds, rounds + 1), _hostile)
     what = "commit, then acknowledge, QoS 1"
     return [
         *_beside(what, best, "mosquitto_sub", "sub", 0.8),

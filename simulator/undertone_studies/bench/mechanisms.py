@@ -15,9 +15,9 @@ from undertone_aggregator.design import hybrid
 from undertone_shared.entropy import Entropy
 from undertone_shared.mechanism import Hybrid
 from undertone_simulator.fast.vectorised import symbols
+from undertone_simulator.processes import find_micropython
 from undertone_simulator.seeded import Seeded
-from undertone_simulator.stage import find_micropython
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration, rate
 
 TITLE = "Drawing reports"
@@ -72,7 +72,7 @@ class FloatHybrid:
             y[piecewise] = np.where(v < near, inside, outside)
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure millions of reports per second, vectorised and scalar.
 
     Microseconds per report on MicroPython if installed.

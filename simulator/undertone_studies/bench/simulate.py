@@ -15,7 +15,7 @@ from undertone_simulator.readings.populations import population
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.wire.memory import peak_megabytes
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, rate
 
 TITLE = "A simulated campaign end to end"
@@ -33,7 +33,7 @@ class Draw:
     theta: int
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure millions of reports per second of processor time, with the cohort's rule and without.
 
     The last row is this process's peak memory in MB.

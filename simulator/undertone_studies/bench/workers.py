@@ -31,7 +31,7 @@ from undertone_studies.backlog import numbered, plan_of, reports_of
 from undertone_studies.bench import ingest as bench
 from undertone_studies.private_postgres import MISSING, Postgres, folder_of_binaries
 from undertone_studies.processor import check_proc, family_seconds, processor_seconds
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, rate
 
 TITLE = "Several workers on one database"
@@ -56,7 +56,7 @@ class Shift:
     brokers: float
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure reports per second and processor time per report.
 
     Raises Invalid without PostgreSQL, mosquitto or /proc.

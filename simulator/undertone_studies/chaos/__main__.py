@@ -13,12 +13,12 @@ from undertone_aggregator.store.store import open_store
 from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.mosquitto import free_port
-from undertone_simulator.stage import Stage
+from undertone_simulator.processes import Processes
 from undertone_simulator.wire.ledger import REPORT, LedgerTail, read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 from undertone_studies.chaos.judge import failures, thetas
-from undertone_studies.chaos.scene import ChaosScene
 from undertone_studies.chaos.schedule import CALM, WORKERS, Event, schedule
+from undertone_studies.chaos.soak import SoakProcesses
 
 EPSILON = "4"
 _DRAIN_SECONDS = 60.0
@@ -72,20 +72,20 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
         devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, broker=None if direct else "mosquitto"
     )
     plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000)
-    with Stage(folder, plan.config.broker.port) as stage:
-        scene = ChaosScene(plan, stage, seed, say)
-        scene.start()
-        say(f"{devices} devices, {len(events)} events, {len(scene.job.faults)} faults of single devices")
-        _play(scene, events)
-        scene.finish()
-        accounts = _drained(scene)
-        scene.stop_aggregator()
+    with Processes(folder, plan.config.broker.port) as processes:
+        soak = SoakProcesses(plan, processes, seed, say)
+        soak.start()
+        say(f"{devices} devices, {len(events)} events, {len(soak.job.faults)} faults of single devices")
+        _play(soak, events)
+        soak.finish()
+        accounts = _drained(soak)
+        soak.stop_aggregator()
     with open_store(folder / "store.sqlite", read_only=True) as store:
-        wrong = list(failures(scene, events, accounts, store))
+        wrong = list(failures(soak, events, accounts, store))
         chosen = thetas(Timeline(store.epochs()))
     say(accounts.sentence())
     say(f"faults: {dict(accounts.faults)}; lost: {dict(accounts.lost)}; theta: {chosen}")
-    for event, code, sentence in scene.rung:
+    for event, code, sentence in soak.refusals:
         say(f"{event}: refused with code {code}: {sentence[:200]}")
     for sentence in wrong:
         say(f"NOT SURVIVED: {sentence}")
@@ -93,17 +93,17 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     return 1 if wrong else 0
 
 
-def _play(scene: ChaosScene, events: list[Event]) -> None:
+def _play(soak: SoakProcesses, events: list[Event]) -> None:
     """Start each event at its second of the report phase, then wait for the fleet's end. Raises RuntimeError if stuck.
 
     On a slow machine events fall behind their seconds, and the soak lasts longer.
     """
-    tail = LedgerTail(scene.plan.folder / "fleet.ledger")
+    tail = LedgerTail(soak.plan.folder / "fleet.ledger")
     waiting = list(events)
     progress, patience = (0, 0), time.monotonic() + _STUCK_SECONDS
     calm = 0.0
-    while scene.stage.fleet is not None and (scene.stage.fleet.poll() is None or waiting):
-        scene.check()
+    while soak.processes.fleet is not None and (soak.processes.fleet.poll() is None or waiting):
+        soak.check()
         sent = tail.poll()
         if progress != (sent.lines, len(waiting)):
             progress, patience = (sent.lines, len(waiting)), time.monotonic() + _STUCK_SECONDS
@@ -112,24 +112,24 @@ def _play(scene: ChaosScene, events: list[Event]) -> None:
         if due and time.monotonic() >= calm:
             event = waiting.pop(0)
             say(str(event))
-            scene.happen(event)
+            soak.happen(event)
             # The least time without events is counted from the real end of an event, which may be later than planned.
             calm = time.monotonic() + CALM[0]
         if time.monotonic() > patience:
-            raise RuntimeError(f"no end in sight: {scene.stage.words('fleet.log')[-500:]}")
+            raise RuntimeError(f"no end in sight: {soak.processes.words('fleet.log')[-500:]}")
         time.sleep(0.05)
 
 
-def _drained(scene: ChaosScene) -> Accounts:
+def _drained(soak: SoakProcesses) -> Accounts:
     """Return the accounts once every report is accounted for, or when the time is up."""
-    folder = scene.plan.folder
+    folder = soak.plan.folder
     paths = [folder / name for name in ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")]
     deadline = time.monotonic() + _DRAIN_SECONDS
     while True:
-        scene.check()
+        soak.check()
         with open_store(folder / "store.sqlite", read_only=True) as store:
             sent = read_ledgers([path for path in paths if path.exists()])
-            accounts = reconcile(sent, store, hostile=frozenset([scene.hostile.name]))
+            accounts = reconcile(sent, store, hostile=frozenset([soak.hostile.name]))
         if accounts.holds or time.monotonic() > deadline:
             return accounts
         time.sleep(0.5)

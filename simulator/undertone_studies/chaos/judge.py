@@ -6,12 +6,12 @@ from statistics import median
 
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.store.store import Store
-from undertone_simulator.demo.plan import Plan
+from undertone_simulator.demo.plan import PreparedDemo
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.wire.playback import Playback
 from undertone_simulator.wire.verify import Accounts
-from undertone_studies.chaos.scene import FULL, ChaosScene
 from undertone_studies.chaos.schedule import Event
+from undertone_studies.chaos.soak import FULL, SoakProcesses
 
 # Event -> regular expression that a line of the server's log must match at least once.
 SAID = {
@@ -35,7 +35,7 @@ FACTOR = 2.0
 MANY = 9
 
 
-def failures(scene: ChaosScene, events: Iterable[Event], accounts: Accounts, store: Store) -> Iterator[str]:
+def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, store: Store) -> Iterator[str]:
     """Yield a sentence for each failed condition."""
     names = [event.name for event in events]
     if not accounts.holds:
@@ -43,21 +43,21 @@ def failures(scene: ChaosScene, events: Iterable[Event], accounts: Accounts, sto
         yield f"unexplained: {counts}; {'; '.join(accounts.examples[:5])}"
     if not accounts.counted:
         yield "no report was counted"
-    yield from scene.ended
-    log = scene.log()
+    yield from soak.ended
+    log = soak.log()
     for name, said in SAID.items():
         times = sum(bool(re.search(said, sentence)) for sentence in log)
         if name in names and not times:
             yield f"{name}: the server never said {said!r}"
-    for event, code, sentence in scene.rung:
+    for event, code, sentence in soak.refusals:
         if code != 2 or not re.search(REFUSED[event], sentence):
             yield f"{event}: code {code}, {sentence!r}, expected {REFUSED[event]!r}"
     if "flood" in names and not accounts.rejected_deliveries:
         yield "flood: nothing was rejected"
-    yield from _thetas(scene.plan, Timeline(store.epochs()))
+    yield from _thetas(soak.plan, Timeline(store.epochs()))
 
 
-def _thetas(plan: Plan, timeline: Timeline) -> Iterator[str]:
+def _thetas(plan: PreparedDemo, timeline: Timeline) -> Iterator[str]:
     chaos = thetas(timeline)
     if not chaos:
         yield "no report epoch began"
@@ -85,7 +85,7 @@ def thetas(timeline: Timeline) -> list[int]:
     return [max(theta for _, _, theta in ranges) for epoch in timeline.epochs if (ranges := epoch.campaign.rule.ranges)]
 
 
-def _undisturbed(plan: Plan) -> Timeline:
+def _undisturbed(plan: PreparedDemo) -> Timeline:
     """Return the timeline of the same fleet without faults."""
     playback = Playback(plan.readings.per_day, plan.stride)
     return Simulation(plan.config.campaign, plan.readings, len(plan.names), 1, playback=playback).run().timeline

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_studies.registry import BENCHMARKS, Options
+from undertone_studies.registry import BENCHMARKS, StudyOptions
 from undertone_studies.row import Measured
 
 ALL = "all"
@@ -24,7 +24,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON rows")] = False,
 ) -> None:
     """Measure; a ratio above 1 is better than the baseline. Missed goals are shown, they do not fail the command."""
-    options = Options(quick=quick)
+    options = StudyOptions(quick=quick)
     rows = _all(options) if name == ALL else BENCHMARKS.run(name, options)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -33,7 +33,7 @@ def bench(
         typer.echo(line)
 
 
-def _all(options: Options) -> list[Measured]:
+def _all(options: StudyOptions) -> list[Measured]:
     """Return every benchmark's rows; name those that cannot run here on standard error."""
     rows = []
     for name in BENCHMARKS.names():

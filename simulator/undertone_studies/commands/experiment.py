@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from undertone_shared.errors import Invalid
-from undertone_studies.registry import EXPERIMENTS, Options
+from undertone_studies.registry import EXPERIMENTS, StudyOptions
 from undertone_studies.results import page_of, write, write_page, write_results
 
 ALL = "all"
@@ -40,7 +40,7 @@ def experiment(
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
     repeats = 1 if quick and repeats is None else repeats
-    options = Options(data or _data(), repeats, seed, tuple(only or ()), quick, workers)
+    options = StudyOptions(data or _data(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:
         _all(options, out, png, dask, as_json)
         return
@@ -64,7 +64,7 @@ def _data() -> Path | None:
     return None
 
 
-def _all(options: Options, out: Path | None, png: Path | None, dask: str | None, as_json: bool) -> None:
+def _all(options: StudyOptions, out: Path | None, png: Path | None, dask: str | None, as_json: bool) -> None:
     if out is None or png is not None:
         raise Invalid(f"experiment {ALL} writes many figures: give --out a folder, and no --png")
     page, skipped = write_results(

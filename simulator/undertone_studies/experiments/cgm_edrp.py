@@ -3,7 +3,7 @@
 from undertone_studies.cgm import compare, real
 from undertone_studies.cgm_populations import edrp
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: half-hours of a day of 622 Scottish households"
 PARAGRAPH = (
@@ -16,6 +16,6 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare the methods. Raises Invalid without the data."""
     return compare(real(edrp, options), options.seed)

@@ -5,7 +5,7 @@ paper.
 from undertone_studies.cgm import compare
 from undertone_studies.cgm_populations import kaggle_like
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: the stand-in for the Kaggle pages"
 PARAGRAPH = (
@@ -17,6 +17,6 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare the methods; see `undertone_studies.cgm`."""
     return compare(kaggle_like(), options.seed)

@@ -3,7 +3,7 @@
 from undertone_studies.cgm import compare, real
 from undertone_studies.cgm_populations import london
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: daily energy of London households"
 PARAGRAPH = (
@@ -14,6 +14,6 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare the methods. Raises Invalid without the data."""
     return compare(real(london, options), options.seed)

@@ -3,7 +3,7 @@
 from undertone_studies.cgm import compare
 from undertone_studies.cgm_populations import taxi_like
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: the stand-in for the Beijing taxis"
 PARAGRAPH = (
@@ -13,6 +13,6 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare the methods; see `undertone_studies.cgm`."""
     return compare(taxi_like(), options.seed)

@@ -8,7 +8,7 @@ from undertone_aggregator.design.stream.schedule import paper, paper_variance
 from undertone_aggregator.design.stream.sensitivity import exact
 from undertone_shared.stream import GAUSSIAN, ONE_BIT
 from undertone_studies.outcome import Cell, Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Correlated noise: variance of a report over Algorithm 3's"
 PARAGRAPH = (
@@ -20,7 +20,7 @@ SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
 LENGTHS = (48, 550)
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the mean variance of a report relative to Algorithm 3 with its √l calibration, at equal (ε, δ)."""
     rows: list[tuple[Cell, ...]] = []
     for slew in SLEWS[2:] if options.quick else SLEWS:

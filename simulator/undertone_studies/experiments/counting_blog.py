@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from undertone_central import Binary, Counter, HybridCounter, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import source
 
 TITLE = "Counting, the blog's figures"
@@ -32,7 +32,7 @@ LENGTHS = (1_000, 10_000)
 BLOCKS = (10, 25, 50, 100)
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the mean over trials of Σ_t |count - truth|, and the errors over time."""
     trials = options.repeats or TRIALS
     rows: list[list[str | int | float]] = []

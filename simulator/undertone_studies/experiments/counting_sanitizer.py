@@ -13,7 +13,7 @@ from undertone_central import Quantiles, Sanitizer
 from undertone_central.threshold_class import ThresholdSanitizer
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import source
 from undertone_studies.tops_streams import stand_in
 
@@ -32,7 +32,7 @@ RUNS = 60
 _BOUND = 4095
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Measure the confidence for several numbers of blocks, beside the paper's bound."""
     runs = options.repeats or RUNS
     most = BLOCKS[-1]

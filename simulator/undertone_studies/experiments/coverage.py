@@ -6,7 +6,7 @@ from undertone_shared.errors import Invalid
 from undertone_studies.coverage import Coverage, measure
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Coverage on EDRP"
@@ -22,7 +22,7 @@ EPSILONS = ("1", "4")
 BOUND = 10_000
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Measure the coverage for half-hours of 622 households; see `coverage`. Raises Invalid without the data."""
     if options.data is None:
         raise Invalid("coverage needs EDRP: give --data the folder of the real data sets")

@@ -18,7 +18,7 @@ from undertone_simulator.readings.populations import population
 from undertone_simulator.readings.readings import ReadingSource
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Any 24 hours: errors at one guarantee"
 PARAGRAPH = (
@@ -35,7 +35,7 @@ _ATOMS = 100
 _BOUND = 10_000
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Plan for three ε and several fleets; simulate the errors of turns and of one report a slot."""
     source = _source(options)
     rows: list[tuple[Cell, ...]] = []
@@ -70,13 +70,13 @@ def _label(way: str) -> str:
     return {"every slot, ε each": "every slot, ε of a reading"}.get(way, way.partition(", C =")[0])
 
 
-def _source(options: Options) -> ReadingSource:
+def _source(options: StudyOptions) -> ReadingSource:
     if options.data is None:
         return population("households", options.seed)
     return load(options.data / "edrp_scotland_622x4416_halfhour_wh.npz", None)
 
 
-def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: Options) -> Cell:
+def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, options: StudyOptions) -> Cell:
     """Return the simulated error (%) of a way of collecting in which devices take turns; "" for other ways."""
     span = way.slot_seconds * source.per_day // DAY
     stride = round(source.per_day // span / way.reports_per_day)

@@ -9,7 +9,7 @@ from undertone_shared.errors import Invalid
 from undertone_studies.cgm_populations import london
 from undertone_studies.coverage import ROUNDS, Integers, raw
 from undertone_studies.outcome import Cell, Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Intervals of the mean when readings move"
@@ -26,7 +26,7 @@ CYCLE = 48
 LONDON_UNITS, LONDON_BOUND = 100.0, 20_000
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Measure the coverage of the raw mean by case. Raises Invalid without the data."""
     if options.data is None:
         raise Invalid("drift needs EDRP and London: give --data the folder of the real data sets")

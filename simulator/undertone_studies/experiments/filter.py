@@ -25,7 +25,7 @@ from undertone_studies.filtering import (
 )
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
@@ -52,7 +52,7 @@ QUICK_DAYS = 7
 POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail")
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Run the real data sets that ``--data`` has, then the populations; ``--only`` selects by name."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {"smoothed": {}, "causal": {}}
@@ -89,7 +89,7 @@ def run(options: Options) -> Outcome:
     return Outcome(TITLE, columns, rows, notes, panels)
 
 
-def _sources(options: Options) -> dict[str, Callable[[], TrueSeries]]:
+def _sources(options: StudyOptions) -> dict[str, Callable[[], TrueSeries]]:
     days, fleets = (QUICK_DAYS, FLEETS[1]) if options.quick else (DAYS, FLEETS[-1])
     sources: dict[str, Callable[[], TrueSeries]] = {}
     if options.data is not None:
@@ -100,7 +100,7 @@ def _sources(options: Options) -> dict[str, Callable[[], TrueSeries]]:
     return {name: make for name, make in sources.items() if not options.only or name in options.only}
 
 
-def _draws(cells: list[Case], options: Options) -> list[list[Draw]]:
+def _draws(cells: list[Case], options: StudyOptions) -> list[list[Draw]]:
     """Draw the noise of each cell until its coverages are known accurately enough, or REPEATS times."""
     most = 1 if options.quick else options.repeats or REPEATS
     draws: list[list[Draw]] = [[] for _ in cells]

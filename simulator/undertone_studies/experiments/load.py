@@ -16,7 +16,7 @@ from undertone_simulator.fast.simulated import Compared, Simulated
 from undertone_studies.cgm_populations import EDRP_FILE, LONDON_FILE
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
@@ -78,7 +78,7 @@ class Accuracy:
 Task = tuple[str, str, int, int, int]
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Simulate campaigns on each population, real ones if ``--data`` has them; ``--only`` selects by name."""
     days, repeats = (2, 1) if options.quick else (DAYS, options.repeats or REPEATS)
     cells = [(name, way, devices) for name in _sources(options) for way in WAYS for devices in DEVICES]
@@ -145,7 +145,7 @@ def picture(title: str, unit: str, series: Published) -> Panel:
     return Panel(title, "slot", f"mean, {unit}", curves, logarithmic=False, baseline="mean of the readings")
 
 
-def _published(options: Options, task: Task, tick: Tick) -> tuple[str, Published]:
+def _published(options: StudyOptions, task: Task, tick: Tick) -> tuple[str, Published]:
     """Return (unit, published series) of one campaign."""
     name, way, devices, seed, days = task
     campaign = simulate(campaign_options(_sources(options)[name], name, way, devices, seed, days))
@@ -164,7 +164,7 @@ def campaign_options(
     return SimulateOptions(devices=devices, slots=slots, seed=seed, **fields)
 
 
-def _sources(options: Options) -> dict[str, Mapping[str, Any]]:
+def _sources(options: StudyOptions) -> dict[str, Mapping[str, Any]]:
     sources: dict[str, Mapping[str, Any]] = {}
     if options.data is not None:
         sources |= {"edrp": {"data": options.data / EDRP_FILE}, "london": {"data": options.data / LONDON_FILE}}

@@ -16,7 +16,7 @@ from undertone_simulator.readings.chosen import open_source
 from undertone_simulator.readings.readings import Integers, ReadingSource
 from undertone_studies.cgm_populations import EDRP_FILE
 from undertone_studies.outcome import Cell, Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
@@ -111,7 +111,7 @@ class MovedResult:
     second: float
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Simulate each case, and beside it a fleet whose readings are from the beginning what they change to."""
     days, repeats = (7, 1) if options.quick else (DAYS, options.repeats or REPEATS)
     cases = [number for number, case in enumerate(CASES) if case.population != "edrp" or options.data is not None]
@@ -138,14 +138,14 @@ def run(options: Options) -> Outcome:
     return Outcome(TITLE, columns, rows, notes)
 
 
-def _results(options: Options, task: tuple[int, int, int], tick: Tick) -> tuple[MovedResult, MovedResult]:
+def _results(options: StudyOptions, task: tuple[int, int, int], tick: Tick) -> tuple[MovedResult, MovedResult]:
     """Return the results of a case and of its best possible campaign."""
     number, seed, days = task
     case = CASES[number]
     return measure(simulated(case, options, seed, days)), measure(simulated(case, options, seed, days, best=True))
 
 
-def simulated(case: MovingCase, options: Options, seed: int, days: int, *, best: bool = False) -> Simulated:
+def simulated(case: MovingCase, options: StudyOptions, seed: int, days: int, *, best: bool = False) -> Simulated:
     """Simulate a campaign of a case; ``best``: its readings have changed before the first threshold round."""
     source: dict[str, Any] = {"population": case.population}
     if case.population == "edrp":

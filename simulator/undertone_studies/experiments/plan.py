@@ -25,7 +25,7 @@ from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
@@ -55,7 +55,7 @@ _POOL = 1024
 _BATCH = 8
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute planned error / simulated error for each n, ε and population: a slot's mean, 48 slots' mean, a stream."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}

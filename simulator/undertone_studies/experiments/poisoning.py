@@ -19,7 +19,7 @@ from undertone_simulator.seeded import Seeded
 from undertone_simulator.wire.liar import largest_lie
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
@@ -42,7 +42,7 @@ REPEATS = 20
 ATTACKED: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piecewise": piecewise}
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Let liars send the largest symbol; compare the shift of the mean, in per cent of the range, with the bound."""
     source = population("households", options.seed)
     known = KnownPopulation.of(source, source.bound, 1024, 1)
@@ -79,7 +79,7 @@ def _measured(
     truncated: NDArray[np.int64],
     theta: int,
     share: float,
-    options: Options,
+    options: StudyOptions,
 ) -> tuple[float, float]:
     devices, truth = np.arange(len(truncated)), float(truncated.mean())
     liars = Behaviour(options.seed, liars=share).lying(devices)

@@ -23,7 +23,7 @@ from undertone_simulator.readings.populations import population
 from undertone_simulator.wire.liar import largest_lie
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning θ: what fake devices do in the rounds"
 PARAGRAPH = (
@@ -38,7 +38,7 @@ SHARES = (0.0, 0.001, 0.003, 0.01, 0.05)
 LIES = ("largest symbol", "reading at the bound")
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Choose θ after three rounds with a share of liars, and measure how far they then move a slot's mean."""
     source = population("households", options.seed)
     known = KnownPopulation.of(source, source.bound, 1024, 2)

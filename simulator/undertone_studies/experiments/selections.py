@@ -15,7 +15,7 @@ from undertone_simulator.fast.simulated import Simulated
 from undertone_studies.cgm_populations import EDRP_FILE
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
@@ -44,7 +44,7 @@ SELECTIONS = {
 }
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Simulate campaigns on EDRP and compare each selection's mean with the truth. Raises Invalid without the data."""
     if options.data is None:
         raise Invalid("selections needs EDRP: give --data the folder of the real data sets")

@@ -9,7 +9,7 @@ import numpy as np
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tables import (
     BASE,
     CYCLE,
@@ -53,7 +53,7 @@ class Trial:
     predicted: float
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare the errors of EDRP's slot means: ToPL as published, the Hybrid at our θ, and θ and table together.
 
     Each seed has three threshold rounds of a day each from a random day on, then a week of slots. Every method uses the

@@ -11,7 +11,7 @@ from undertone_aggregator.threshold import (
     next_range,
 )
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tables import EPSILONS, GUARANTEE, RUNS, _data, jointly
 from undertone_studies.theta import FLEET, READINGS, perturbed
 from undertone_studies.theta import ROUNDS as SHARES
@@ -28,7 +28,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the mean variance of tables, divided by the Hybrid's, on densities estimated at ε.
 
     The worst-case variance of a table is at most 1.25 times that of the Hybrid Mechanism (HM).

@@ -8,7 +8,7 @@ from undertone_aggregator.design.table import LEVELS, optimal_table
 from undertone_shared.mechanism import Hybrid
 from undertone_shared.table import TableMechanism
 from undertone_studies.outcome import Cell, Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Designed tables for the worst reading"
 PARAGRAPH = (
@@ -20,7 +20,7 @@ EPSILONS = ("0.5", "1", "2", "3", "4")
 THETA = 1000
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute variance, symbols and reach of tables of 25 levels, relative to the Hybrid's."""
     # Small readings are the likely ones, as in a household: each level is e^(-1/5) times as likely as the level below.
     falling = np.exp(-np.arange(LEVELS + 1) / 5.0)

@@ -5,7 +5,7 @@ import statistics
 from undertone_studies import theta
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
@@ -19,7 +19,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the mean square error at the chosen θ, divided by the least of all candidates: see `theta`."""
     runs = theta.SHORT if options.quick else options.repeats or theta.RUNS
     # A quick run would end before several processes have started, so it uses one.

@@ -15,7 +15,7 @@ from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.fast.simulated import Compared
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 
 TITLE = "θ by time of day against one θ on EDRP"
 PARAGRAPH = (
@@ -55,7 +55,7 @@ class Arm:
 Task = tuple[Path, int, str, int, int, int]
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Run fleets × ε, each seed with both settings. ``--repeats``: number of seeds."""
     if options.data is None:
         raise Invalid("this experiment needs the real data sets: name their folder with --data")

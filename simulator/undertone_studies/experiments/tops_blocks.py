@@ -10,7 +10,7 @@ from undertone_central.smoothers import best_smoothing
 from undertone_shared.errors import Invalid
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import errors, released_answers, source
 from undertone_studies.tops_streams import LONGEST, Integers, TopsStream, range_sums, streams
 
@@ -29,7 +29,7 @@ _REDRAWN = 400
 _REAL = ("POS", "DNS", "EDRP")
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the median MSE of 200 random range queries, end to end, and its ratio to the authors' rule."""
     repeats = options.repeats or (2 if options.quick else 100)
     rows: list[list[str | float]] = []
@@ -92,7 +92,7 @@ def _chance(runs: dict[str, np.ndarray]) -> float:
     return float(np.std(ours / literal))
 
 
-def _streams(options: Options) -> list[TopsStream]:
+def _streams(options: StudyOptions) -> list[TopsStream]:
     """Return the real streams, if there is a data folder, and synthetic ones. Raises Invalid for an unknown name."""
     made = {name: TopsStream(name, bound, values) for name, (bound, values) in _synthetic(options.seed).items()}
     real = _REAL if options.data is not None else ()
@@ -101,7 +101,7 @@ def _streams(options: Options) -> list[TopsStream]:
             raise Invalid(f"there is no stream {name!r} here, expected one of {', '.join((*real, *made))}")
     wanted = options.only or (*real, *made)
     chosen = [name for name in real if name in wanted]
-    released = streams(Options(options.data, seed=options.seed, only=tuple(chosen))) if chosen else []
+    released = streams(StudyOptions(options.data, seed=options.seed, only=tuple(chosen))) if chosen else []
     return [*released, *(stream for name, stream in made.items() if name in wanted)]
 
 

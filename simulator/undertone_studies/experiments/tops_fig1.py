@@ -9,7 +9,7 @@ from undertone_central.smoothers import best_smoothing
 from undertone_central.threshold import Workload, counts_above, scores
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     SHORT,
     base_mse,
@@ -38,7 +38,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute for each θ: the root of ToPS's Eq. 4, the objectives in its units, and the release's actual error."""
     stream = one_stream(options, "DNS")
     histogram, epsilon = stream.histogram(), Fraction(PHASE_EPSILON)
@@ -82,7 +82,7 @@ def run(options: Options) -> Outcome:
     return Outcome(f"ToPS, figure 1 ({stream.name}): what θ costs", columns, rows, notes, [panel])
 
 
-def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, options: Options) -> str:
+def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions) -> str:
     """Return a sentence about noisy choices of θ: their error against the best θ's, on the 200 ranges."""
     points, choices = (30, 20) if options.quick else (150, CHOICES)
     thetas = np.unique(np.geomspace(1, stream.bound, points).astype(np.int64))

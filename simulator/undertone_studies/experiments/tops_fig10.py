@@ -1,7 +1,7 @@
 """Experiment: Figure 10 of ToPS."""
 
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import end_to_end
 
 TITLE = "ToPS, figure 10: MAE, MMAE, MMSE, end to end"
@@ -13,6 +13,6 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute other metrics end to end: mean absolute error, and both errors of means instead of sums."""
     return end_to_end(options, ("mae", "mmae", "mmse"), TITLE)

@@ -5,7 +5,7 @@ import numpy as np
 from undertone_central import Pak, Tops
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Curve, Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import EVENT
 from undertone_studies.tops_methods import (
     source,
@@ -20,7 +20,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Run ToPS at small ε and PAK at a larger ε on the stream DNS, once each; show means over 4096 values each."""
     stream = one_stream(options, "DNS")
     body = stream.body[: R // 8] if options.quick else stream.body

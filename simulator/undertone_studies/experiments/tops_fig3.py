@@ -1,7 +1,7 @@
 """Experiment: Figure 3 of ToPS."""
 
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import end_to_end
 
 TITLE = "ToPS, figure 3: MSE, end to end"
@@ -16,6 +16,6 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the MSE of 200 random range queries over ε, end to end."""
     return end_to_end(options, ("mse",), TITLE)

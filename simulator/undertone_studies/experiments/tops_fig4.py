@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from undertone_central.smoothers import SMOOTHERS
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import at_quantile
 from undertone_studies.tops_methods import (
     Trial,
@@ -22,7 +22,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare the smoothers, at the 95 % quantile, against the truncated truth."""
 
     def trials(stream: TopsStream, theta: int, epsilon: str) -> dict[str, Trial]:

@@ -6,7 +6,7 @@ from undertone_central import FreshBytes
 from undertone_central.hierarchy import levels_for
 from undertone_central.variance import consistent_variance, cover_size
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import at_quantile
 from undertone_studies.tops_methods import (
     Trial,
@@ -24,7 +24,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare hierarchies, at the 95 % quantile, against the truncated truth."""
 
     def trials(stream: TopsStream, theta: int, epsilon: str) -> dict[str, Trial]:

@@ -1,7 +1,7 @@
 """Experiment: Figure 6 of ToPS."""
 
 from undertone_studies.outcome import Outcome, against_base
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     EPSILONS,
     SHORT,
@@ -20,7 +20,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare true percentiles as θ with ToPS's choice by the noisy maximum: no percentile is good for every stream."""
     rows: list[list[str | float]] = []
     panels = []

@@ -6,7 +6,7 @@ import numpy as np
 
 from undertone_central.threshold import Workload
 from undertone_studies.outcome import Outcome, against_base
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     EPSILONS,
     SHORT,
@@ -33,7 +33,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compare ways to choose θ at ε, each followed by the same smoothed hierarchy at ε = 0.05."""
     rows: list[list[str | float]] = []
     panels = []

@@ -3,7 +3,7 @@
 import numpy as np
 
 from undertone_studies.outcome import Outcome, against_base
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_local import EPSILONS, GUARANTEE, SHORT, expected_mse, thresholds
 from undertone_studies.tops_methods import base_mse
 from undertone_studies.tops_streams import (
@@ -22,7 +22,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Compute the mean square error, expected over the reports' noise, for each ε at which the threshold is chosen."""
     rows: list[list[str | float]] = []
     panels = []

@@ -4,7 +4,7 @@ import numpy as np
 
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Curve, Panel
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_local import GUARANTEE, REPORT_EPSILON, reports, thresholds
 from undertone_studies.tops_streams import (
     one_stream,
@@ -19,7 +19,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Estimate the stream DNS once from reports at ε = 1: means over windows of 4096 reports."""
     stream = one_stream(options, "DNS")
     curves: dict[str, Curve] = {"truth": windows(stream.body.astype(float))}

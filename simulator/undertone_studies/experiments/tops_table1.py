@@ -3,7 +3,7 @@
 import numpy as np
 
 from undertone_studies.outcome import Outcome
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_streams import LONGEST, TABLE1, streams
 
 TITLE = "ToPS, Table 1"
@@ -15,7 +15,7 @@ PARAGRAPH = (
 )
 
 
-def run(options: Options) -> Outcome:
+def run(options: StudyOptions) -> Outcome:
     """Describe the streams, with the paper's figures of Table 1."""
     rows: list[list[str | int | float]] = []
     for stream in streams(options):

@@ -51,7 +51,7 @@ def test_each_trouble_rings_once_and_again_after_it_was_gone(event: str, trouble
         assert event not in dict(watch.look(later(trouble)))
     fine = later(FINE, outcomes=trouble.outcomes)
     watch.look(replace(fine, ticks=trouble.ticks + fine.now - trouble.now))
-    assert event not in watch._ringing
+    assert event not in watch._active
 
 
 def test_a_campaign_that_never_got_a_report_rings_and_a_retired_one_does_not() -> None:

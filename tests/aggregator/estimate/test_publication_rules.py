@@ -9,7 +9,7 @@ from support.memory_store import MemoryStore
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
 from undertone_aggregator.estimate.publication import (
     Publication,
-    Released,
+    ReleasedCells,
     only_told,
     publication_of,
     settle,
@@ -37,7 +37,7 @@ def slots_of(counts: Iterable[int], others: int) -> Partial:
     return partial
 
 
-def pooled_slots(shown: Released, every: int, first: int, last: int, kind: int) -> list[int]:
+def pooled_slots(shown: ReleasedCells, every: int, first: int, last: int, kind: int) -> list[int]:
     """The slots whose cells of a kind are pooled, in cycles of four."""
     return sorted(key.slot for key in shown.pooled(4, every, first, last) if key.kind == kind)
 

@@ -17,7 +17,7 @@ from undertone_aggregator.estimate import export
 from undertone_aggregator.estimate.calendar import Days
 from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Series
 from undertone_aggregator.estimate.query import Results
-from undertone_aggregator.estimate.selection import Fleet, Hours, OnDays, chosen_slots, selection
+from undertone_aggregator.estimate.selection import Hours, OnDays, RegisteredFleet, chosen_slots, selection
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
@@ -152,7 +152,7 @@ def test_a_total_is_of_all_registered_devices(made: Path, tmp_path: Path, device
 
 def test_the_parts_of_a_totals_error() -> None:
     one = RangeEstimate(5, 5, 9000, Series(), 1, 100, 50.0, 2.0, 46.0, 54.0)
-    fleet = Fleet(100, 1.0, 400.0)
+    fleet = RegisteredFleet(100, 1.0, 400.0)
     alone = selection(one, [5], fleet)
     assert (alone.total, alone.total_se) == (5000.0, pytest.approx(200.0))
     # Of a slot that nobody reported, a single other one says no more than any reading does of the others.

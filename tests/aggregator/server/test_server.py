@@ -12,7 +12,7 @@ from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import changes
 from undertone_aggregator.campaign.election import Unopposed
-from undertone_aggregator.campaign.runner import Options, Running
+from undertone_aggregator.campaign.runner import Running, RunOptions
 from undertone_aggregator.ingest.ingest import IngestPlan
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.mqtt.addresses import external_addresses
@@ -99,7 +99,7 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
 
     election, failing = Leading(), cast(Any, Failing())
     monkeypatch.setattr(Running, "_election", lambda *_: election)
-    running = Running(server.config(tmp_path), failing, Journal(io.StringIO()), Options())
+    running = Running(server.config(tmp_path), failing, Journal(io.StringIO()), RunOptions())
     with pytest.raises(RuntimeError, match="no intake"):
         running.run(failing, threading.Event())
     assert election.closed
@@ -108,7 +108,7 @@ def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: 
 def test_a_signing_key_that_is_lost_is_an_alarm(tmp_path: Path) -> None:
     """Devices refuse what is not signed any more; where no key ever was, a line at the start is enough."""
     journal = Journal(io.StringIO())
-    running = Running(server.config(tmp_path), cast(Any, None), journal, Options())
+    running = Running(server.config(tmp_path), cast(Any, None), journal, RunOptions())
     with open_store(tmp_path / "s.sqlite") as store:
         assert running._sign(store) is None
         assert not journal.alarm_counts

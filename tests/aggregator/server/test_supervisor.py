@@ -26,7 +26,7 @@ from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import RUNNING
 from undertone_aggregator.campaign.collection import cells_of
-from undertone_aggregator.campaign.runner import Options
+from undertone_aggregator.campaign.runner import RunOptions
 from undertone_aggregator.campaign.state import FAILED, CampaignState, read_state
 from undertone_aggregator.ingest.admission import OUTCOMES
 from undertone_aggregator.ingest.ingest import IngestPlan
@@ -232,7 +232,7 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
 def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     outlet = cast(Outgoing, SimpleNamespace(connected=True))
-    server = Server(Home(tmp_path), cast(Source, None), outlet, Journal(io.StringIO()), Options())
+    server = Server(Home(tmp_path), cast(Source, None), outlet, Journal(io.StringIO()), RunOptions())
     beats: list[int] = []
     monkeypatch.setattr(server._watchdog, "beat", lambda: beats.append(1))
     well, hung = SimpleNamespace(idle=1.0, state=CampaignState(RUNNING)), SimpleNamespace(idle=3600.0)
@@ -256,7 +256,7 @@ def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_p
     for name, slots in (("power", [0, 1]), ("gone", [2])):
         with open_store(tmp_path / "stores" / f"{name}.sqlite", campaign=name) as store:
             store.set_meta({"campaign": name, "broker_sessions": json.dumps([slots])})
-    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), Options())
+    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), RunOptions())
     server._note_slots(threading.Event())
     assert server.slots.others("water") == {0, 1, 2}
 
@@ -271,7 +271,7 @@ def test_free_space_is_that_of_the_stores_disk(tmp_path: Path) -> None:
     assert home.disk == folder, "nothing is there yet"
     assert home.config("power").disk == stores
     assert home.disk == stores
-    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), Options())
+    server = Server(home, cast(Source, None), cast(Outgoing, None), Journal(io.StringIO()), RunOptions())
     assert server.disk == stores
 
 

@@ -9,7 +9,7 @@ import pytest
 from support import server
 from support.memory_store import MemoryStore
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.campaign.runner import Options, Running
+from undertone_aggregator.campaign.runner import Running, RunOptions
 from undertone_aggregator.mqtt.source import Source
 from undertone_shared.errors import Invalid
 
@@ -18,9 +18,9 @@ def test_a_changed_file_is_taken_up_while_the_campaign_runs(tmp_path: Path) -> N
     file, store, said = tmp_path / "groups.csv", MemoryStore(), io.StringIO()
     config = server.config(tmp_path, groups='"groups.csv"')
     with pytest.raises(Invalid, match=r"campaign\.groups"):
-        Running(config, cast("Source", None), Journal(said), Options())
+        Running(config, cast("Source", None), Journal(said), RunOptions())
     file.write_text("device,group\nm-1,north\n")
-    running = Running(config, cast("Source", None), Journal(said), Options())
+    running = Running(config, cast("Source", None), Journal(said), RunOptions())
     running.note_groups(store)
     assert store.groups() == {"m-1": "north"}
     file.write_text("device,group\nm-1,north\nm-2,south\n")

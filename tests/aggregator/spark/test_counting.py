@@ -69,7 +69,7 @@ def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, t
             frames = iter([shuffled.iloc[: size // 2], shuffled.iloc[size // 2 :]])
             for out in counting((bucket,), frames, states.setdefault(bucket, State())):
                 given += out.itertuples(index=False, name=None)
-        assert ledger.apply(store, ledger.Ledger("q", "c", buckets, number), batch_of("meters", given))
+        assert ledger.apply(store, ledger.BatchLedger("q", "c", buckets, number), batch_of("meters", given))
         number += 1
     same = store.partial() == server.partial()
     assert same

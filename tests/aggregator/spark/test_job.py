@@ -7,12 +7,12 @@ import pytest
 
 from support.memory_store import MemoryStore
 from undertone_aggregator.ingest.ledger import apply, files_of_batch
-from undertone_aggregator.spark.job import Job, _State
+from undertone_aggregator.spark.job import CountingJob, _State
 from undertone_shared.errors import Invalid
 
 
-def job(folder: Path, partitions: int | None = None) -> Job:
-    return Job("memory:", "meters", folder / "landing", folder / "checkpoint", partitions=partitions)
+def job(folder: Path, partitions: int | None = None) -> CountingJob:
+    return CountingJob("memory:", "meters", folder / "landing", folder / "checkpoint", partitions=partitions)
 
 
 def offsets(folder: Path, number: int, offset: int) -> None:

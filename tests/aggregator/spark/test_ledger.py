@@ -12,12 +12,12 @@ from support.memory_store import MemoryStore
 from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.ingest.landing import LANDED
 from undertone_aggregator.ingest.landing_batches import note_batch
-from undertone_aggregator.ingest.ledger import Backlog, Ledger, apply, backlog, check, read_ledger
+from undertone_aggregator.ingest.ledger import Backlog, BatchLedger, apply, backlog, check, read_ledger
 from undertone_aggregator.settings.landing_plan import SERVER, SPARK, LandingPlan
 from undertone_aggregator.store.store import Batch
 from undertone_shared.errors import Invalid
 
-FIRST = Ledger("undertone", "c1", 64, 0)
+FIRST = BatchLedger("undertone", "c1", 64, 0)
 
 
 def batch(n: int = 1) -> Batch:

@@ -12,7 +12,7 @@ from support.ci import unavailable
 from undertone_aggregator.ingest.landing import LANDED, gathered_files
 from undertone_aggregator.ingest.landing_batches import waiting_files
 from undertone_aggregator.ingest.ledger import read_ledger
-from undertone_aggregator.spark.job import Job
+from undertone_aggregator.spark.job import CountingJob
 from undertone_aggregator.spark.quarantine import CORRUPT
 from undertone_aggregator.spark.recovery import recover
 from undertone_aggregator.store.store import open_store
@@ -47,8 +47,10 @@ class Place:
             for slot in slots:
                 landed.land_slot(self.landing, server, landed.EPOCHS[1], landed.START + slot, devices)
 
-    def job(self, checkpoint: Path) -> Job:
-        return Job(str(self.store), "meters", self.landing, checkpoint, "local[2]", once=True, partitions=2, buckets=4)
+    def job(self, checkpoint: Path) -> CountingJob:
+        return CountingJob(
+            str(self.store), "meters", self.landing, checkpoint, "local[2]", once=True, partitions=2, buckets=4
+        )
 
     def check(self) -> None:
         """Every landed report is in the store once."""

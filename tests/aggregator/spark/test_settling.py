@@ -13,7 +13,7 @@ from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.ingest.landing import LANDED
 from undertone_aggregator.ingest.landing_batches import note_batch
-from undertone_aggregator.ingest.ledger import Ledger, apply
+from undertone_aggregator.ingest.ledger import BatchLedger, apply
 from undertone_aggregator.store.store import Batch, open_store
 from undertone_shared.report import COHORT
 
@@ -31,7 +31,7 @@ def test_a_slot_whose_file_waits_is_not_published_half_counted(tmp_path: Path) -
     landed = tmp_path / "landing" / LANDED
     landed.mkdir(parents=True)
     name = f"0of1-{1:020d}-{2:020d}.parquet"
-    entry = Ledger("undertone", "c1", 4, 0)
+    entry = BatchLedger("undertone", "c1", 4, 0)
     with open_store(tmp_path / "s.sqlite") as store:
         store.set_meta({"campaign": "meters"})
         coordinator = Coordinator(config, server.SEED, store, Nowhere(), Journal(io.StringIO()))

@@ -13,7 +13,7 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Reader(Protocol):
+class StreamReader(Protocol):
     """The receiver of a stream's events."""
 
     def received(self, data: bytes) -> None:
@@ -50,7 +50,7 @@ class Stream:
         self._closing = False
         self._events = 0
         self.closed = False
-        self.reader: Reader
+        self.reader: StreamReader
         self._watch(_READ)
 
     @property

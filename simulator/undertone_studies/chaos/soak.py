@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from undertone_simulator.demo.plan import Plan
-from undertone_simulator.stage import Stage, end, find_micropython
+from undertone_simulator.demo.plan import PreparedDemo
+from undertone_simulator.processes import Processes, end, find_micropython
 from undertone_simulator.wire.fleet_process import FleetJob
 from undertone_simulator.wire.ledger import FleetLedger
 from undertone_simulator.wire.verify import BROKER_STARTED
@@ -31,16 +31,16 @@ _LOOK_SECONDS = 0.1
 FULL = "cannot be written, trying again"
 
 
-class ChaosScene:
+class SoakProcesses:
     """The processes of a soak.
 
-    ``rung``: (event, exit code, last line of output) of each server that was expected to refuse to start.
+    ``refusals``: (event, exit code, last line of output) of each server that was expected to refuse to start.
     """
 
-    def __init__(self, plan: Plan, stage: Stage, seed: int, say: Say) -> None:
+    def __init__(self, plan: PreparedDemo, processes: Processes, seed: int, say: Say) -> None:
         self.plan = plan
-        self.stage = stage
-        self.rung: list[tuple[str, int, str]] = []
+        self.processes = processes
+        self.refusals: list[tuple[str, int, str]] = []
         self.ended: list[str] = []
         self.victims: list[str] = []
         self._say = say
@@ -79,15 +79,15 @@ class ChaosScene:
         if self.plan.options.direct:
             self.start_aggregator()
         else:
-            self.stage.broker.start()
-        self.stage.start_fleet(self.job)
+            self.processes.broker.start()
+        self.processes.start_fleet(self.job)
         if self.micropython is not None:
             row = self.plan.names.index(self.micropython)
             readings = [self.plan.readings.at(row, column) or 0 for column in range(self.plan.options.slots)]
-            self.stage.start_micropython(self.micropython, readings, 1 << 30)
-        while not self.stage.fleet_ready():
-            if self.stage.fleet is None or self.stage.fleet.poll() is not None:
-                raise RuntimeError(f"the fleet did not start: {self.stage.words('fleet.log')}")
+            self.processes.start_micropython(self.micropython, readings, 1 << 30)
+        while not self.processes.fleet_ready():
+            if self.processes.fleet is None or self.processes.fleet.poll() is not None:
+                raise RuntimeError(f"the fleet did not start: {self.processes.words('fleet.log')}")
             time.sleep(0.1)
         if not self.plan.options.direct:
             self.start_aggregator()
@@ -97,9 +97,9 @@ class ChaosScene:
 
         Its log is read through a pipe, because its disk may be full.
         """
-        stage = self.stage
+        processes = self.processes
         self._before = len(self.log())
-        stage.aggregator = subprocess.Popen(
+        processes.aggregator = subprocess.Popen(
             self._server(self.plan.config_file),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -107,7 +107,7 @@ class ChaosScene:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "UNDERTONE_CLOCK": str(self._clock)},
             start_new_session=True,
         )
-        self._copier = threading.Thread(target=self._copy, args=(stage.aggregator,), daemon=True)
+        self._copier = threading.Thread(target=self._copy, args=(processes.aggregator,), daemon=True)
         self._copier.start()
         self._expected_to_run = True
 
@@ -124,7 +124,7 @@ class ChaosScene:
 
     def check(self) -> None:
         """Record a server that has ended by itself, and start it again."""
-        child = self.stage.aggregator
+        child = self.processes.aggregator
         if self._expected_to_run and child is not None and child.poll() is not None:
             self.ended.append(f"the server ended by itself with code {child.returncode}")
             self._say(self.ended[-1])
@@ -132,11 +132,11 @@ class ChaosScene:
 
     def _end_aggregator(self, how: signal.Signals) -> None:
         self._expected_to_run = False
-        end(self.stage.aggregator, how)
+        end(self.processes.aggregator, how)
 
     def workers(self) -> list[int]:
         """Return the process ids of the server's ingest workers."""
-        child = self.stage.aggregator
+        child = self.processes.aggregator
         if child is None:
             return []
         pids = children_of(child.pid)
@@ -161,9 +161,9 @@ class ChaosScene:
 
     def _signal(self, name: str, how: str, seconds: float) -> None:
         """Kill or terminate a process and start it again after ``seconds``, or stop and continue it."""
-        broker = self.stage.broker
+        broker = self.processes.broker
         if how == "stop":
-            pause([broker.pid or 0 if name == "broker" else getattr(self.stage, name).pid], seconds)
+            pause([broker.pid or 0 if name == "broker" else getattr(self.processes, name).pid], seconds)
             return
         sign = signal.SIGKILL if how == "kill" else signal.SIGTERM
         if name == "broker":
@@ -171,7 +171,7 @@ class ChaosScene:
         elif name == "aggregator":
             self._end_aggregator(sign)
         else:
-            end(self.stage.fleet, sign)
+            end(self.processes.fleet, sign)
         # The ledger records the fault once the broker is dead, because acknowledgements until then may have been lost
         # with it.
         self._ledger.fault(f"{name}_{'killed' if how == 'kill' else 'stopped'}")
@@ -185,7 +185,7 @@ class ChaosScene:
         elif name == "aggregator":
             self.start_aggregator()
         else:
-            self.stage.start_fleet(self.job)
+            self.processes.start_fleet(self.job)
 
     def _worker_kill(self, seconds: float) -> None:
         for pid in self._chance.sample(self.workers(), min(1, len(self.workers()))):
@@ -211,7 +211,7 @@ class ChaosScene:
 
         The server comes first, so that workers that it starts meanwhile inherit the limit.
         """
-        child = self.stage.aggregator
+        child = self.processes.aggregator
         limit_files([child.pid] if child else [], limits)
         limit_files(self.workers(), limits)
 
@@ -268,16 +268,16 @@ class ChaosScene:
         except subprocess.TimeoutExpired as late:
             # A timeout's output is bytes even though text was asked for.
             lines = (late.stdout or late.stderr or b"").splitlines()
-            self.rung.append((event, 0, f"it went on, and said last: {lines[-1] if lines else 'nothing'!r}"))
+            self.refusals.append((event, 0, f"it went on, and said last: {lines[-1] if lines else 'nothing'!r}"))
             return
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        self.rung.append((event, done.returncode, words[-1] if words else "it said nothing"))
+        self.refusals.append((event, done.returncode, words[-1] if words else "it said nothing"))
 
     # Methods that end the soak.
 
     def finish(self) -> None:
         """Stop everything else after the fleet has ended."""
-        end(self.stage.micropython, signal.SIGINT)
+        end(self.processes.micropython, signal.SIGINT)
         self.hostile.close()
         self._ledger.close()
 

@@ -49,7 +49,7 @@ class Log:
         return [line.decode("utf-8", "replace") for line in lines]
 
 
-class Stage:
+class Processes:
     """Starts the processes of a demonstration, and ends all that still run on exit. The caller starts ``broker``.
 
     ``log_messages``: log every message at the broker.
@@ -67,7 +67,7 @@ class Stage:
         self.micropython_log = folder / "micropython.log"
         self._aggregator_log = Log(folder / "aggregator.log")
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "Processes":
         return self
 
     def __exit__(self, *_: object) -> None:
