@@ -109,9 +109,9 @@ def best_layout(
     """Return the layout of least expected mean squared error of random ranges, ε-DP in the values [n] in [0, θ].
 
     The error has two parts: the noise of the hierarchy at ε = ``publishing``, and 2 E e², where e is the error of a
-    prediction within a block at one of the range's two ends. E|e| is the noisy drift D divided by p and by the number
-    of its terms. Half of ε is for the drift of the largest blocks, which are fewest, half of the rest for the next, and
-    so on. Returns None if there are too few values to measure a drift.
+    prediction within a block at one of the range's two ends. E|e| is the noisy drift D divided by p = ``fanout`` and by
+    the number of D's terms (letters: the module's docstring). Half of ε is for the drift of the largest blocks, which
+    are fewest, half of the rest for the next, and so on. Returns None if there are too few values to measure a drift.
     """
     able = layouts(span, fanout, len(values))
     if not able:

@@ -64,8 +64,8 @@ class Publisher(Saved):
         self._exact = int(parts[end // g :].sum())
         block_sums = self._hierarchy.publish(exact)
         predictions = self._smoother.follow(block_sums)
-        # A prediction u promises floor(ku/g) for the first k values of its block; the last value corrects the block's
-        # sum.
+        # If u is the prediction of the sum of a block of g values, the first k values of the block get floor(ku/g) in
+        # total. The last value corrects the block's sum.
         promised = predictions[:, None] * np.arange(g + 1)
         if g & (g - 1) == 0:
             promised >>= g.bit_length() - 1

@@ -5,9 +5,9 @@ and in the same direction everywhere: the monotone case, where noise of scale 1/
 
 - ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])², K
   that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, θ)/θ for the excess, A = m sqrt(6K)/(rε) and
-  x = E_θ/A: score(θ) = -A (2 ln θ + g(x)), g(x) = ln(1 + x²) up to x = 1 and ln 2 + x - 1 from there on, where bias
-  rules and the cap hides how much. One value moves E_θ by at most 1, and 0 <= g' <= 1. There is no constant to choose:
-  values in other units give the same θ in those units.
+  x = E_θ/A: score(θ) = -A (2 ln θ + g(x)), g(x) = ln(1 + x²) up to x = 1. For larger x, where the bias exceeds the
+  noise and its true size is unknown because of the cap θ in E_θ, g(x) = ln 2 + x - 1. One value moves E_θ by at most 1,
+  and 0 <= g' <= 1. There is no constant to choose: values in other units give the same θ in those units.
 - ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, m_θ = #{v > θ}, which supposes a mean
   excess of c per truncated value. c is in the readings' own unit.
 
@@ -39,7 +39,10 @@ CANDIDATES = 1 << 16
 
 @dataclass(frozen=True)
 class Workload:
-    """The queries for which θ is chosen: ranges up to ``span`` = b^L over ``levels`` released levels at ``epsilon``."""
+    """The queries for which θ is chosen: sums over ranges of up to ``span`` values.
+
+    They are answered from a hierarchy of the given ``fanout``, whose ``levels`` levels are released at ``epsilon``.
+    """
 
     span: int
     fanout: int

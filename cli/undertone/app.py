@@ -34,7 +34,7 @@ from undertone.commands import (
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
-# The commands by reader, in the order of the help.
+# Section of the help -> its commands; each section is for one kind of reader.
 SECTIONS = {
     "Operate a server": (
         "init",

@@ -110,7 +110,11 @@ def truncated(readings: Integers, rule: ReportRule, slots: range, seeds: int) ->
 
 
 def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, seeds: int) -> tuple[float, float, float]:
-    """Return (average, least coverage of a slot of the cycle, median width ratio) of the raw mean's interval."""
+    """Return three figures of the raw mean's interval, which are fields of `Coverage`.
+
+    They are its coverage on average (``held_raw``), its coverage in the worst slot of the cycle (``least_held_raw``),
+    and the median of its relative width (``width_raw``).
+    """
     first = ROUNDS * cycle
     held = np.zeros(cycle)
     widths = []

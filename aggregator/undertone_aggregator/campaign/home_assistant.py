@@ -74,7 +74,7 @@ def discovery(
     for each in sorted(series):
         topic = aggregate_topic(prefix, campaign.name, each.topic)
         key = each.topic.replace("/", "_").replace("-", "_")
-        # Readers should look at the filtered mean, so that series has the name without an addition.
+        # People should look at the filtered mean, so the filtered series has the plain name.
         name = str(each._replace(filtered=False)) + ("" if each.filtered else ", each slot by itself")
         for field, words in (("estimate", "mean"), ("low", "mean, at least"), ("high", "mean, at most")):
             # Home Assistant takes "None" for an unknown state.

@@ -128,7 +128,10 @@ def slot_losses(blanket: Blanket, reports: int, cells: int = FINE) -> Losses:
 
 
 def _blanket_counts(reports: int, gamma: float, bucket: float) -> list[tuple[int, float]]:
-    """Return (lower end, probability) of buckets of T = 1 + Bin(reports - 1, γ); 0 for counts too low to matter."""
+    """Return (lower end, probability) of each bucket of the number T = 1 + Bin(reports - 1, γ) of blankets.
+
+    The first bucket, with the lower end 0, stands for all smaller numbers, which are very improbable.
+    """
     n = reports - 1
     low, high = _span(n, gamma)
     k = np.arange(low, high + 1)

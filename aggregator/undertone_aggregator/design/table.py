@@ -192,7 +192,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     row_of = np.repeat(np.arange(rows), cells)
 
     def sums(of: Vector) -> Any:
-        """Return the matrix whose row k gives Σ_j P(j|k) of_j, as a function of the excesses and of m."""
+        """Return the matrix that maps the variables (excesses, then m) to Σ_j P(j|k) of_j for each level k."""
         excess = csr_array((np.tile(of, rows), (row_of, pair)), shape=(rows, size))
         return hstack([excess, np.tile(of, (rows, 1))])
 
@@ -240,10 +240,11 @@ def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:
 
 
 def _repair(weights: list[int], grid: _Grid, wanted: int) -> None:
-    """Move units of weight between cells until Σ W y is ``wanted``; the sum of the row does not change.
+    """Move units of weight between the cells of a row until Σ_j W_j y_j is ``wanted``; the row's sum does not change.
 
-    Units first move to or from shifted cells until what is missing is a multiple of the grid's step. Then they move
-    between pairs of the other cells, the widest pair first, so that few units move.
+    Units first move to or from the cells that are shifted off the even grid (see `_Grid`), until the sum differs from
+    ``wanted`` by a multiple of the grid's step. Then they move between pairs of the other cells, the widest pair first,
+    so that few units move.
     """
     ys = grid.ys
     low = grid.narrow[0]

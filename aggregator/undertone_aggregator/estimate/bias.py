@@ -29,8 +29,9 @@ from undertone_shared.campaign import Campaign
 
 # Assumed standard deviation between one slot's excess and the model's, as a share of the excess, besides the errors of
 # the model that are known. On half-hourly household meters the excess of slots at one time of the day differs by .3 to
-# .5, and the model of the day is rough itself. `_OWN` of it is the slot's own error, the rest that of the day's shape:
-# so divided, the intervals of selections are as wide as their errors there (undertone experiment selections).
+# .5, and the model of the day is rough itself. Its square is divided in two: the square of `_OWN` is the variance of
+# the slot's own error, and the rest that of the day's shape. `_OWN` was chosen so that on these meters the intervals of
+# selections are as wide as their errors (undertone experiment selections).
 DAILY = 0.8
 _OWN = 0.6
 # The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over

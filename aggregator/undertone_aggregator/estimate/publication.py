@@ -297,7 +297,10 @@ def _households(store: Store, publication: Publication) -> dict[str, int]:
 
 
 def only_told(counts: Mapping[str, tuple[int, int]], told: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return (number, oldest slot) for each of the ``told`` groups, and for `EVERYBODY` that of all groups together."""
+    """Return group -> (number of missing reports, oldest slot) for the ``told`` groups, from ``counts`` of all groups.
+
+    Under `EVERYBODY` is the sum over all groups, with the oldest slot of all.
+    """
     rows = {group: row for group, row in counts.items() if group in told and group != EVERYBODY}
     if counts:
         rows[EVERYBODY] = (sum(n for n, _ in counts.values()), min(slot for _, slot in counts.values()))

@@ -10,7 +10,10 @@ BiasError = Callable[[Sequence[Estimate]], float]
 
 
 def wholly_shared(estimates: Sequence[Estimate]) -> float:
-    """Return the standard error of the mean bias if the biases of all slots err together: the average of theirs."""
+    """Return the standard error of the slots' mean bias if the errors of their biases are equal up to scale.
+
+    It is then the average of the biases' standard errors.
+    """
     return sum(estimate.bias_se or 0.0 for estimate in estimates) / len(estimates)
 
 

@@ -12,7 +12,7 @@ class PlanFile:
     ``path``: the file, None for a configuration without one.
     """
 
-    # Whether the server ends when a campaign fails: yes, because there is only one.
+    # True if the server ends when a campaign fails. Here it ends, because it has only one campaign.
     alone = True
     # Lock file of the running server: none, because the lock of the store already keeps a second server out.
     lock: Path | None = None

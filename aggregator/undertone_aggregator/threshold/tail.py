@@ -87,8 +87,9 @@ class TailModel:
         return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))
 
     def prior(self, component: Component, anchor: float) -> Prior:
-        """Return the component's prior with its slope given at `anchor`; κ varies freely below it unless free_above is
-        1.
+        """Return the component's prior of the parameters; its `slope` is the one at u = `anchor`.
+
+        Below the anchor κ varies as fast as the component's `free` allows, unless its `free_above` is 1.
         """
         middle = self.middles
         flat = 1.0 / component.slope

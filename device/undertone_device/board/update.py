@@ -108,7 +108,7 @@ def _make_folders(path: str) -> None:
     for i in range(len(parts)):
         try:
             os.mkdir("/".join(parts[: i + 1]))
-        except OSError:  # The folder exists already; after any other error, opening the file fails, too.
+        except OSError:  # Usually the folder exists already. If it does not, opening the file will fail.
             pass
 
 

@@ -43,10 +43,11 @@ def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
 def most_reports(policy: "Policy", seconds: int, counter: bool) -> int:
     """Return the largest number of reported intervals that touch ``seconds``, for any campaigns that the policy allows.
 
-    No slot is shorter than the policy's S. A rest W allows ceil((seconds + S)/(W + S)) intervals, no rest
-    ceil((seconds + S)/S), and the sliding cap of k starts in any P allows k in each whole P, what fits into the part
-    that is left, and one that began before. A ``counter``'s interval reaches from its reading in the slot before to
-    its own, wherever in their slots those are: with a rest S is then 2 S, without one there is one more.
+    No slot is shorter than the policy's slot_seconds, S. With rest_seconds W, at most ceil((seconds + S)/(W + S))
+    intervals touch them; without a rest, ceil((seconds + S)/S). The cap of k reports in any P seconds allows k in each
+    whole P, as many as fit into the remaining seconds, and one that began before. A ``counter``'s interval reaches from
+    its reading in the slot before to its own, wherever in their slots those are: with a rest, S is therefore replaced
+    by 2 S; without one there is one interval more.
     """
     slot = policy.slot_seconds
     reach = 2 * slot if counter else slot

@@ -22,8 +22,8 @@ from undertone_shared.errors import Invalid
 
 Say = Callable[[str], None]
 _SECONDS = 600
-# Runs on the board before the first file is copied. Without main.py and the notes of an update (`code`, `code.new`), a
-# board that is unplugged in between does not start half of the new program.
+# A program that runs on the board before the first file is copied. It removes main.py and the notes of an update
+# (`code`, `code.new`), so that a board that is unplugged in between does not start half of the new program.
 _PREPARE = """
 import os
 for name in ("main.py", "code", "code.new"):

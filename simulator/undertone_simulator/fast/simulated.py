@@ -135,7 +135,9 @@ class Compared:
         return self.estimate.truncated_mean - self.truth_truncated
 
     def covers(self) -> tuple[bool, bool]:
-        """Return (the 95 % interval contains the truth, the truncated mean's contains the truncated truth)."""
+        """Return two truth values: whether the estimate's 95 % interval contains the true mean, and whether the
+        truncated mean's interval contains the true truncated mean.
+        """
         of = self.estimate
         return (
             of.low is not None and of.high is not None and of.low <= self.truth <= of.high,

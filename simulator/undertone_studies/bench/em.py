@@ -87,7 +87,10 @@ def _problem() -> tuple[WindowChannel, np.ndarray[tuple[int], np.dtype[np.float6
 
 
 def _choice(quick: bool) -> float:
-    """Return the processor seconds for all ranges and θ from 65,536 simulated reports, including the simulation."""
+    """Return the processor seconds for simulating the reports of three rounds and choosing the ranges and θ from them.
+
+    The three rounds together have 65,536 reports.
+    """
     generator = np.random.default_rng(2)
     readings = np.minimum(200 * generator.weibull(0.8, 65_536), 10_000).astype(np.int64)
     population = CountedReadings("Weibull", np.bincount(readings, minlength=10_001))

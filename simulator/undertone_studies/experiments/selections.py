@@ -94,7 +94,11 @@ def truth(campaign: Simulated, mean: RangeEstimate, slots: set[int]) -> float:
 
 
 def measure(pairs: Sequence[tuple[float, float]]) -> tuple[int, float, float, float]:
-    """Return (number of intervals, rmse, share of them that hold, half-width over 1.96 rmse)."""
+    """Return four figures of these (error, standard error).
+
+    They are the number of intervals, the root mean square error (rmse), the share of intervals that contain the truth,
+    and the intervals' mean half-width divided by 1.96 rmse.
+    """
     away, error = np.array(pairs).T
     rmse = float(np.sqrt(np.mean(np.square(away))))
     held = float(np.mean(np.abs(away) <= 1.959963984540054 * error))

@@ -104,7 +104,7 @@ def measured(taps: Sequence[Fraction], slew: Fraction, slots: int) -> Stationary
 
 
 def _levinson(taps: NDArray[np.float64]) -> list[tuple[list[float], float]] | None:
-    """Return (taps, weight) of the first rows of a schedule, and at the end of the row that repeats from then on.
+    """Return (taps, weight) of the first rows of the schedule of these ``taps``; all later rows equal the last one.
 
     Return None if the noise would grow without bound.
     """

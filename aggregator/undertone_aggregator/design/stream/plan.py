@@ -79,7 +79,7 @@ def plan_stream(
     movement: float | None = None,
     per_report: bool = False,
 ) -> StreamComparison:
-    """Compare the methods. ``movement`` None: a quarter of the slew. Raises Invalid."""
+    """Compare the methods. ``movement``: see `StreamComparison`; None means a quarter of the slew. Raises Invalid."""
     if not 1 <= devices <= LARGEST_PLANNED:
         raise Invalid(f"devices is {devices}, expected 1 to {LARGEST_PLANNED}")
     length = parse_query(query, slots)
@@ -127,7 +127,11 @@ def _line(method: Method, devices: int, length: int, known: Array, movement: flo
 
 
 def _held(method: Method, noise: Array, movement: float, slots: int) -> Array:
-    """Return the covariance of the raw series: a slot without a report repeats the last one while the mean moves on."""
+    """Return the covariance [slots, slots] of the raw series' errors.
+
+    A slot without a report repeats the estimate of the last slot with one. Its error contains the movement of the mean
+    since then.
+    """
     source = np.searchsorted(method.seen, np.arange(slots), side="right") - 1
     age = np.arange(slots) - method.seen[source]
     moved = movement**2 * np.minimum.outer(age, age) * np.equal.outer(source, source)

@@ -11,7 +11,10 @@ _IPV6_NETWORK_BITS = 64
 
 
 def network_of(address: str) -> str:
-    """Return the part of an address that stands for one customer: all of IPv4, /64 of IPv6; other text unchanged."""
+    """Return the part of an address that stands for one customer: a whole IPv4 address, or the /64 of an IPv6 address.
+
+    Other text is returned unchanged.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
