@@ -41,7 +41,7 @@ def feed(made, data, cuts=()):
         return events, str(error)
     for event in events:
         assert len(event) == KINDS[event[0]]
-    assert made.in_flight in (0, 1)
+    assert len(made._unacked) in (0, 1)
     made.check(0)
     return events, None
 
