@@ -17,6 +17,7 @@ from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
 from undertone_shared.errors import Invalid
+from undertone_shared.report import COHORT
 from undertone_shared.stream import StreamRule
 from undertone_simulator.fast.tally import Cell, Truth
 
@@ -79,17 +80,23 @@ class Simulated(Summarised):
 
         ``filtered``: the filtered series instead of the raw one.
         """
+        return self._estimates(self.partial, groups, filtered)
+
+    def _estimates(self, partial: Partial, groups: Sequence[str] | None, filtered: bool) -> list[Estimate]:
         estimator = estimator_of(self.timeline, self._models)
-        raw = estimator.estimates(self.partial, groups)
+        raw = estimator.estimates(partial, groups)
         plan = self.plan
         how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, plan.offset)
         return how.smoothed(raw) if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
         """Return the measured slots with their truths; ``filtered`` as for ``estimates``."""
+        # Slots of threshold rounds have no estimate to compare, and the fit of each takes milliseconds.
+        slots = {key.slot for key in self.partial if key.kind != COHORT}
+        partial = Partial({key: counts for key, counts in self.partial.items() if key.slot in slots})
         return [
             Compared(estimate, *self.truth(estimate.slot, estimate.group, estimate.series.coordinate - 1))
-            for estimate in self.estimates(groups, filtered=filtered)
+            for estimate in self._estimates(partial, groups, filtered)
             if estimate.kind in (MEASURED, RELEASED) and estimate.standard_error is not None
         ]
 

@@ -5,6 +5,7 @@ in a core's cache and in memory that is reused.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,18 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
     return cell
 
 
+@lru_cache(maxsize=8)
+def _numbers(mechanism: TableMechanism) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (values of the levels, cumulative weights of all rows one after the other) of a table.
+
+    The cumulative weights form one increasing sequence: those of row k lie between k and k + 1 row totals.
+    """
+    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
+    return np.array(mechanism.values, dtype=np.int64), np.cumsum(rows.ravel())
+
+
 def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
-    values = np.array(mechanism.values, dtype=np.int64)
+    values, cumulative = _numbers(mechanism)
     scaled = x.astype(np.int64)
     if theta != mechanism.reach:
         scaled *= mechanism.reach
@@ -85,10 +96,8 @@ def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: Vector
     gap = np.diff(values).astype(np.uint32)[below]
     level = below.astype(np.uint32) + (draws.below(gap) < scaled - values[below])
     u = draws.below(mechanism.row_total())
-    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
-    # The cumulative weights of all rows form one increasing sequence: row k lies between k and k + 1 totals.
     outcome = (level.astype(np.int64) << mechanism.bits) + u
-    cell = np.searchsorted(np.cumsum(rows.ravel()), outcome, side="right").astype(np.uint32)
+    cell = np.searchsorted(cumulative, outcome, side="right").astype(np.uint32)
     return cell - level * np.uint32(mechanism.symbols)
 
 
