@@ -30,7 +30,6 @@ CHOSEN = {
     "filter.md": "0.4 20 95 97",
     "README.md": "0.5 95",
     "limits.md": "1.2",
-    "README.md": "0.5 95",
     "statistician.md": "95 1.2 1",
     "tables.md": "1.25",
     "threshold.md": "70 99 99.5 1.7 1 90",
