@@ -14,7 +14,7 @@ from typing import Any
 
 from undertone_studies.large_store import NAME, SLOTS_OF_A_YEAR, write_large_store
 from undertone_studies.processor import check_proc, processor_seconds
-from undertone_studies.registry import Options
+from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Readers of a large store"
@@ -32,7 +32,7 @@ _QUERIES = (
 _FIRST, _AGAIN = 1.0, 0.1
 
 
-def run(options: Options) -> list[Measured]:
+def run(options: StudyOptions) -> list[Measured]:
     """Measure the readers of stores of a month and of a year, with one group and with fifty.
 
     The time is processor time, start of the interpreter included; ``goal`` is the largest time over the measured one.
