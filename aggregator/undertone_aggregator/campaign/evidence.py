@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from undertone_aggregator.campaign.aging import Ageing, Move
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
-from undertone_aggregator.counts.partial import Counts, Partial
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Partial
+from undertone_aggregator.estimate.calendar import calendar
+from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at, pieces_of
@@ -33,18 +37,33 @@ class Evidence:
         """The newest slot whose reports have all arrived."""
         return self.now // self.plan.slot_seconds - self.plan.settle_slots - 1
 
-    def cohort(self) -> dict[Epoch, CohortCounts]:
-        """Return the cohort's histogram of each epoch that has one, oldest first, for the remembered epochs."""
+    @cached_property
+    def ageing(self) -> Ageing:
+        """How far readings have moved since the remembered reports."""
+        epochs, partial = [], Partial()
+        for number, epoch in self._remembered():
+            epochs.append(epoch)
+            if epoch.report is not None:
+                partial = partial.merge(self.read(*self._judged(number), report.REPORT))
+        return Ageing(epochs, Reconstruction(self.timeline).estimates(partial, [EVERYBODY]))
+
+    def cohort(self) -> dict[Epoch, list[CohortCounts]]:
+        """Return the cohort's histograms of each epoch that has some, oldest first, for the remembered epochs.
+
+        An epoch has several where readings moved: each is as if its readings had been as they are now.
+        """
         histograms = {}
         for number, epoch in self._remembered():
             first, last = self._judged(number)
-            counts = _sum(epoch, self.read(first, last, report.COHORT))
-            if counts is None and epoch.phase == THRESHOLD_PHASE:
+            sums = self._sums(epoch, self.read(first, last, report.COHORT))
+            if not sums and epoch.phase == THRESHOLD_PHASE:
                 # No device reported in the planned slots, so later ones are used.
-                counts = _sum(epoch, self.read(first, self.settled, report.COHORT))
-            cohort = epoch.campaign.cohort
-            if counts is not None and cohort is not None:
-                histograms[epoch] = CohortCounts(cohort.mechanism, counts)
+                sums = self._sums(epoch, self.read(first, self.settled, report.COHORT))
+            cohort, bound = epoch.campaign.cohort, self.plan.bound
+            if sums and cohort is not None:
+                histograms[epoch] = [
+                    CohortCounts(move.window(cohort.mechanism, bound), counts) for move, counts in sums.items()
+                ]
         return histograms
 
     def reports(self) -> list[ReportCounts]:
@@ -57,41 +76,73 @@ class Evidence:
             rule = epoch.report
             if rule is None or rule.low or len(rule.ranges) > 1:
                 continue
-            counts = _sum(epoch, self.read(*self._judged(number), report.REPORT))
-            if counts is not None:
-                histograms.append(ReportCounts.of(rule.mechanism, rule.theta, counts))
+            for move, counts in self._sums(epoch, self.read(*self._judged(number), report.REPORT)).items():
+                theta = move.theta(rule.theta, self.plan.bound)
+                if theta is not None:
+                    histograms.append(ReportCounts.of(rule.mechanism, theta, counts))
         return histograms
 
     def day(self) -> Day | None:
-        """Return the distributions by time of day, from the cohort's and the report phase's histograms."""
+        """Return the distributions by time of day, from the cohort's and the report phase's histograms.
+
+        None also where the reports are from workdays or from days off alone, which may have other times of day.
+        """
+        if not self._saw_all_days:
+            return None
         histograms: list[Phases] = []
+        cycle, bound = self.plan.cycle, self.plan.bound
         for number, epoch in self._remembered():
             first, last = self._judged(number)
             cohort, rule = epoch.campaign.cohort, epoch.report
             if cohort is not None:
-                parts = self._parts(epoch, self.read(first, last, report.COHORT), cohort.mechanism.symbols)
-                if parts.any():
-                    histograms.append(Phases(CohortCounts(cohort.mechanism, parts.sum(axis=0)), parts))
+                size = cohort.mechanism.symbols
+                for move, parts in self._parts(epoch, self.read(first, last, report.COHORT), size).items():
+                    window = move.window(cohort.mechanism, bound)
+                    histograms.append(Phases(CohortCounts(window, parts.sum(axis=0)), parts))
             if rule is None or rule.low:
                 continue
-            parts = self._parts(epoch, self.read(first, last, report.REPORT), rule.mechanism.symbols)
-            ends = [start for start, _, _ in rule.ranges[1:]] + [self.plan.cycle]
-            for (start, _, theta), end in zip(rule.ranges, ends, strict=True):
-                mine = np.zeros_like(parts)
-                inside = slice(piece_at(start, self.plan.cycle), piece_at(end - 1, self.plan.cycle) + 1)
-                mine[inside] = parts[inside]
-                if mine.any():
-                    histograms.append(Phases(ReportCounts.of(rule.mechanism, theta, mine.sum(axis=0)), mine))
-        return day_of(histograms, self.plan.bound, self.plan.cycle)
+            ends = [start for start, _, _ in rule.ranges[1:]] + [cycle]
+            of_reports = self._parts(epoch, self.read(first, last, report.REPORT), rule.mechanism.symbols)
+            for (start, _, old), end in zip(rule.ranges, ends, strict=True):
+                inside = slice(piece_at(start, cycle), piece_at(end - 1, cycle) + 1)
+                for move, parts in of_reports.items():
+                    mine, theta = np.zeros_like(parts), move.theta(old, bound)
+                    mine[inside] = parts[inside]
+                    if mine.any() and theta is not None:
+                        histograms.append(Phases(ReportCounts.of(rule.mechanism, theta, mine.sum(axis=0)), mine))
+        return day_of(histograms, bound, cycle)
 
-    def _parts(self, epoch: Epoch, partial: Partial, symbols: int) -> Counts:
-        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, a time of day."""
+    @cached_property
+    def _saw_all_days(self) -> bool:
+        """True if reports for the threshold are from at least half a day of workdays, and of days off if there are."""
+        days, cycle, slots = self.plan.days, self.plan.cycle, set()
+        for number, _ in self._remembered():
+            slots |= {key.slot for key in self.read(*self._judged(number), report.COHORT)}
+        off = calendar(np.array(sorted(slots), dtype=np.int64), self.plan.slot_seconds, cycle, days).off
+        if off is None or not days.weekend:
+            return True
+        return 2 * min(int(off.sum()), int((~off).sum())) >= cycle
+
+    def _parts(self, epoch: Epoch, partial: Partial, symbols: int) -> dict[Move, Counts]:
+        """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, by move since then."""
         cycle = self.plan.cycle
-        parts = np.zeros((pieces_of(cycle), symbols), dtype=np.int64)
+        parts: dict[Move, Counts] = {}
         for key, counts in partial.items():
             if key.fingerprint == epoch.campaign.fingerprint:
-                parts[piece_at(key.slot, cycle)] += counts
-        return parts
+                move = self.ageing.since(epoch, key.slot)
+                empty = np.zeros((pieces_of(cycle), symbols), dtype=np.int64)
+                parts.setdefault(move, empty)[piece_at(key.slot, cycle)] += counts
+        weighed = {move: move.weighed(each) for move, each in parts.items()}
+        return {move: each for move, each in weighed.items() if each.any()}
+
+    def _sums(self, epoch: Epoch, partial: Partial) -> dict[Move, Counts]:
+        """Return the sum of all histograms of one epoch, by move since then; no entry without a report."""
+        mine: dict[Move, list[Counts]] = {}
+        for key, counts in partial.items():
+            if key.fingerprint == epoch.campaign.fingerprint:
+                mine.setdefault(self.ageing.since(epoch, key.slot), []).append(counts)
+        sums = {move: move.weighed(np.sum(each, axis=0, dtype=np.int64)) for move, each in mine.items()}
+        return {move: counts for move, counts in sums.items() if counts.sum()}
 
     def devices(self) -> float:
         """Return how many devices report now: the median over the slots since the last decision, including empty ones.
@@ -139,10 +190,3 @@ class Evidence:
         if number + 1 < len(self.timeline):
             last = min(last, self.timeline.epochs[number + 1].campaign.first_slot - 1)
         return campaign.first_slot, last
-
-
-def _sum(epoch: Epoch, partial: Partial) -> Counts | None:
-    """Return the sum of all histograms of one epoch; None if there is no report."""
-    mine = [counts for key, counts in partial.items() if key.fingerprint == epoch.campaign.fingerprint]
-    total: Counts | None = np.sum(mine, axis=0, dtype=np.int64) if mine else None
-    return total if total is not None and total.sum() else None

@@ -151,7 +151,7 @@ class Rounds:
         histograms = evidence.cohort()
         if newest.phase == THRESHOLD_PHASE and newest not in histograms:
             return None
-        cohort = list(histograms.values())
+        cohort = [counts for of_epoch in histograms.values() for counts in of_epoch]
         next_edges = partial(next_range, cohort, bound=self.plan.bound, cells=self.plan.cells)
         if rule is None and len(timeline) < len(self.plan.rounds):
             edges = next_edges()

@@ -153,7 +153,7 @@ class Reconstruction:
             return []
         campaign = newest.campaign
         mine = [e for e in estimates if e.kind == MEASURED and e.series == Series() and e.slot >= campaign.first_slot]
-        levels = _levels(mine, campaign.offset, campaign.cycle) if mine else []
+        levels = levels_of(mine, campaign.offset, campaign.cycle) if mine else []
         if not levels or levels[-1] is None:
             return []
         bias = bias_of(newest, mine)
@@ -211,7 +211,7 @@ class Reconstruction:
             if isinstance(bias, TwoSidedBias):
                 levels: list[Level | None] = [*_near(ones, campaign.offset, cycle, bias.width / _SHARP)]
             else:
-                levels = _levels(ones, campaign.offset, cycle)
+                levels = levels_of(ones, campaign.offset, cycle)
             for estimate, level in zip(ones, levels, strict=True):
                 # Where devices take turns, the mean is of all that the slot's reporters were drawn from.
                 devices = estimate.reports * campaign.schedule.stride
@@ -306,7 +306,7 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
     return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
 
 
-def _levels(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Level | None]:
+def levels_of(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Level | None]:
     """Return the level around each of ascending slots; None if less than half of the cycle has estimates.
 
     The level is the mean of the cycle's phases, plus the average deviation of the slots within half a cycle from their

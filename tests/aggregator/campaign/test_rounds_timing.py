@@ -51,8 +51,8 @@ class Evidence:
     def most_devices(self) -> float:
         return self.at_most
 
-    def cohort(self) -> dict[Epoch, object]:
-        return {epoch: object() for epoch in self.cohort_of}
+    def cohort(self) -> dict[Epoch, list[object]]:
+        return {epoch: [object()] for epoch in self.cohort_of}
 
     def reports(self) -> list[object]:
         self.asked.append("reports")

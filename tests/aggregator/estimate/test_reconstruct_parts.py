@@ -14,7 +14,7 @@ from undertone_aggregator.estimate import reconstruct
 from undertone_aggregator.estimate.bias import STALE, Level, Removed
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series, Z
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
-from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _corrected, _levels
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _corrected, levels_of
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.off_board.issue import build
@@ -147,7 +147,7 @@ def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle:
     for one in estimates:
         of_phase.setdefault(one.slot % cycle, []).append(one.estimate - 20)
     means = {phase: float(np.mean(values)) for phase, values in of_phase.items()}
-    for one, level in zip(estimates, _levels(estimates, 20, cycle), strict=True):
+    for one, level in zip(estimates, levels_of(estimates, 20, cycle), strict=True):
         around = [other for other in estimates if abs(other.slot - one.slot) <= cycle // 2]
         away = np.mean([other.estimate - 20 - means[other.slot % cycle] for other in around])
         error = math.sqrt(sum(cast(float, other.standard_error) ** 2 for other in around)) / len(around)
@@ -156,9 +156,9 @@ def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle:
 
 
 def test_half_of_the_cycles_phases_make_a_level() -> None:
-    assert _levels([estimate(slot) for slot in (100, 101, 102, 108)], 0, 8) == [None] * 4
-    assert None not in _levels([estimate(slot) for slot in (100, 101, 102, 103)], 0, 8)
-    assert None not in _levels([estimate(slot, error=cast(float, None)) for slot in (100, 101)], 0, 4)
+    assert levels_of([estimate(slot) for slot in (100, 101, 102, 108)], 0, 8) == [None] * 4
+    assert None not in levels_of([estimate(slot) for slot in (100, 101, 102, 103)], 0, 8)
+    assert None not in levels_of([estimate(slot, error=cast(float, None)) for slot in (100, 101)], 0, 4)
 
 
 class Known:

@@ -51,10 +51,10 @@ def test_an_hour_is_no_level():
 
 def test_it_is_the_newest_level_that_is_told(monkeypatch):
     (newest,) = warnings(LEVEL * 1.6)
-    levels = reconstruct._levels
+    levels = reconstruct.levels_of
 
     def another_before(*of):
         return [Level(LEVEL * 1.8, 1.0) for _ in levels(*of)[:-1]] + levels(*of)[-1:]
 
-    monkeypatch.setattr(reconstruct, "_levels", another_before)
+    monkeypatch.setattr(reconstruct, "levels_of", another_before)
     assert warnings(LEVEL * 1.6) == [newest]

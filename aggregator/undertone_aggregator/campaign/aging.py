@@ -1,0 +1,131 @@
+"""Evidence that ages: how far readings have moved since an old report, and old histograms moved by as much.
+
+The truncated means of a report epoch follow the readings. Compared with the readings that θ was chosen for, they say by
+what factor readings are different now, or by what amount if both ends are truncated. An old report of x is a report of
+the factor times x under ranges that are that factor as long. So the histograms of before stay useful: they say what the
+shape of the distribution is, and the newest means say how large readings are. All of this is post-processing.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.partial import Counts
+from undertone_aggregator.estimate.bias import STALE, STALE_SHARE, Level, TruncationBias, TwoSidedBias, bias_of
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate
+from undertone_aggregator.estimate.reconstruct import levels_of
+from undertone_aggregator.threshold import Threshold
+from undertone_aggregator.threshold.channel import Window
+from undertone_shared.mechanism import WindowMechanism
+
+# The newest level is the median over this many of the newest cycles, so that a single odd day moves nothing.
+_NEWEST = 3
+# Weight of a report of readings that have moved since: the shape of their distribution may have changed, too.
+_AGED = 0.25
+# Moves are rounded to so many parts of a doubling, or of the range.
+_PARTS = 8.0
+
+
+@dataclass(frozen=True)
+class Move:
+    """How far readings have moved since a report: they are now ``factor`` x + ``amount``."""
+
+    factor: float = 1.0
+    amount: float = 0.0
+
+    def weighed(self, counts: Counts) -> Counts:
+        """Return the counts of old reports times their weight."""
+        return counts if self == Move() else np.rint(counts * _AGED).astype(np.int64)
+
+    def theta(self, old: int, bound: int) -> int | None:
+        """Return the θ of old reports in terms of readings as they are now; None where there is none."""
+        theta = round(old * self.factor)
+        return theta if 1 <= theta <= bound and not self.amount else None
+
+    def window(self, mechanism: Window, bound: int) -> Window:
+        """Return an old round's mechanism with the edges that it has for readings as they are now."""
+        if self == Move() or mechanism.edges is None:
+            return mechanism
+        inner = np.array(mechanism.edges[1:-1], dtype=np.float64)
+        places = np.arange(1, len(inner) + 1)
+        # Edges stay distinct integers between 1 and the bound.
+        edges = np.rint(inner * self.factor + self.amount).astype(np.int64)
+        edges = np.maximum.accumulate(np.maximum(edges, places) - places) + places
+        edges = np.minimum(edges, bound - len(inner) + places)
+        moved = (0, *(int(edge) for edge in edges), bound + 1)
+        return WindowMechanism(
+            mechanism.a, mechanism.b, mechanism.window, mechanism.stride, mechanism.levels, moved
+        )  # fmt: skip
+
+
+class Ageing:
+    """How far readings moved after each cycle of a campaign; ``estimates``: of the report slots of its ``epochs``.
+
+    All states are relative to the readings of the threshold rounds, as the first choice of θ describes them.
+    """
+
+    def __init__(self, epochs: Sequence[Epoch], estimates: Sequence[Estimate]) -> None:
+        self._states: dict[tuple[bytes, int], Move] = {}
+        self._now, self._width = Move(), 1.0
+        chosen = [epoch for epoch in epochs if epoch.threshold is not None]
+        starts = [epoch.campaign.first_slot for epoch in chosen]
+        for epoch, first, stop in zip(chosen, starts, [*starts[1:], math.inf], strict=False):
+            ones = [each for each in estimates if each.kind == MEASURED and first <= each.slot < stop]
+            states = _states(chosen[0], epoch, ones)
+            for cycle, state in states.items():
+                self._states[epoch.campaign.fingerprint, cycle] = state
+            if states:
+                newest = list(states.values())[-_NEWEST:]
+                factors, amounts = [state.factor for state in newest], [state.amount for state in newest]
+                self._now = Move(float(np.median(factors)), float(np.median(amounts)))
+        if chosen and chosen[-1].campaign.report is not None:
+            self._width = float(chosen[-1].campaign.report.theta - chosen[-1].campaign.report.low)
+
+    def since(self, epoch: Epoch, slot: int) -> Move:
+        """Return how far readings have moved since a report of ``epoch`` in ``slot``.
+
+        A move for which θ would not be stale is none. Others are rounded, so that few histograms are kept apart.
+        """
+        then = self._states.get((epoch.campaign.fingerprint, slot // epoch.campaign.cycle), Move())
+        factor, share = self._now.factor / then.factor, (self._now.amount - then.amount) / self._width
+        if 1 / STALE <= factor <= STALE and abs(share) <= STALE_SHARE:
+            return Move()
+        return Move(
+            float(2.0 ** (round(_PARTS * np.log2(factor)) / _PARTS)), round(_PARTS * share) * self._width / _PARTS
+        )
+
+
+def _states(first: Epoch, epoch: Epoch, estimates: Sequence[Estimate]) -> dict[int, Move]:
+    """Return for each cycle with estimates of ``epoch`` how far readings are from those of the first choice of θ."""
+    campaign, began, chosen = epoch.campaign, first.threshold, epoch.threshold
+    if not estimates or began is None or chosen is None or campaign.report is None:
+        return {}
+    bias = bias_of(epoch, estimates)
+    levels = levels_of(estimates, campaign.offset, campaign.cycle)
+    middle: dict[int, Level] = {}
+    for estimate, level in zip(estimates, levels, strict=True):
+        cycle, place = divmod(estimate.slot, campaign.cycle)
+        if level is not None and (cycle not in middle or place <= campaign.cycle // 2):
+            middle[cycle] = level
+    if isinstance(bias, TwoSidedBias):
+        base = _mean(chosen) - _mean(began)
+        return {cycle: Move(1.0, base + bias.moved(level)[0] * bias.width) for cycle, level in middle.items()}
+    # The bodies of the two distributions are compared: their tails are known less well.
+    density, theta = np.asarray(chosen.density), chosen.theta
+    level = Level(float(np.minimum(_middles(chosen), theta) @ density), 0.0)
+    scale = TruncationBias(began, theta, {}).factor(level)[0]
+    return {cycle: Move(scale * bias.factor(level)[0]) for cycle, level in middle.items()}
+
+
+def _middles(chosen: Threshold) -> NDArray[np.float64]:
+    """Return the middle of each cell of the distribution that a choice of θ found."""
+    edges = np.asarray(chosen.edges, dtype=np.float64)
+    return np.asarray((edges[:-1] + edges[1:] - 1.0) / 2.0)
+
+
+def _mean(chosen: Threshold) -> float:
+    return float(_middles(chosen) @ np.asarray(chosen.density))
