@@ -162,7 +162,9 @@ def _by_hand(devices: int, folder: Path) -> list[str]:
 
 
 def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
-    """Return the options of [broker] for the server's own endpoint, in the place of an external broker's; None: gone.
+    """Return the changes of [broker] by which the server's own endpoint replaces an external broker.
+
+    They are options with their new values; None removes an option.
 
     Raises Invalid without a certificate for it, unless it is on this machine only.
     """
@@ -186,7 +188,10 @@ def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
 
 
 def _certificate(config: Config, host: str) -> list[str]:
-    """Renew the endpoint's certificate for the new name, beside the old one, if the authority is here."""
+    """Renew the endpoint's certificate, for the new name and the old one; return sentences about it.
+
+    The certificate is renewed only if the authority's key is in the folder. Without an authority nothing is said.
+    """
     broker = config.broker
     authority = config.path(AUTHORITY)
     if not authority.is_file():

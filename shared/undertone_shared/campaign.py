@@ -148,7 +148,7 @@ def _end(message: "bytes | memoryview") -> int:
 def body_of(message: "bytes | memoryview") -> memoryview:
     """Return the body of a message without copying it: on a board it is most of a campaign's memory.
 
-    The message's header has been checked, see `header`; so for the next two functions.
+    This function, `signature_of` and `handover_of` rely on a header that `header` has checked.
     """
     return memoryview(message)[HEADER_BYTES : _end(message)]
 

@@ -145,7 +145,10 @@ def _after(newest: Epoch, first: int, slots: int, groups: list[str], devices: in
 
 
 def _drawn(rng: np.random.Generator, law: Any, reports: int) -> list[list[bytes]]:
-    """Return packed histograms of ``reports`` reports, [times of day][`_DRAWN`]; ``law`` of the mean reading."""
+    """Return packed histograms of ``reports`` reports each, [times of day][`_DRAWN`].
+
+    ``law``: function from the mean reading at a time of day to the distribution of the symbols.
+    """
     return [
         [pack_counts(counts) for counts in rng.multinomial(reports, _normal(law(_mean(phase))), _DRAWN)]
         for phase in range(_DAY)

@@ -179,7 +179,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
     Variables are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t. Each pair (j, k) then
     needs one row, P(j|k) - m_j <= (ratio - 1) m_j, instead of two.
     """
-    # These take long to import, and only the choice of a mechanism needs them.
+    # SciPy's modules are imported here, because their import takes long and only the choice of a mechanism needs them.
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, csr_array, hstack, vstack
 

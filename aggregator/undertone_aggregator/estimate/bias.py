@@ -37,7 +37,8 @@ _OWN = 0.6
 # The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over
 # this share of the cycle, two hours of a day.
 _ALIKE = 1 / 12
-# Such an error for two ends, as a share of what both remove: a slot's readings are not spread as a whole cycle's are.
+# Assumed standard deviation of a slot's bias for truncation at two ends, besides the known errors, as a share of the
+# sum of what both ends remove: a slot's readings are not spread as those of a whole cycle are.
 _TWO_SIDED = 0.5
 # Number of shifts of the readings that are tried, and the probability beyond three standard deviations.
 _MOVES = 2001
@@ -124,7 +125,7 @@ class TruncationBias:
         moved = {
             phase: float(_weights(self.levels, level) @ self._excesses) for phase, level in _shrunk(profile).items()
         }
-        # Each slot's share of the excess, relative to the cycle's mean: as the second answer has it, and as used.
+        # Each slot's excess relative to the mean of the cycle: by the second answer (see the module), and as used here.
         self._moved = _normalised(moved)
         self._shares = _normalised({phase: math.sqrt(share) for phase, share in self._moved.items()})
 
@@ -184,7 +185,8 @@ def _weights(levels: NDArray[np.float64], level: Level) -> NDArray[np.float64]:
     The prior of the factor is about 1: where a changed factor would not change the truncated mean, because all but the
     zeros are above θ, nothing speaks for a change.
     """
-    # Factors between two of the grid must not be lost where the level is known better than the grid is fine.
+    # The grid may be coarser than the error of the level. Half its step is added to the error, so that the true factor,
+    # which may lie between two factors of the grid, is not excluded.
     step = np.gradient(levels)[int(np.argmin(np.abs(levels - level.mean)))] / 2.0
     away = np.square(levels - level.mean) / (2.0 * (level.standard_error**2 + step**2 + _TINY)) + _PRIOR
     weights = np.exp(away.min() - away)
@@ -208,8 +210,8 @@ class TwoSidedBias:
 
     Readings far from zero, such as temperatures, change by an amount and not by a factor. The truncated mean around the
     slot says by how much they moved; the prior is a Cauchy distribution whose scale is half of the range. Where nearly
-    all readings are at one end, the truncated mean hardly says how far beyond it they are, and the error is as large as
-    that.
+    all readings are at one end, the truncated mean hardly says how far beyond that end they are; the model's error is
+    then accordingly large.
     """
 
     def __init__(self, threshold: Threshold, low: int, theta: int, bound: int) -> None:
@@ -245,7 +247,7 @@ class TwoSidedBias:
 
     def _weights(self, level: Level) -> NDArray[np.float64]:
         """Return the posterior probabilities of the shifts, given the level."""
-        # Shifts between two of the grid must not be lost where the level is known better than the grid is fine.
+        # Half the grid's step is added to the error of the level, so that a shift between two of the grid is possible.
         step = (self._moves[1] - self._moves[0]) / 2.0
         away = np.square(self._levels - level.mean) / (2.0 * (level.standard_error**2 + step**2)) + self._prior
         weights = np.exp(away.min() - away)

@@ -14,9 +14,9 @@ class SlotLosses(Row):
     """The reports of a group in one slot, those for the threshold included.
 
     ``reports``: number of reports in the slot's published numbers, or in all numbers of an operator's view; 0 if it has
-    none. ``late``: number of reports that came after the slot had settled. ``lost``: number of reports that had not
-    come when a report for this slot showed, by its sequence number, that its device had drawn them; each was drawn for
-    this slot's past. ``late`` and ``lost`` are None for a group whose counts may not be published.
+    none. ``late``: number of reports that came after the slot had settled. ``lost``: number of missing reports that
+    were noticed in this slot: a report for this slot showed, by its sequence number, that its device had drawn them for
+    earlier slots, and they had not come. ``late`` and ``lost`` are None for a group whose counts may not be published.
     """
 
     plural: ClassVar[str] = "losses"

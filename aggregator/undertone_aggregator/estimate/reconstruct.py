@@ -38,8 +38,8 @@ from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
 _LONGEST_MEMORY = 96
-# Readings that move by an amount are followed over these parts of a cycle before and after a slot: the least at which
-# the level is known to this part of the range.
+# For readings that move by an amount, the level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before
+# and after the slot: the shortest time at which its error is at most 1/16 of the range.
 _NEAR, _SHARP = (16, 8, 4, 2), 16.0
 
 
@@ -213,7 +213,7 @@ class Reconstruction:
             else:
                 levels = levels_of(ones, campaign.offset, cycle)
             for estimate, level in zip(ones, levels, strict=True):
-                # Where devices take turns, the mean is of all that the slot's reporters were drawn from.
+                # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
                 devices = estimate.reports * campaign.schedule.stride
                 removed[estimate.slot, group] = bias.at(estimate.slot % cycle, devices, level)
 

@@ -68,7 +68,7 @@ class PahoTransport:
         self.configured = (host, port)
         self.places = [self.configured]
         self._keepalive = keepalive
-        # False if the last connection was not accepted; at the first one nothing has failed yet.
+        # False if the broker did not accept the last connection; True before the first one.
         self._accepted = True
         self._client_id = client_id
         self._user = user

@@ -35,8 +35,8 @@ _FIRST, _AGAIN = 1.0, 0.1
 def run(options: StudyOptions) -> list[Measured]:
     """Measure the readers of stores of a month and of a year, with one group and with fifty.
 
-    The time is processor time, start of the interpreter included; ``goal`` is the largest time over the measured one.
-    Raises Invalid without /proc.
+    The time is processor time, start of the interpreter included; ``goal`` is the longest wanted time divided by the
+    measured one. Raises Invalid without /proc.
     """
     check_proc()
     sizes = [(4 * _WEEK, 3)] if options.quick else [(SLOTS_OF_A_YEAR, 1), (4 * _WEEK, 50), (SLOTS_OF_A_YEAR, 50)]

@@ -38,7 +38,7 @@ POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail", "temperatu
 # Range of a stream, where the population's bound is far above its readings.
 STREAM_THETAS = {"edrp": 2_000, "households": 2_000, "phones": 40, "heavy-tail": 1_000, "london": 50_000}
 DNS_FILE = "dns_google_1k.npz"
-# Slots of a population with readings once a day.
+# Number of slots of a population with readings once a day.
 _DAILY_SLOTS = 98
 # Length of the pictures: three days of half-hours.
 _SHOWN = 144

@@ -1,4 +1,7 @@
-"""Experiment: campaigns whose readings move after θ was chosen: does the headline's interval hold, and θ follow?"""
+"""Experiment: campaigns whose readings change after θ was chosen.
+
+Does the interval of the published mean still contain the mean of the readings, and does θ follow the change?
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
