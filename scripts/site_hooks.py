@@ -1,13 +1,18 @@
-"""Take the guides that are beside their code into the site, and point links to their places there."""
+"""Take the guides that are beside their code into the site, with the pages that are made from the code; mend links."""
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "scripts"))
+
+import reference_pages  # noqa: E402
+
 # Path in the repository -> path in the site.
 GUIDES = {
     "README.md": "index.md",
@@ -19,7 +24,9 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the guides."""
+    """Add the guides and the pages made from the code."""
+    for target, page in reference_pages.PAGES.items():
+        files.append(File.generated(config, target, content=page()))
     for source, target in GUIDES.items():
         files.append(File.generated(config, target, abs_src_path=str(ROOT / source)))
     return files

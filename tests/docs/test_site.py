@@ -1,5 +1,6 @@
 """The site builds with --strict, and asks nobody else for anything when it is read."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 from support.micropython import REPO
+from undertone.app import SECTIONS
+from undertone_aggregator.settings.config import SECTIONS as TABLES
 
 pytestmark = pytest.mark.services
 
@@ -24,6 +27,13 @@ def test_every_guide_is_a_page(site):
     pages = {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")}
     guides = {path.relative_to(REPO / "docs").with_suffix("").as_posix() for path in (REPO / "docs").rglob("*.md")}
     assert guides | {"index", "guides/device", "guides/aggregator", "guides/simulator"} <= pages
+
+
+def test_each_command_and_each_setting_has_its_line(site):
+    commands, settings = ((site / f"{name}.html").read_text("utf-8") for name in ("commands", "settings"))
+    assert [name for names in SECTIONS.values() for name in names if f">undertone {name}<" not in commands] == []
+    options = [field.name for section in TABLES.values() for field in dataclasses.fields(section)]
+    assert [name for name in options if f"<code>{name}</code>" not in settings] == []
 
 
 def test_nothing_is_fetched_from_elsewhere(site):
