@@ -32,8 +32,8 @@ def exponential_bounds(r: Fraction, bits: int) -> tuple[int, int]:
         term_high = (term_high * (x + 1) >> bits) // i + 1
         low += term_low
         high += term_high
-    # Every term that is left out is less than half of the term before it, so that together they are less than the last
-    # term that was added; with its rounding, less than 4.
+    # The last term that was added is at most 2 units of the last place. Every later term is less than half of the term
+    # before it, so that the terms left out add up to less than the last one; with the rounding, to less than 4 units.
     high += 4
     for _ in range(halvings):
         low = low * low >> bits

@@ -113,12 +113,12 @@ class LeastAbsolute:
         low, high = np.maximum(cell - 1, 0), np.minimum(cell, count - 1)
         start = np.cumsum(children[row, :, low], axis=1)
         length = np.cumsum(children[row, :, high] - children[row, :, low], axis=1)
-        # If the parent's value lies outside all sums of break points, or the two sums around it are equal, the
-        # difference from them is divided equally among the children.
+        # If the parent's value lies outside all sums of break points, or the two sums around it are equal, its
+        # difference from the nearest sum is divided equally among the children.
         equal = np.broadcast_to(np.arange(1, self._fanout + 1), length.shape)
         length = np.where(length[:, -1:] == 0, equal, length)
-        # Floating point is safe here: if true values are added to the tree, neither factor of the product changes, so
-        # that its rounding does not depend on them.
+        # Floating point is safe here: both factors of the product depend on differences of values alone, which do not
+        # change if true values are added to the tree. So the product's rounding does not depend on the true values.
         over = np.rint((values - start[:, -1])[:, None] * (length / length[:, -1:])).astype(np.int64)
         return np.diff(start + over, axis=1, prepend=0)
 

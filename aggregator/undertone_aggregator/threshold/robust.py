@@ -26,8 +26,9 @@ _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
 # θ counts as extrapolated when it is more than this factor above the largest value that the reports resolve.
 _FAR_OUT = 1.7
-# If components with a free body have at least this posterior probability, no smooth shape explains the readings; the
-# tail beyond the data is then less certain than the posterior says, and a larger θ is chosen (`_CAUTIOUS_SHARE`).
+# If the components of the prior whose body may have any shape (`tail.Component`) have at least this posterior
+# probability, no smooth shape explains the readings. The tail beyond the data is then less certain than the posterior
+# says, and a larger θ is chosen (`_CAUTIOUS_SHARE`).
 _ODD_SHAPE = 0.9
 
 

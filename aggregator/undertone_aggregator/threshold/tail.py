@@ -81,7 +81,10 @@ class TailModel:
         return np.asarray((self.knots[1:] + self.knots[:-1]) / 2.0)
 
     def lengths(self, u: Vector) -> Vector:
-        """Return the signed length of [reference, u] in each segment; the end segments are unbounded; [m] → [m, J]."""
+        """Return the length of the part of [reference, u] within each segment; [m] → [m, J].
+
+        It is negative if u lies below the reference. The first and the last segment have no outer end.
+        """
         low, high = self.knots[:-1].copy(), self.knots[1:].copy()
         low[0], high[-1] = -np.inf, np.inf
         return np.asarray(np.clip(u[:, None], low, high) - np.clip(self.reference, low, high))

@@ -29,7 +29,7 @@ def board_files(*lists: str) -> dict[str, Path]:
 
 
 def manifest() -> str:
-    """Return the text of device/manifest.py: the same modules, for firmware that has them frozen."""
+    """Return the text of device/manifest.py, which lists a board's modules for firmware that has them frozen."""
     lines = [
         '"""A board\'s modules for frozen firmware: `undertone device compile --manifest` writes it."""\n',
         "# ruff: noqa: F821",

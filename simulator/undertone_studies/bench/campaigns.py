@@ -53,7 +53,7 @@ _WAIT_SECONDS = 600.0
 _WAITING = 200
 _REPORTS = 120
 _PAUSE_SECONDS = 0.5
-# Largest increase in milliseconds that a hanging campaign may cause in the waits of the others' devices.
+# Largest increase in milliseconds that a hanging campaign may cause in the waits of other campaigns' devices.
 _LONGER_MS = 100.0
 _GLANCES = 5
 # Prefixes of the names of devices in the timed rounds, and of devices whose waits are measured.
