@@ -54,6 +54,33 @@ def server_certificate(authority: Path, hosts: Sequence[str]) -> tuple[str, str]
     return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
 
 
+def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
+    """Replace the certificate and key of the server whose folder this is; return its names and the second of its end.
+
+    ``hosts``: its names; none keeps those of the old certificate. The authority stays, so every device that trusts it
+    trusts the new certificate. Raises Invalid without the authority's key, or without an old certificate to take the
+    names from.
+    """
+    authority, place = folder / "tls/ca.crt", folder / "broker/server.crt"
+    names = list(dict.fromkeys(hosts)) or _names(place)
+    certificate, key = server_certificate(authority, names)
+    # The key comes first: a server that reads the two in between refuses them as no pair, and keeps the old ones.
+    write_private(place.with_suffix(".key"), key)
+    write_private(place, certificate)
+    end = x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+    return names, int(end.timestamp())
+
+
+def _names(path: Path) -> list[str]:
+    """Return the names and addresses in a server's certificate. Raises Invalid for a file that holds none."""
+    try:
+        shown = x509.load_pem_x509_certificate(path.read_bytes())
+        names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound) as wrong:
+        raise Invalid(f"{path} is no certificate with names: give them by --host ({wrong})") from None
+    return names.get_values_for_type(x509.DNSName) + [str(each) for each in names.get_values_for_type(x509.IPAddress)]
+
+
 def device_certificate(authority: Path, name: str) -> tuple[str, str]:
     """Make (certificate, key) in PEM for the device ``name``, signed by the authority in the file ``authority``.
 

@@ -10,7 +10,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from undertone_aggregator.campaign.state import read_state
+from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.campaign.state import read_state, state_of
+from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
 from undertone_aggregator.settings.config import Config
@@ -52,7 +54,10 @@ def examine(folder: Path) -> Iterator[Finding]:
     if not home.names():
         yield Finding("campaigns", WARNING, "there is none yet", f"undertone campaign create {folder} NAME ...")
     yield from _ports(server)
+    for config in configs[:1]:
+        yield from _certificates(config)
     for config in configs:
+        yield from _ending(home, config)
         yield _store(config)
         for sentence in kept_by_name(config.store.audit, config.landing.kept_days):
             yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, "turn it off where nobody needs it")
@@ -72,6 +77,23 @@ def _state(home: Home) -> Iterator[Finding]:
         yield Finding("server", OK, f"it runs since {since} and takes in reports")
     for sentence in problems if served.alive(now) else problems[:1]:
         yield Finding("server", FAILURE, sentence, "see its log")
+
+
+def _certificates(config: Config) -> Iterator[Finding]:
+    """Yield a finding about each certificate in the server's folder."""
+    now = time.time()
+    for path, end in certificate_ends(config).items():
+        said = f"{path} is good for {days_left(end, now)} days"
+        fix = "undertone authority renew, or put a new one there" if notice(end, now) is not None else ""
+        yield Finding("certificate", WARNING if fix else OK, said, fix)
+
+
+def _ending(home: Home, config: Config) -> Iterator[Finding]:
+    """Yield a warning if the campaign ends soon, from the state of the running server."""
+    name, now = config.campaign.name, time.time()
+    sentence = state_of(read_state(home.state), name, None, now).ending(now)
+    if sentence:
+        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign succeed")
 
 
 def _files(home: Home) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ OK, WARNING, FAILURE = "ok", "warning", "failure"
 # Default number of reports in a device's outbox: `undertone_device.core.ledger.DEFAULT_OUTBOX`.
 OUTBOX = 96
 _LEAST_HOURS = 1.0
-_LEAST_DAYS = 30
+_LEAST_DAYS = 60
 # Least number of messages that the broker must be able to queue for a server that is away.
 _LEAST_QUEUED = 100_000
 _WAIT_SECONDS = 5.0

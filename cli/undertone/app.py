@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from undertone.commands import (
+    authority,
     backup,
     broker,
     campaign,
@@ -45,6 +46,7 @@ SECTIONS = {
         "web",
         "worker",
         "broker",
+        "authority",
         "backup",
         "restore",
         "migrate",
@@ -108,6 +110,7 @@ def _device() -> None:
     """Run a device on this machine: undertone device run|status."""
 
 
+authority.register(app)
 backup.register(app)
 broker.register(app)
 campaign.register(app)

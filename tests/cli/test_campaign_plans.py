@@ -10,6 +10,8 @@ from support.command import undertone
 from support.factory import policy_of
 from undertone_aggregator.campaign.binding import apply_plan, open_campaign
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.history import history
+from undertone_aggregator.server.lifecycle import change_state
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import append_groups, read_groups
 from undertone_aggregator.store.store import RECEIVED, Batch, open_store
@@ -47,7 +49,7 @@ def apply(home: Home, text: str, *options: str, code: int = 0) -> str:
 
 
 def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing(home: Home) -> None:
-    shown = create(home, "--set", "rounds=[40]", "--dry-run")
+    shown = create(home, "--set", "rounds=[40]", "--preview")
     assert "privacy: " in shown
     assert "warning: threshold rounds of 40 slots" in shown
     assert home.names() == []
@@ -148,3 +150,26 @@ def test_a_campaign_that_nobody_reported_to_is_deleted_and_no_other(home: Home) 
     refused = undertone("campaign", "delete", str(home.folder), "power")
     assert (refused.returncode, "1 deliveries" in refused.stderr) == (2, True)
     assert home.names() == ["power"]
+
+
+def test_the_log_says_who_changed_what_and_when(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "ada")
+    create(home)
+    begin(home)
+    apply(home, home.file("power").read_text().replace('epsilon = "1"', 'epsilon = "2"'))
+    assert undertone("campaign", "pause", str(home.folder), "power").returncode == 0
+    change_state(home, "power", "running", "the page")
+    done = undertone("campaign", "log", str(home.folder), "power", "--json")
+    rows = json.loads(done.stdout)
+    assert [row["user"] for row in rows] == ["ada", "ada", "ada", "the page"]
+    for row, fact in zip(rows, ("created", "campaign.epsilon", "paused", "running"), strict=True):
+        assert fact in row["what"]
+    assert rows == sorted(rows, key=lambda row: row["time"])
+    assert oct((home.folder / "history/power.jsonl").stat().st_mode & 0o777) == "0o600"
+    refused = apply(
+        home, home.file("power").read_text().replace("version = 2", "version = 1") + "min_reports = 5\n", code=2
+    )
+    assert "version" in refused
+    assert len(history(home.folder, "power")) == 4, "what was refused is no change"
+    (home.folder / "history/power.jsonl").write_text("{}\n")
+    assert "line 1" in undertone("campaign", "log", str(home.folder), "power").stderr

@@ -27,6 +27,7 @@ from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, no_failpoi
 from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.ingest.shared_workers import WorkerContext
 from undertone_aggregator.ingest.workers import ProcessWorker, Worker, thread_worker
+from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.source import Outgoing, Source
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import keep_groups, read_groups
@@ -333,8 +334,11 @@ class Running:
                     continue
                 if time.monotonic() > looked + _WATCH_SECONDS:
                     looked = time.monotonic()
-                    for event, sentence in watch.look(self._look(store)):
+                    look = self._look(store)
+                    for event, sentence in watch.look(look):
                         self.journal.alarm(event, sentence)
+                    for event, sentence in watch.notices(look):
+                        self.journal.say(event, sentence)
                 if self._wanted_state == RETIRED:
                     coordinator.retire(int(self._options.clock()))
                 elif self._wanted_state != PAUSED:
@@ -385,7 +389,8 @@ class Running:
         free = shutil.disk_usage(self.config.disk).free
         now = self._options.clock()
         waiting = self._lag.backlog(store).age(now) if self._lag.counts_elsewhere else None
-        return Look(now, time.monotonic(), store.outcomes(), free, self.state, waiting)
+        certificates = certificate_ends(self.config)
+        return Look(now, time.monotonic(), store.outcomes(), free, self.state, waiting, certificates)
 
     def _check(self) -> None:
         for worker in self._workers:

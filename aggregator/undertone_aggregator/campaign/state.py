@@ -6,11 +6,13 @@ old state concludes that the server is dead or hangs.
 
 import contextlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 
@@ -50,6 +52,13 @@ class CampaignState:
         if self.state not in _OPEN or self.due is None or (self.end is not None and now > self.end):
             return 0.0
         return max(now - max(self.due, self.newest or self.due), 0.0)
+
+    def ending(self, now: float) -> str:
+        """Return a sentence about the campaign's end if it comes within 60 days of Unix second ``now``, else ""."""
+        if self.state not in _OPEN or self.end is None or now > self.end or notice(self.end, now) is None:
+            return ""
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.end))
+        return f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign succeed starts the next one"
 
     def sentence(self) -> str:
         """Return the state, with its reason in brackets."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.campaign.state import OVER, CampaignState
 from undertone_aggregator.counts.seen import CONFLICT
 from undertone_aggregator.ingest.admission import REASONS
@@ -36,6 +37,8 @@ class Look:
     state: CampaignState
     # Seconds for which the oldest landed file has waited for the engine that counts; None if the server counts.
     waiting: float | None = None
+    # Path of each certificate of the server's folder -> Unix second at which it ends.
+    certificates: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -47,22 +50,37 @@ class Watch:
     # Seconds that a landed file may wait for the engine that counts.
     patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
+    # Each event's name may be followed by what distinguishes it from others of that name.
     _active: set[str] = field(default_factory=set)
+    _noticed: set[str] = field(default_factory=set)
 
     def look(self, look: Look) -> list[Alarm]:
         """Return the alarms that begin with this snapshot."""
         active = dict(self._found(look))
         self._last = look
-        new = [(event, sentence) for event, sentence in active.items() if event not in self._active]
+        new = [(_name(event), sentence) for event, sentence in active.items() if event not in self._active]
         self._active = set(active)
+        return new
+
+    def notices(self, look: Look) -> list[Alarm]:
+        """Return what begins with this snapshot and is no trouble: the campaign's end, foreseen or come."""
+        found = {}
+        if look.state.state == OVER:
+            found["ended"] = "the campaign is over: its last slot has ended, and devices are silent"
+        elif sentence := look.state.ending(look.now):
+            found[f"ending {notice(look.state.end or 0, look.now)}"] = sentence
+        new = [(_name(event), sentence) for event, sentence in found.items() if event not in self._noticed]
+        self._noticed = set(found)
         return new
 
     def _found(self, look: Look) -> Iterator[Alarm]:
         yield from self._silence(look)
         if look.free < _LEAST_FREE:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
-        if look.state.state == OVER:
-            yield "ended", "the campaign is over: its last slot has ended, and devices are silent"
+        for path, end in look.certificates.items():
+            if (days := notice(end, look.now)) is not None:
+                said = f"the certificate in {path} ends in {days_left(end, look.now)} days: undertone authority renew"
+                yield f"certificate {path} {days}", said
         last = self._last
         if last is None:
             return
@@ -95,3 +113,7 @@ class Watch:
         if look.state.silence(look.now) > slots * self.slot_seconds:
             before = "since the campaign began" if look.state.newest is None else "for several slots"
             yield "silent", f"no report has come {before}"
+
+
+def _name(event: str) -> str:
+    return event.partition(" ")[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING, STATE
 from undertone_aggregator.campaign.state import CampaignState, read_state
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.history import note
 from undertone_aggregator.store.store import RECEIVED, open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_shared.errors import Invalid
@@ -22,8 +23,11 @@ Action = Callable[[str, str], str]
 VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
 
 
-def change_state(home: Home, name: str, state: str) -> str:
-    """Set a campaign's state; return a sentence about what was done. Raises Invalid, also for a retired campaign."""
+def change_state(home: Home, name: str, state: str, user: str | None = None) -> str:
+    """Set a campaign's state; return a sentence about what was done. Raises Invalid, also for a retired campaign.
+
+    ``user``: who asked for it; None for the user who runs this.
+    """
     config = home.config(home.only(name))
     with open_store(config.store_url, campaign=name) as store, store.transaction():
         before = store.meta().get(STATE)
@@ -32,6 +36,7 @@ def change_state(home: Home, name: str, state: str) -> str:
         if before == RETIRED and state != RETIRED:
             raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
         store.set_meta({STATE: state})
+    note(home.folder, name, f"{state}, it was {before}", user)
     return f"campaign {name} is {state}, it was {before}"
 
 
@@ -59,6 +64,7 @@ def delete(home: Home, name: str) -> str:
                 change_state(home, name, RETIRED)
             _wait(home, name, lambda state: state is not None and state.state == RETIRED)
     home.remove(name)
+    note(home.folder, name, "deleted")
     _wait(home, name, lambda state: state is None)
     if file is not None:
         # The store's locks and logs are deleted, too.
@@ -87,4 +93,4 @@ def actions(home: Home) -> dict[str, Action]:
 def _change(home: Home, state: str, name: str, device: str) -> str:
     if device:
         raise Invalid(f"device is {device!r}, expected none: the whole campaign is changed")
-    return change_state(home, name, state)
+    return change_state(home, name, state, "the page")

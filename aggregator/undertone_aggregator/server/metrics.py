@@ -12,6 +12,7 @@ from undertone_aggregator.counts.sequences import by_group
 from undertone_aggregator.estimate.publication import only_told, publication_of, told_groups
 from undertone_aggregator.ingest.admission import OUTCOMES
 from undertone_aggregator.ingest.lag import Lag
+from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.dropped import DROPPED, Dropped
 from undertone_aggregator.store.store import RECEIVED, Store, open_store
 from undertone_shared.errors import Invalid
@@ -50,6 +51,7 @@ FAMILIES = {
     "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
     "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
     "undertone_campaign_end_seconds": (GAUGE, "Unix time: end of the last slot.", ("campaign",)),
+    "undertone_certificate_end_seconds": (GAUGE, "Unix time: end of a certificate of the server.", ("file",)),
     "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
     "undertone_endpoint_backlog": (GAUGE, "Reports of its devices that are not committed.", ()),
     "undertone_endpoint_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ()),
@@ -126,6 +128,7 @@ def _collect(server: "Server", families: Families) -> None:
         rung[campaign] += n
     for campaign, n in sorted(rung.items()):
         families.add("undertone_alarms_all", n, campaign)
+    certificates: dict[str, int] = {}
     for name, status in state.campaigns.items():
         for word in STATES:
             families.add("undertone_campaign_state", status.state == word, name, word)
@@ -138,6 +141,7 @@ def _collect(server: "Server", families: Families) -> None:
         families.add("undertone_threshold_seconds", CHOICES.of(name).last, name)
         try:
             config = server.home.config(name)
+            certificates |= certificate_ends(config)
             with open_store(config.store_url, campaign=name, read_only=True) as store:
                 _read(name, store, families)
                 lag = Lag(config.landing.plan(config.folder))
@@ -148,6 +152,8 @@ def _collect(server: "Server", families: Families) -> None:
         except (Invalid, OSError):
             # A store that cannot be read is skipped; the campaign's state says that it does not run.
             continue
+    for path, end in certificates.items():
+        families.add("undertone_certificate_end_seconds", end, path)
 
 
 def _read(name: str, store: Store, families: Families) -> None:

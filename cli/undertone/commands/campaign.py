@@ -45,7 +45,7 @@ def create(
     collect: Annotated[
         str, typer.Option(help="reports, or stream: all reports of a device under one budget.")
     ] = "reports",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the campaign, and write nothing.")] = False,
+    only_show: Annotated[bool, typer.Option("--preview", help="Show the campaign, and write nothing.")] = False,
 ) -> None:
     """Show what a campaign costs in privacy and what would go wrong, then write its plan.
 
@@ -55,6 +55,7 @@ def create(
 
     from undertone_aggregator.campaign.preview import preview
     from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.server.history import note
     from undertone_aggregator.settings.toml import document, value_of
 
     home = Home(folder)
@@ -74,10 +75,11 @@ def create(
     plan = document({"campaign": values})
     config = home.config(name, plan)
     print("\n".join(preview(config, int(time.time()))))
-    if dry_run:
+    if only_show:
         print("nothing was written")
         return
     home.write_plan(name, plan)
+    note(home.folder, name, f"created: epsilon {epsilon}, bound {bound} {unit}, slots of {slot_seconds} s")
     print(f"campaign {name}: {home.file(name)}")
 
 
@@ -146,6 +148,7 @@ def apply(
     """
     from undertone_aggregator.campaign.binding import apply_plan, version_of
     from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.server.history import note
     from undertone_aggregator.settings.toml import with_option
     from undertone_aggregator.store.store import open_store
 
@@ -164,6 +167,7 @@ def apply(
         print("nothing would change")
         return
     said = [str(refusals)] if refusals.known else []
+    note(home.folder, name, f"version {version}: " + "; ".join([*map(str, made), *said]))
     print("\n".join([f"changed, version {version} is in force:", *map(str, made), *said, *warnings]))
 
 
@@ -174,6 +178,26 @@ def delete(folder: Folder, name: Name) -> None:
     from undertone_aggregator.server.lifecycle import delete
 
     print(delete(Home(folder), name))
+
+
+@app.command()
+def log(folder: Folder, name: Name, as_json: AsJson = False) -> None:
+    """Show who changed what in a campaign, and when; oldest first, also after it was deleted."""
+    import time
+
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.server.history import history
+
+    home = Home(folder)
+    home.file(name)
+    entries = history(home.folder, name)
+    if as_json:
+        print(json.dumps([entry.row() for entry in entries]))
+        return
+    for entry in entries:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(entry.time))}  {entry.user}  {entry.what}")
+    if not entries:
+        print("nothing was changed yet")
 
 
 def _state_command(verb: str, explain: str) -> None:
@@ -248,4 +272,5 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
         if state_of(served, name, life, now).state != FAILED:
             raise
     state = state_of(served, name, life, now)
-    return facts | {"state": state.state, "reason": state.reason, "newest_report": state.newest}
+    reason = state.reason or state.ending(now)
+    return facts | {"state": state.state, "reason": reason, "newest_report": state.newest}

@@ -35,7 +35,6 @@ def test_a_quiet_campaign_rings_nothing() -> None:
         ("disk", later(FINE, free=1 << 20)),
         # Spark is down: reports come, and no slot has any yet.
         ("uncounted", later(FINE, 6 * 1800, waiting=900.0)),
-        ("ended", later(FINE, state=replace(RUNS, state=OVER))),
         ("clock", replace(later(FINE), now=FINE.now + 3600)),
         ("refused", later(FINE, outcomes={"received": 1100, "counted": 1070, "other_campaign": 30})),
         ("conflict", later(FINE, outcomes={"received": 1010, "counted": 1009, "conflict": 1})),
@@ -47,7 +46,7 @@ def test_each_trouble_rings_once_and_again_after_it_was_gone(event: str, trouble
     first = [name for name, _ in watch.look(trouble)]
     assert event in first
     assert set(first) <= {event, "silent"}, "a clock that jumped a day may also look silent"
-    if event in ("disk", "ended", "silent"):
+    if event in ("disk", "silent"):
         assert event not in dict(watch.look(later(trouble)))
     fine = later(FINE, outcomes=trouble.outcomes)
     watch.look(replace(fine, ticks=trouble.ticks + fine.now - trouble.now))
@@ -59,3 +58,27 @@ def test_a_campaign_that_never_got_a_report_rings_and_a_retired_one_does_not() -
     assert rung([never, later(never, 5 * 1800), later(never, 7 * 1800)]) == [[], [], ["silent"]]
     retired = replace(FINE, state=replace(RUNS, state=RETIRED))
     assert rung([retired, later(retired, 90 * 86400)]) == [[], []]
+
+
+def test_a_campaigns_end_is_foreseen_twice_and_is_no_alarm() -> None:
+    watch = Watch(slot_seconds=1800, settle_slots=2)
+    found = []
+    for days in (100, 59, 58, 6, 5, -1):
+        state = replace(RUNS, end=int(FINE.now) + days * 86400 + 60, state=OVER if days < 0 else RUNNING)
+        look = replace(FINE, state=state)
+        assert watch.look(look) == []
+        found.append([event for event, _ in watch.notices(look)])
+    assert found == [[], ["ending"], [], ["ending"], [], ["ended"]]
+
+
+@pytest.mark.parametrize("state", [RETIRED, OVER])
+def test_a_campaign_that_has_ended_does_not_end_again(state: str) -> None:
+    assert replace(RUNS, state=state, end=int(FINE.now) + 86400).ending(FINE.now) == ""
+
+
+def test_a_certificate_that_ends_rings_60_and_7_days_before() -> None:
+    looks = [
+        replace(FINE, certificates={"broker/server.crt": int(FINE.now) + days * 86400 + 60, "tls/ca.crt": 1 << 40})
+        for days in (60, 59, 58, 6, -1)
+    ]
+    assert rung(looks) == [[], ["certificate"], [], ["certificate"], []]

@@ -41,8 +41,11 @@ class Listener:
 
     def load(self, context: ssl.SSLContext) -> None:
         """Read certificate, key and authority for all handshakes from now on. Raises Invalid."""
+        pair = str(self.certificate), None if self.key is None else str(self.key)
         try:
-            context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
+            # A context of its own refuses a certificate and a key that are no pair, before the one in use changes.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*pair)
+            context.load_cert_chain(*pair)
         except (OSError, ssl.SSLError) as wrong:
             raise Invalid(f"the certificate {self.certificate} cannot be used: {wrong}") from None
         if self.authority is not None:

@@ -74,7 +74,7 @@ class DirectSource:
         say: Say,
         outlet: Address | None = None,
     ) -> None:
-        self.files = gate.files
+        self.files = (*gate.files, *(path for path in (listener.certificate, listener.key) if path is not None))
         self._outlet = outlet
         self.endpoint = Endpoint(listener, gate, Limits(), prefix, batch=batch, say=say)
 

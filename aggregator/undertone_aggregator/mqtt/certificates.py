@@ -1,0 +1,26 @@
+"""When the certificates of a server's folder end, so that nobody is surprised by it."""
+
+import contextlib
+from pathlib import Path
+
+from undertone_aggregator.settings.config import Config
+
+# Certificates as `undertone init` and `provision` place them: the server's or broker's own, and the authority's.
+_USUAL = ("broker/server.crt", "tls/server.crt", "tls/ca.crt")
+
+
+def certificate_ends(config: Config) -> dict[str, int]:
+    """Return path, as configured, -> Unix second at which that certificate ends. Files that hold none are left out."""
+    names = [name for name in (config.broker.certificate, config.broker.ca_file, *_USUAL) if name is not None]
+    found = {}
+    for name in dict.fromkeys(names):
+        with contextlib.suppress(OSError, ValueError):
+            found[name] = certificate_end(config.path(name))
+    return found
+
+
+def certificate_end(path: Path) -> int:
+    """Return the Unix second at which the first certificate in a PEM file ends. Raises OSError, ValueError."""
+    from cryptography import x509
+
+    return int(x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp())

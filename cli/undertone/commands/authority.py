@@ -1,0 +1,47 @@
+"""``undertone authority``: the private authority of a server's folder and the server's certificate by it."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Renew the server's certificate by the private authority of its folder.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the command to the application."""
+    root.add_typer(app, name="authority")
+
+
+@app.callback()
+def _group() -> None:
+    # With a callback, Typer keeps `renew` as a subcommand although it is the only one.
+    pass
+
+
+@app.command()
+def renew(
+    folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address of the server; again for more; without it those of the old certificate."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Give the server a new certificate by its own authority, which its devices trust already.
+
+    The running server takes it up without a restart, and devices see nothing of it. An external broker whose files
+    are in the folder is told by the running server.
+    """
+    from undertone_aggregator.server.folder import Home
+    from undertone_operate.authority import renew_server
+
+    names, end = renew_server(Home(folder).folder, host or [])
+    if as_json:
+        print(json.dumps({"names": names, "end": end}))
+        return
+    import time
+
+    day = time.strftime("%Y-%m-%d", time.gmtime(end))
+    print(f"the server's certificate for {', '.join(names)} is new; it ends on {day}")
