@@ -18,13 +18,13 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
-def check_text(name: str, value: object, longest: int) -> str:
-    """Return ``value`` if it is text of at most ``longest`` characters, all of them visible or spaces.
+def check_text(name: str, value: object, most: int) -> str:
+    """Return ``value`` if it is text of at most ``most`` characters, all of them visible or spaces.
 
     Raises Invalid naming the field for control characters and direction marks, which can make text look like another.
     """
-    if not isinstance(value, str) or len(value) > longest:
-        raise Invalid("%s is %r, expected text of at most %d characters" % (name, value, longest))
+    if not isinstance(value, str) or len(value) > most:
+        raise Invalid("%s is %r, expected text of at most %d characters" % (name, value, most))
     for character in value:
         code = ord(character)
         # Characters that are invisible or reorder others: controls, soft hyphen, marks of direction and width, line
@@ -65,10 +65,10 @@ def check_object(name: str, value: object, fields: tuple[str, ...]) -> "dict[str
     return value
 
 
-def integers(name: str, value: object, least: int, most: int) -> tuple[int, ...]:
-    """Return ``value`` as a tuple if it is a list of ``least`` to ``most`` integers of 30 bits. Raises Invalid."""
-    if not isinstance(value, list) or not least <= len(value) <= most:
-        raise Invalid("%s is not a list of %d to %d integers" % (name, least, most))
+def integers(name: str, value: object, low: int, high: int) -> tuple[int, ...]:
+    """Return ``value`` as a tuple if it is a list of ``low`` to ``high`` integers of 30 bits. Raises Invalid."""
+    if not isinstance(value, list) or not low <= len(value) <= high:
+        raise Invalid("%s is not a list of %d to %d integers" % (name, low, high))
     for i in range(len(value)):
         try:
             check_integer(name, value[i], -_LARGEST, _LARGEST)

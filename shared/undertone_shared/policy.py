@@ -104,7 +104,7 @@ class Policy:
 
     def __init__(self, fields: "dict[str, Any]"):
         merged = default_fields()
-        merged.update(check_object("the policy", fields, tuple(n for n in merged if n in fields or n in _NEEDED)))
+        merged.update(check_object("the policy", fields, tuple([n for n in merged if n in fields or n in _NEEDED])))
         check_integer("version", merged["version"], VERSION, VERSION)
         self.sensor = check_name("sensor", merged["sensor"])
         measures = merged["measures"]

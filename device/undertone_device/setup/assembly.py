@@ -10,9 +10,9 @@ from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_device.mqtt.socket_connection import CONNECT_MILLISECONDS, opener
 from undertone_device.setup.storage import LARGEST_SECRET, FileStorage, read_bounded
 from undertone_device.setup.tls_context import system_context, verified_context
-from undertone_shared import policy as policies
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import LARGEST, parse_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _LARGEST_CA = 65536
 def read_policy(config: "DeviceConfig") -> "Policy":
     """Read the owner's policy. Raises Invalid, naming the file."""
     try:
-        return policies.parse_policy(read_bounded(config.policy, policies.LARGEST))
+        return parse_policy(read_bounded(config.policy, LARGEST))
     except Invalid as error:
         raise Invalid("%s: %s" % (config.policy, error))
 

@@ -88,7 +88,7 @@ def known_fields(name: str, value: "Any", fields: "Sequence[str]", needed: "Sequ
     """Return ``value`` if it is an object with some of ``fields``, including all ``needed`` ones. Raises Invalid."""
     if not isinstance(value, dict):
         raise Invalid("%s is %r, expected an object" % (name, value))
-    check_object(name, value, tuple(f for f in fields if f in value or f in needed))
+    check_object(name, value, tuple([f for f in fields if f in value or f in needed]))
     return value
 
 

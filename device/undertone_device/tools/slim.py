@@ -10,8 +10,6 @@ import ast
 from collections.abc import Iterable, Mapping
 
 Value = int | str | bytes
-# mpy-cross inserts an integer into the code if it is a small one on every board; a larger one is an object in memory.
-_SMALL = 1 << 30
 _CHECKED = "TYPE_CHECKING"
 # An owner's sensor.py imports from these modules, so they keep all constants without an underscore.
 _SENSORS = "undertone_device.sensors."
@@ -55,22 +53,17 @@ class Constants:
         """Return False for a module of this project that no board carries."""
         return not module.startswith("undertone_") or module in self._trees
 
-    def inserted(self, module: str) -> dict[str, Value]:
-        """Return those of ``of`` whose values replace their names in the module's code."""
-        values = self.of(module).items()
-        return {name: value for name, value in values if not isinstance(value, int) or abs(value) < _SMALL}
-
     def removed(self, module: str) -> set[str]:
-        """Return those of ``inserted`` that the compiled module does not have."""
+        """Return those of ``of`` that the compiled module does not have."""
         shown = module.startswith(_SENSORS)
-        return {name for name in self.inserted(module) if name.startswith("_") or not (shown or name in self._kept)}
+        return {name for name in self.of(module) if name.startswith("_") or not (shown or name in self._kept)}
 
 
 class _Slim(ast.NodeTransformer):
     def __init__(self, constants: Constants, module: str):
         self._constants = constants
         self._module = module
-        self._values = constants.inserted(module)
+        self._values = constants.of(module)
         self._removed = constants.removed(module)
         self._absent: set[str] = set()
 
