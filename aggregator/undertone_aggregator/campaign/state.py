@@ -53,9 +53,15 @@ class CampaignState:
             return 0.0
         return max(now - max(self.due, self.newest or self.due), 0.0)
 
+    def notice(self, now: float) -> int | None:
+        """Return 60 or 7 if the campaign ends in fewer days from Unix second ``now`` on, else None."""
+        if self.state not in _OPEN or self.end is None or self.due is None or now > self.end:
+            return None
+        return notice(self.end, now, self.due)
+
     def ending(self, now: float) -> str:
-        """Return a sentence about the campaign's end if it comes within 60 days of Unix second ``now``, else ""."""
-        if self.state not in _OPEN or self.end is None or now > self.end or notice(self.end, now) is None:
+        """Return a sentence about the campaign's end if `notice` announces it, else ""."""
+        if self.end is None or self.notice(now) is None:
             return ""
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.end))
         return f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign succeed starts the next one"

@@ -68,7 +68,7 @@ class Watch:
         if look.state.state == OVER:
             found["ended"] = "the campaign is over: its last slot has ended, and devices are silent"
         elif sentence := look.state.ending(look.now):
-            found[f"ending {notice(look.state.end or 0, look.now)}"] = sentence
+            found[f"ending {look.state.notice(look.now)}"] = sentence
         new = [(_name(event), sentence) for event, sentence in found.items() if event not in self._noticed]
         self._noticed = set(found)
         return new

@@ -64,11 +64,21 @@ def test_a_campaigns_end_is_foreseen_twice_and_is_no_alarm() -> None:
     watch = Watch(slot_seconds=1800, settle_slots=2)
     found = []
     for days in (100, 59, 58, 6, 5, -1):
-        state = replace(RUNS, end=int(FINE.now) + days * 86400 + 60, state=OVER if days < 0 else RUNNING)
+        end = int(FINE.now) + days * 86400 + 60
+        state = replace(RUNS, due=end - 365 * 86400, end=end, state=OVER if days < 0 else RUNNING)
         look = replace(FINE, state=state)
         assert watch.look(look) == []
         found.append([event for event, _ in watch.notices(look)])
     assert found == [[], ["ending"], [], ["ending"], [], ["ended"]]
+
+
+def test_a_short_campaign_is_announced_less_early_or_not_at_all() -> None:
+    end = int(FINE.now) + 86400
+    for days, noticed in ((10, None), (30, 7), (100, 7), (365, 7)):
+        assert replace(RUNS, due=end - days * 86400, end=end).notice(FINE.now) == noticed
+    end = int(FINE.now) + 50 * 86400
+    for days, noticed in ((100, None), (365, 60)):
+        assert replace(RUNS, due=end - days * 86400, end=end).notice(FINE.now) == noticed
 
 
 @pytest.mark.parametrize("state", [RETIRED, OVER])
