@@ -7,7 +7,7 @@ device alone. A name's module is therefore imported when the name is first used.
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from undertone.api import certify as certify

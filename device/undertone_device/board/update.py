@@ -1,7 +1,7 @@
 """Update of a board's code at its owner's request: fetch, check, try, and drop it again if it does not report.
 
     from undertone_device.board import update
-    update.fetch("http://host/undertone-0.2.0", "sha256 of its package.json, as the release printed it")
+    update.fetch("http://host/undertone-0.3.0", "sha256 of its package.json, as the release printed it")
 
 The new code goes into the one of two folders that is not in use. Every file's sha256 must match package.json, and
 package.json's sha256 the given one. Then one file, `code`, names the folder and the boots that may try it (`main.py`).
