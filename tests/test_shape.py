@@ -103,6 +103,14 @@ def test_a_room_imports_what_its_docstring_names(room: str) -> None:
     assert rooms_of(package)[name] == allowed
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_where_to_start_reading(room: str) -> None:
+    docstring = ast.get_docstring(ast.parse(BY_NAME[room].read_text(encoding="utf-8"))) or ""
+    modules = re.findall(r"``([\w/]+\.py)``", docstring.partition("Start reading: ")[2])
+    assert modules
+    assert [module for module in modules if not (BY_NAME[room].parent / module).is_file()] == []
+
+
 def test_no_module_is_outside_the_rooms() -> None:
     outside = [name for name in BY_NAME if name.rpartition(".")[0] in HOUSES and name not in ROOMS]
     assert outside == ["undertone_device.__main__"]

@@ -1,5 +1,7 @@
-"""Central releases, event level: one trusted party holds raw values and publishes streams, counts and synthetic
-items.
+"""Central releases, event level: one trusted party holds raw values and publishes streams, counts and synthetic items.
+
+Owns counters, hierarchies, the ToPS publisher, quantiles, and jobs that can be resumed.
+Start reading: ``make.py``, the table of mechanisms; ``continual.py``, their protocol; ``release.py``, the command.
 """
 
 from undertone_central.continual import Continual

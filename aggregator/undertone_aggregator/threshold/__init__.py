@@ -1,9 +1,9 @@
-"""Choice of the truncation threshold θ from locally private reports: distribution, ToPL's objective, zoomed rounds.
+"""Threshold: chooses the truncation threshold θ from locally private reports. Pure: histograms in, numbers out.
 
+Owns the fit of a distribution to histograms, ToPL's objective, the edges of the next round, limits of θ, its interval.
 May import: design.
-
-Start with `first_edges`, collect a round, ask `next_range` for the following round's edges, and end with
-`theta_from_reports`. Everything here is pure: histograms in, numbers out.
+Start reading: ``choose.py``: `first_edges` begins, `next_range` gives each following round's edges, and
+`theta_from_reports` chooses.
 """
 
 from undertone_aggregator.threshold.bin_edges import first_edges, quantile, zoomed_edges

@@ -1,4 +1,7 @@
-"""The demonstration: aggregator, a fleet of MQTT clients and one MicroPython device, each a real process."""
+"""The demonstration: aggregator, a fleet of MQTT clients and one MicroPython device, each a real process.
+
+Start reading: ``run.py``; ``plan.py`` prepares the campaign and the devices.
+"""
 
 from undertone_simulator.demo.plan import DemoOptions, DemoResult
 from undertone_simulator.demo.run import DEMO_COLLECTIONS, Display, run
