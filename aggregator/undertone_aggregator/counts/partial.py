@@ -23,6 +23,9 @@ Counts = NDArray[np.int64]
 EVERYBODY = "all"
 LARGEST_CELLS = 1 << 22
 _WIDTHS = (1, 2, 4, 8)
+_TYPES = tuple(np.dtype(f"<u{width}") for width in _WIDTHS)
+_INDEX = np.dtype("<u4")
+_HEAD = struct.Struct("<BI")
 _SPARSE = 4
 
 
@@ -133,9 +136,9 @@ def unpack_counts(data: bytes) -> Counts:
     """Return the histogram that `pack_counts` packed. Raises Invalid for anything else."""
     if len(data) < 5 or data[0] >= 2 * _SPARSE:
         raise Invalid("a histogram is damaged: it has no valid head")
-    form, cells = struct.unpack_from("<BI", data)
+    form, cells = _HEAD.unpack_from(data)
     size = _WIDTHS[form % _SPARSE]
-    kind = f"<u{size}"
+    kind = _TYPES[form % _SPARSE]
     if cells > LARGEST_CELLS:
         raise Invalid(f"a histogram has {cells} cells, expected at most {LARGEST_CELLS}")
     if form < _SPARSE:
@@ -143,9 +146,10 @@ def unpack_counts(data: bytes) -> Counts:
             raise Invalid(f"a histogram of {cells} cells has {len(data)} bytes, expected {5 + cells * size}")
         return np.frombuffer(data, kind, offset=5).astype(np.int64)
     filled, rest = divmod(len(data) - 5, 4 + size)
-    index = np.frombuffer(data, "<u4", count=filled, offset=5)
-    if rest or np.any(index >= cells) or np.any(index[1:] <= index[:-1]):
+    index = np.frombuffer(data, _INDEX, count=filled, offset=5)
+    # Indices ascend, so the last one is the largest.
+    if rest or (filled and index[-1] >= cells) or (index[1:] <= index[:-1]).any():
         raise Invalid(f"a sparse histogram of {cells} cells is damaged")
     counts = np.zeros(cells, dtype=np.int64)
-    counts[index] = np.frombuffer(data, kind, offset=5 + 4 * filled).astype(np.int64)
+    counts[index] = np.frombuffer(data, kind, offset=5 + 4 * filled)
     return counts

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.counts.partial import Counts, Key, Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
 from undertone_aggregator.estimate.query import Results
 
@@ -45,9 +45,18 @@ class PublicResults(Results):
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
         publication = self.publication
-        shown = publication.select(self._store.partial(first, min(last, publication.settled), late=False))
-        for group in shown.groups if groups is None else groups:
-            yield [group], shown.of(group)
+        last = min(last, publication.settled)
+        if groups is None:
+            shown = publication.select(self._store.partial(first, last, late=False))
+            yield from (([group], shown.of(group)) for group in shown.groups)
+            return
+        rows: dict[str, dict[Key, Counts]] = {group: {} for group in groups}
+        for low, high in self._pieces(first, last):
+            shown = publication.select(self._store.partial(low, high, late=False))
+            for group, of_group in rows.items():
+                of_group.update(shown.of(group))
+        for group, of_group in rows.items():
+            yield [group], Partial(of_group)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         publication, cycle = self.publication, self.campaign.cycle

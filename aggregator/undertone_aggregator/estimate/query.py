@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.partial import EVERYBODY, Partial
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
@@ -25,6 +25,8 @@ from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
 
 _LAST = 0xFFFFFFFF
+# Number of slots that are read from the store at a time: a week of half-hours.
+_PIECE = 336
 # The largest number of slots in one query: more than a year of half-hours.
 LARGEST_SELECTION = 20_000
 # Type of the ends of a selection: a slot number, or a date or time, which is in the campaign's zone if it has none of
@@ -250,7 +252,26 @@ class Results(OpenCampaign):
 
     def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
         """Yield the wanted groups in parts, each part with the reports that its estimates need."""
-        yield groups, self._store.partial(first, last)
+        if groups is None:
+            yield None, self._store.partial(first, last)
+            return
+        rows: dict[str, dict[Key, Counts]] = {group: {} for group in groups}
+        for low, high in self._pieces(first, last):
+            piece = self._store.partial(low, high)
+            for group, of_group in rows.items():
+                of_group.update(_of_group(piece, group))
+        for group, of_group in rows.items():
+            yield [group], Partial(of_group)
+
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield (first slot, last slot) of pieces of `_PIECE` slots that hold all reports of first..last.
+
+        A reader that adds up a piece before it reads the next one needs memory for one piece, not for all groups.
+        """
+        low = max(first, self.timeline.epochs[0].campaign.first_slot)
+        high = min(last, self._store.newest_slot() or 0)
+        for begin in range(low, high + 1, _PIECE):
+            yield begin, min(begin + _PIECE - 1, high)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         """Return the reports of all devices, pooled over runs of ``every`` slots."""
@@ -266,8 +287,9 @@ class Results(OpenCampaign):
         if not slots:
             return None
         publication = publication_of(self._store, self.min_reports)
-        shown = publication.select(self._store.partial(min(slots), max(slots), late=False))
-        return world_learns(self.newest, shown.smallest)
+        pieces = self._pieces(min(slots), max(slots))
+        fewest = [publication.select(self._store.partial(low, high, late=False)).smallest for low, high in pieces]
+        return world_learns(self.newest, min(filter(None, fewest), default=0))
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
@@ -350,3 +372,10 @@ class Results(OpenCampaign):
             "guarantee": self.guarantee,
         }
         return frame
+
+
+def _of_group(partial: Partial, group: str) -> Partial:
+    """Return the histograms of one group; for `EVERYBODY` the sums over all groups, under that name."""
+    if group == EVERYBODY:
+        return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in partial.items())
+    return Partial({key: counts for key, counts in partial.items() if key.group == group})

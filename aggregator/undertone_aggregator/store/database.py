@@ -13,6 +13,9 @@ from undertone_aggregator.store.migrations import revision_of, upgrade
 from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
+# Number of rows that are fetched from the driver at a time.
+_FETCHED = 1000
+
 
 class Database:
     """One campaign's part of a database. Each of its methods turns the driver's errors into StoreError."""
@@ -165,7 +168,9 @@ class Database:
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """Yield the rows of a query."""
         with self.typed():
-            yield from self._connection.execute(statement, values)
+            # Rows that are fetched one at a time take twice as long.
+            for several in self._connection.execute(statement, values).partitions(_FETCHED):
+                yield from several
 
     def own_rows(self, table: Table) -> Any:
         """Return the condition that selects this campaign's rows."""

@@ -176,9 +176,9 @@ class SqlStore(Database):
                 wanted = [self.own_rows(table), table.c.slot.between(first, last)]
                 if kind is not None:
                     wanted.append(table.c.kind == kind)
-                for r in self.rows(select(table).where(and_(*wanted))):
-                    key = Key(campaign, bytes(r.fingerprint), r.kind, r.grp, r.slot)
-                    yield key, unpack_counts(bytes(r.counts))
+                columns = (table.c.fingerprint, table.c.kind, table.c.grp, table.c.slot, table.c.counts)
+                for fingerprint, kind_of, group, slot, counts in self.rows(select(*columns).where(and_(*wanted))):
+                    yield Key(campaign, bytes(fingerprint), kind_of, group, slot), unpack_counts(bytes(counts))
 
         return Partial.gather(rows())
 
