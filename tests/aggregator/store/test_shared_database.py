@@ -98,10 +98,13 @@ def test_an_address_knows_whether_machines_share_it() -> None:
 
 def test_a_configuration_takes_every_form_of_an_address(tmp_path: Path) -> None:
     def config(path: str):
-        return parse_config(f'[store]\npath = "{path}"\n' + PLAN.format("meters"), tmp_path)
+        return parse_config(
+            f'[broker]\nmode = "external"\n[store]\npath = "{path}"\n' + PLAN.format("meters"), tmp_path
+        )
 
     for path in ("s.sqlite", "sqlite:s.sqlite"):
         assert config(path).store_url == f"sqlite:{tmp_path / 's.sqlite'}"
+        assert not config(path).shares
     for path in ("postgresql://u@h/d", "postgresql:///d"):
         assert config(path).store_url == path
         assert config(path).shares
