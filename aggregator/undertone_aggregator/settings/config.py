@@ -32,6 +32,9 @@ _READING = SMALL - 1
 # The two ways of collecting, by the names that configurations and commands use: single reports, or whole streams.
 COLLECT = ("reports", "stream")
 
+# Slots of each threshold epoch if a plan does not say: three days of half-hours.
+ROUNDS = (48, 48, 48)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignPlan(Checked):
@@ -55,7 +58,7 @@ class CampaignPlan(Checked):
     epsilon: Fraction = option(..., "privacy of one reading (event level): a number from 0.05 to 8",  # noqa: RUF009
                                check.epsilon)  # fmt: skip
     start: int | None = option(None, '"now" or the Unix second of the first slot', check.start)
-    rounds: tuple[int, ...] = option((48, 48, 144), "slots of each threshold epoch, in which all devices report for "
+    rounds: tuple[int, ...] = option(ROUNDS, "slots of each threshold epoch, in which all devices report for "
                                      "the threshold: whole cycles, the last the longest", check.rounds)  # fmt: skip
     report_slots: int = option(48 * 365, "slots of the report phase", integer(1, 1 << 28))
     epoch_slots: int = option(48 * 7, "slots after which the threshold is looked at again", integer(1, 1 << 28))

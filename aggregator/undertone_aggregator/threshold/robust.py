@@ -78,7 +78,7 @@ def choose_robustly(
         low=low,
         high=high,
         bias=float(excess[:, chosen].mean()),
-        bias_se=float(excess[:, chosen].std()),
+        bias_se=max(float(excess[:, chosen].std()), _doubt(after, theta, float(excess[:, chosen].mean()))),
         expected_mse=float(errors[:, chosen].mean()),
         density=after.density,
         edges=after.edges,
@@ -86,6 +86,15 @@ def choose_robustly(
         warnings=warnings,
         offset=offset,
     )
+
+
+def _doubt(after: Posterior, theta: int, bias: float) -> float:
+    """Return the root mean square deviation of E[(x - θ)⁺] from ``bias`` if all shapes of tails are equally likely.
+
+    The reports hardly tell which shape the tail has, and the prior of the shapes is no evidence.
+    """
+    excesses = [mean_excess(shape, after.edges, np.array([theta])) for shape in after.shapes]
+    return float(np.sqrt(np.mean([np.mean(np.square(excess - bias)) for excess in excesses])))
 
 
 def _range(

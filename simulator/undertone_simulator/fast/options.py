@@ -5,12 +5,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
+from undertone_aggregator.settings.config import ROUNDS as DEFAULT_ROUNDS
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.options import FleetOptions
 
 SLOTS = 48
 LATE_SLOTS = 48
-ROUNDS = (1.0, 1.0, 1.0)
+# Days of each threshold round: those of a server's default plan.
+ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 
 # The options that an aggregator's configuration file replaces.
 _CAMPAIGN = [

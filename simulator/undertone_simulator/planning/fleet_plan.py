@@ -16,6 +16,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
+from undertone_aggregator.settings.config import ROUNDS
 from undertone_aggregator.threshold import constant_variance
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.checks import check_integer
@@ -137,6 +138,7 @@ def plan_fleet(
     per_hour = known.per_day // 24
     spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", known.per_day)]
     total = 365 * known.per_day if slots is None else slots
+    said = statements(exact, known.per_day, total)
     predicted = tuple(predictor.span(name, m, reports) for name, m in spans)
     return FleetPlan(
         devices,
@@ -153,7 +155,7 @@ def plan_fleet(
         traffic(
             known.unit, known.bound, known.per_day, ReportRule(0, threshold.theta, mechanism), exact, campaign, device
         ),
-        statements(exact, known.per_day, total),
+        (f"before the first mean: {len(ROUNDS)} threshold rounds, {sum(ROUNDS) / 48:g} days", *said),
         visible(known, devices, exact, predicted, threshold.bias) + (() if design.reason is None else (design.reason,)),
         plan_day(known, threshold, variance, reports),
         wanted,

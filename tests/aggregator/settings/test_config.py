@@ -27,7 +27,7 @@ def test_the_sample_is_a_valid_configuration_with_every_default() -> None:
     config = parse_config(sample_config(), HERE)
     assert config.broker.mode == "direct"
     assert config.campaign.epsilon == 1
-    assert config.campaign.rounds == (48, 48, 144)
+    assert config.campaign.rounds == (48, 48, 48)
     assert config.campaign.start is None
     assert config.path(config.store.path) == HERE / "undertone.sqlite"
 
