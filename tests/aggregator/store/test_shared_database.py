@@ -99,7 +99,8 @@ def test_an_address_knows_whether_machines_share_it() -> None:
 def test_a_configuration_takes_every_form_of_an_address(tmp_path: Path) -> None:
     def config(path: str):
         return parse_config(
-            f'[broker]\nmode = "external"\n[store]\npath = "{path}"\n' + PLAN.format("meters"), tmp_path
+            f'[broker]\nmode = "external"\npassword_file = "p"\n[store]\npath = "{path}"\n' + PLAN.format("meters"),
+            tmp_path,
         )
 
     for path in ("s.sqlite", "sqlite:s.sqlite"):
