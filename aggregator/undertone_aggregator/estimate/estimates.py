@@ -71,10 +71,16 @@ class MeanRow(Row):
     """
 
     derived: ClassVar[tuple[str, ...]] = ("truncated_mean", "truncated_se")
+    series: Series
     estimate: float
     standard_error: float | None
     bias: float | None
     bias_se: float | None
+
+    @property
+    def group(self) -> str:
+        """The name of the group of devices that the series is about."""
+        return self.series.group
 
     @property
     def truncated_mean(self) -> float:
@@ -148,11 +154,6 @@ class Estimate(MeanRow):
     carried: float | None = None
 
     @property
-    def group(self) -> str:
-        """The name of the group of devices that the series is about."""
-        return self.series.group
-
-    @property
     def is_learning(self) -> bool:
         """True if the slot belongs to a threshold round, which estimates no mean."""
         return self.kind == MODEL
@@ -213,11 +214,6 @@ class RangeEstimate(MeanRow):
     bias: float | None = None
     bias_se: float | None = None
     spread: float | None = None
-
-    @property
-    def group(self) -> str:
-        """The name of the group of devices that the series is about."""
-        return self.series.group
 
 
 class Estimator(Protocol):

@@ -116,11 +116,6 @@ class Selection(MeanRow):
     total: float | None = None
     total_se: float | None = None
 
-    @property
-    def group(self) -> str:
-        """The name of the group of devices that the series is about."""
-        return self.series.group
-
 
 def chosen_slots(
     first: int, last: int, slot_seconds: int, hours: Hours | None, on: OnDays | None, calendar: Days

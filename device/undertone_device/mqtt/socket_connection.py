@@ -82,30 +82,14 @@ class SocketConnection:
 
         Raises OSError.
         """
-        try:
-            count: int | None = self._read_into(buffer)
-        except _AGAIN:
-            return None
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                raise
-            return None
-        return count
+        return _unless_busy(self._read_into, buffer)
 
     def write(self, data: memoryview) -> "int | None":
         """Return the number of bytes taken, None if there is no room now; then repeat with the same data.
 
         Raises OSError.
         """
-        try:
-            count: int | None = self._write(data)
-        except _AGAIN:
-            return None
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                raise
-            return None
-        return count
+        return _unless_busy(self._write, data)
 
     def wait(self, milliseconds: int, writing: bool) -> None:
         """Wait until there is something to read (or room to write), at most ``milliseconds``."""
@@ -120,6 +104,18 @@ class SocketConnection:
             self._socket.close()
         except OSError:
             pass
+
+
+def _unless_busy(call: "Callable[[Any], int | None]", data: "bytearray | memoryview") -> "int | None":
+    """Return what a socket's method returns for ``data``; None if the socket cannot do it now. Raises OSError."""
+    try:
+        return call(data)
+    except _AGAIN:
+        return None
+    except OSError as error:
+        if error.errno != errno.EAGAIN:
+            raise
+        return None
 
 
 def _connect(host: str, port: int, milliseconds: int, alive: "Callable[[], None]", answered: "list[Any]") -> "Any":
