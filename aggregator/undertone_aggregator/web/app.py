@@ -25,6 +25,7 @@ from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_aggregator.web import api
+from undertone_aggregator.web.answers import Answers
 from undertone_aggregator.web.guides import guide
 from undertone_aggregator.web.hosts import KnownHosts
 from undertone_aggregator.web.live import Full, Live
@@ -78,6 +79,7 @@ class Pages:
         self._logins = logins
         self._recent: dict[str, api.RecentSlots] = {}
         self._quantiles = QuantileQueue()
+        self._answers = Answers()
         self._live = Live(site.mark, self._news)
         self.ready = Ready(site.names, site.mark, self._summary)
 
@@ -140,8 +142,17 @@ class Pages:
 
     async def estimates(self, request: Request) -> Response:
         """Return a group's series of estimates."""
-        query = api.Parameters(dict(request.query_params), _ESTIMATES)
-        return await self._read(request, lambda results: api.estimates(results, query))
+        parameters, name = dict(request.query_params), self._name(request)
+        query = api.Parameters(parameters, _ESTIMATES)
+
+        def answer(results: PublicResults) -> bytes:
+            # Without its last field, the number of deliveries, the mark changes when published numbers are added, and
+            # when the settings for reading them change.
+            key = (name, results.mark[:-1], *sorted(parameters.items()))
+            return self._answers.of(key, lambda: bytes(JSONResponse(api.estimates(results, query)).body))
+
+        body = await anyio.to_thread.run_sync(self._site.read, name, answer)
+        return Response(body, media_type=JSONResponse.media_type)
 
     async def quantiles(self, request: Request) -> Response:
         """Return quantiles of the readings over runs of slots."""

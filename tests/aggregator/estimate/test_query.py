@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ import pytest
 
 from support.command import Done, undertone
 from support.server import FIRST, campaign, two_epochs
-from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import square_wave
+from undertone_aggregator.estimate import query
 from undertone_aggregator.estimate.absent import LONGEST_GAP, with_absent
 from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.opened import MODELS
+from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Hours
 from undertone_aggregator.store import store as stores
 from undertone_aggregator.store.store import Batch
@@ -415,3 +418,26 @@ def test_a_filtered_selection_is_given_the_memory_around_it(store: Path, monkeyp
         )
         assert results.estimates(first, last, filtered=True) == whole
     assert read == [(first - memory, last + memory)]
+
+
+@pytest.mark.parametrize("opened", [open_results, open_public])
+def test_a_series_read_piece_by_piece_is_that_of_the_whole(
+    store: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Path], Results]
+) -> None:
+    with opened(store) as results:
+        groups = ["all", results.groups[1]]
+        whole = [
+            results.estimates(groups=groups),
+            results.ranges(10, groups=groups),
+            results.world(results.estimates()),
+        ]
+        monkeypatch.setattr(query, "_PIECE", 7)
+        assert len(list(results._pieces(0, 0xFFFFFFFF))) > 10
+        pieces = [
+            results.estimates(groups=groups),
+            results.ranges(10, groups=groups),
+            results.world(results.estimates()),
+        ]
+        assert pieces == whole
+        monkeypatch.setattr(query, "_PIECE", 10**6)
+        assert [results.estimates(groups=groups), results.ranges(10, groups=groups)] == whole[:2]
