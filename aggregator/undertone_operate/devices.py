@@ -98,12 +98,14 @@ class FleetFiles:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
         known = self.devices()
         forgotten = {name for name, device in self.store.devices().items() if device.state == FORGOTTEN}
+        # A device that took a reader's name would replace its password.
+        readers = credentials.readers_of(self.broker / "access")
         names: list[str] = []
         number = len(known) + len(forgotten)
         while len(names) < count:
             number += 1
             name = check_name("a device's name", f"{self.stem}-{number:03d}")
-            if name not in known and key_text(name) not in forgotten:
+            if name not in known and key_text(name) not in forgotten and name not in readers:
                 names.append(name)
         if next((self.folder / "devices").glob(f"*/{IDENTITY}.crt"), None) is not None:
             target = replace(target, authority=self.authority, certificates=True)

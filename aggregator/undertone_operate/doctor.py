@@ -25,7 +25,7 @@ from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
-_SECRETS = ("signing.key", "aggregator.password", "analyst.password", "broker/passwords", "broker/access")
+_SECRETS = ("signing.key", "aggregator.password", "broker/passwords", "broker/access")
 _WAIT_SECONDS = 5.0
 # Unix second in November 2023: a clock that shows an earlier time was never set.
 _EARLIEST = 1_700_000_000
@@ -97,8 +97,7 @@ def _ending(home: Home, config: Config) -> Iterator[Finding]:
 
 
 def _files(home: Home) -> Iterator[Finding]:
-    for name in (SERVER, *_SECRETS):
-        path = home.folder / name
+    for path in (*(home.folder / name for name in (SERVER, *_SECRETS)), *home.folder.glob("readers/*.password")):
         if not path.exists():
             continue
         mode = stat.S_IMODE(path.stat().st_mode)

@@ -48,7 +48,7 @@ _SECRETS = {
     "signing.key": "the key that signs campaigns: whoever has it can issue campaigns to all devices",
     "*ca.key": "the private authority's key: whoever has it can make certificates that devices trust",
     "*.key": "a private key of a certificate, or of signatures",
-    "*.password": "a password of the server or of an analyst, as text",
+    "*.password": "a password of the server or of a reader, as text",
     "*passwords": "the broker's password file, hashed",
     "*token*": "the page's token",
     "fleets/*": "the devices' files, with their passwords, until they are handed over",

@@ -110,12 +110,9 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A signing key that an earlier, interrupted run made is used again.
     ensure_key(folder / "signing.key")
-    users = {name: credentials.new_password() for name in (credentials.AGGREGATOR, credentials.ANALYST)}
-    for name, password in users.items():
-        write_private(folder / f"{name}.password", password + "\n")
-    workers = credentials.server_users(users[credentials.AGGREGATOR])
-    analysts = credentials.analyst_users(users[credentials.ANALYST])
-    credentials.write_passwords(folder / BROKER / "passwords", {**analysts, **users, **workers})
+    password = credentials.new_password()
+    write_private(folder / f"{credentials.AGGREGATOR}.password", password + "\n")
+    credentials.write_passwords(folder / BROKER / "passwords", credentials.server_users(password))
     credentials.write_access_rules(folder / BROKER / "access", DEFAULT_PREFIX)
     usual = PLAIN_PORT if wishes.authority is None else TLS_PORT
     port = wishes.port or usual

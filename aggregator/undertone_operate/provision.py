@@ -3,7 +3,7 @@
     DIR/devices/<name>/device.json, policy.json, password or device.crt and device.key, ca.crt (with TLS)
     DIR/passwords, access                 for mosquitto's password_file and acl_file
     signing.key                           beside the server's configuration: signs campaigns, stays there
-    DIR/aggregator.password, analyst.password
+    DIR/aggregator.password
     DIR/tls/ca.crt, ca.key, server.crt, server.key; ca.crl, the certificates that were revoked
 
 Only the owner can read the secret files.
@@ -247,14 +247,11 @@ def provision(
     if devices.exists():
         raise Invalid(f"{devices} exists already: provision into an empty folder, passwords are never replaced")
     devices.mkdir(mode=0o700, parents=True)
-    servers = {user: credentials.new_password() for user in (credentials.AGGREGATOR, credentials.ANALYST)}
-    for user, password in servers.items():
-        write_private(directory / f"{user}.password", password + "\n")
-    workers = credentials.server_users(servers[credentials.AGGREGATOR])
-    analysts = credentials.analyst_users(servers[credentials.ANALYST])
+    password = credentials.new_password()
+    write_private(directory / f"{credentials.AGGREGATOR}.password", password + "\n")
     policy_text = json.dumps(policy, indent=2) + "\n"
     admitted = {name: write_device(config, name, devices / name, target, policy_text, outbox) for name in names}
-    credentials.write_passwords(directory / "passwords", {**admitted, **analysts, **servers, **workers})
+    credentials.write_passwords(directory / "passwords", {**admitted, **credentials.server_users(password)})
     own = {name: [config.campaign.name] for name in names}
     home_assistant = config.server.home_assistant
     credentials.write_access_rules(directory / "access", config.broker.prefix, own, home_assistant=home_assistant)

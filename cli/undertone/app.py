@@ -23,6 +23,7 @@ from undertone.commands import (
     plan,
     provision,
     query,
+    readers,
     recount,
     release,
     serve,
@@ -41,6 +42,7 @@ SECTIONS = {
         "init",
         "campaign",
         "devices",
+        "readers",
         "serve",
         "doctor",
         "web",
@@ -116,6 +118,7 @@ broker.register(app)
 campaign.register(app)
 certify.register(app)
 devices.register(app)
+readers.register(app)
 demo.register(app)
 export.register(app)
 fleet.register(app)

@@ -57,8 +57,8 @@ class Mosquitto:
     """A mosquitto child process that listens on 127.0.0.1 only and keeps its state in ``directory``.
 
     ``port``: 0 takes a free one. ``passwords``, ``access``: mosquitto's password and access-control files; without them
-    both are generated, with the users ``aggregator`` and ``analyst`` and their passwords
-    in ``<directory>/<user>.password``. ``own_client_ids``: clients choose their client identifiers, so that one user
+    both are generated, with the user ``aggregator`` and its password in
+    ``<directory>/aggregator.password``. ``own_client_ids``: clients choose their client identifiers, so that one user
     can have several connections, as measurements need; then another user can take over a session. ``log_messages``:
     the broker logs every message.
     Raises Invalid when no mosquitto is found or it does not start.
@@ -96,7 +96,7 @@ class Mosquitto:
         self._child: subprocess.Popen[bytes] | None = None
 
     def password(self, user: str) -> str:
-        """Return the generated password of ``aggregator`` or ``analyst``. Raises Invalid if passwords were given."""
+        """Return the generated password of ``aggregator``. Raises Invalid if passwords were given."""
         path = self.directory / f"{user}.password"
         if not path.exists():
             raise Invalid(f"the broker in {self.directory} has no generated password for {user!r}")
@@ -198,13 +198,10 @@ pid_file {self._pid_file}
 """
 
     def _generate_passwords(self) -> None:
-        for user in (credentials.AGGREGATOR, credentials.ANALYST):
-            path = self.directory / f"{user}.password"
-            if not path.exists():
-                write_private(path, credentials.new_password() + "\n")
-        users = credentials.server_users(self.password(credentials.AGGREGATOR))
-        analysts = credentials.analyst_users(self.password(credentials.ANALYST))
-        credentials.write_passwords(self._passwords, {**users, **analysts})
+        path = self.directory / f"{credentials.AGGREGATOR}.password"
+        if not path.exists():
+            write_private(path, credentials.new_password() + "\n")
+        credentials.write_passwords(self._passwords, credentials.server_users(self.password(credentials.AGGREGATOR)))
 
     def _accepts(self) -> bool:
         try:

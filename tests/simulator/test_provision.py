@@ -126,7 +126,7 @@ def test_an_absence_that_no_outbox_covers_is_refused(config, slot_seconds, absen
 
 def test_secrets_are_private(config, tmp_path):
     provisioned(config, tmp_path / "out")
-    private = ["passwords", "access", "aggregator.password", "analyst.password"]
+    private = ["passwords", "access", "aggregator.password"]
     private += [f"devices/load-001/{name}" for name in ("device.json", "policy.json", "password")]
     assert {(tmp_path / "out" / name).stat().st_mode & 0o777 for name in private} == {0o600}
     assert (tmp_path / "out/devices").stat().st_mode & 0o777 == 0o700

@@ -48,11 +48,15 @@ class OneCampaign(Endpoint):
 
 @contextlib.contextmanager
 def open_endpoint(
-    path: Path, limits: Limits | None = None, listener: Listener | None = None, **options: Any
+    path: Path,
+    limits: Limits | None = None,
+    listener: Listener | None = None,
+    access: Path | None = None,
+    **options: Any,
 ) -> Iterator[OneCampaign]:
     """An endpoint that listens on a free port of loopback, with one campaign."""
     where = Listener(port=0) if listener is None else listener
-    gate = Gate(path, credentials.servers_names())
+    gate = Gate(path, credentials.servers_names(), access)
     with OneCampaign(where, gate, limits or Limits(), PREFIX, **options) as made:
         made.listen()
         made.intake = made.open(CAMPAIGN, SLOT_SECONDS)

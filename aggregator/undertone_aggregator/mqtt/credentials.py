@@ -19,13 +19,13 @@ from undertone_shared.topics import check_prefix, report_topic
 _LOCK_SECONDS = 60.0
 
 AGGREGATOR = "aggregator"
-ANALYST = "analyst"
-# The broker admits one client per user, so several readers, such as Home Assistant and a dashboard, take one user each.
-ANALYSTS = (ANALYST, *(f"{ANALYST}-{number}" for number in range(2, 9)))
 # The lines of the access-control file between these two marks belong to the operator.
 _OWN_BEGIN = "# --- Your own rules: Undertone keeps what stands from here ..."
 _OWN_HINT = "# Begin with a line such as `user grafana`, and add that user to the password file with mosquitto_passwd."
 _OWN_END = "# ... to here. It writes everything below again whenever a device is added, rotated or revoked. ---"
+# The lines of the access-control file between these two marks are the rules of readers.
+_READERS_BEGIN = "# --- Readers, as undertone readers adds and removes them ..."
+_READERS_END = "# ... end of readers. ---"
 # Above this number of devices they share one pattern: mosquitto compares each line with all lines before it.
 EXACT_DEVICES = 20_000
 
@@ -85,14 +85,9 @@ def server_users(password: str) -> dict[str, str]:
     return {AGGREGATOR: password, **{user: worker_password(password, user) for user in workers}}
 
 
-def analyst_users(password: str) -> dict[str, str]:
-    """Return user -> password of the readers of published estimates: they share their rights and one password."""
-    return dict.fromkeys(ANALYSTS, password)
-
-
 def servers_names() -> frozenset[str]:
-    """Return the names of the server's own users and of analysts: the users of a password file that are no devices."""
-    return frozenset({*ANALYSTS, *server_users("")})
+    """Return the names of the server's own users, which are neither devices nor readers."""
+    return frozenset(server_users(""))
 
 
 def check_device_name(name: str) -> str:
@@ -107,22 +102,25 @@ def access_rules(
     devices: Mapping[str, Collection[str]] | None = None,
     *,
     own: str | None = None,
+    readers: Collection[str] = (),
     home_assistant: str | None = None,
 ) -> str:
     """Return the access-control file: a device may write its own reports and read campaigns, nothing else.
 
-    Analysts may read aggregates and topics below Home Assistant's discovery prefix, and may publish its birth message.
-    ``own``: the operator's own rules; None writes a comment that explains where to put them. ``devices``: device -> its
-    campaigns. Each device may write to one topic of each of its campaigns, and so can leave at most one retained
-    message there. Without ``devices``, and for more than `EXACT_DEVICES` (mosquitto would read the file too slowly),
-    one pattern covers all devices and any campaign and shard; the aggregator then checks these. Raises Invalid.
+    ``own``: the operator's own rules; None writes a comment that explains where to put them. ``readers``: see
+    `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns,
+    and so can leave at most one retained message there. Without ``devices``, and for more than `EXACT_DEVICES`
+    (mosquitto would read the file too slowly), one pattern covers all devices and any campaign and shard; the
+    aggregator then checks these. Raises Invalid.
     """
     check_prefix(prefix)
     home = home_assistant or discovery.DEFAULT_PREFIX
     devices = devices or {}
     exact = 0 < len(devices) <= EXACT_DEVICES
     # The operator's rules come first: after the last device, a rule without a user would apply to that device.
-    lines = [_OWN_BEGIN, _OWN_HINT if own is None else own, _OWN_END, "", f"pattern read {prefix}/+/config"]
+    lines = [_OWN_BEGIN, _OWN_HINT if own is None else own, _OWN_END, ""]
+    lines += [_READERS_BEGIN, *_reader_rules(prefix, readers, home), _READERS_END, ""]
+    lines += [f"pattern read {prefix}/+/config"]
     if not exact:
         campaigns = sorted({campaign for own in devices.values() for campaign in own})
         lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]
@@ -131,9 +129,6 @@ def access_rules(
     lines += [f"topic write {discovery.config_topic(home, '+')}"]
     for slot in range(WORKER_USERS):
         lines += [f"user {worker_user(AGGREGATOR, slot)}", f"topic read {prefix}/+/+/+/report"]
-    for user in ANALYSTS:
-        lines += ["", f"user {user}", f"topic read {prefix}/+/aggregate/#"]
-        lines += [f"topic read {home}/#", f"topic write {home}/status"]
     lines += [""]
     for device, campaigns_of_it in devices.items() if exact else ():
         lines += [f"user {device}", *(f"topic write {report_topic(prefix, name, device)}" for name in campaigns_of_it)]
@@ -147,27 +142,58 @@ def write_access_rules(
     *,
     home_assistant: str | None = None,
 ) -> None:
-    """Write the access-control file of a topic prefix, readable by its owner only; keep the operator's rules.
+    """Write the access-control file of a topic prefix, readable by its owner only; keep its readers and own rules.
 
     Raises Invalid, OSError.
     """
-    write_private(path, access_rules(prefix, devices, own=_own_rules(path), home_assistant=home_assistant))
+    own, readers = _own_rules(path), readers_of(path)
+    write_private(path, access_rules(prefix, devices, own=own, readers=readers, home_assistant=home_assistant))
+
+
+def readers_of(path: Path) -> list[str]:
+    """Return the readers of an access-control file, but none of the operator's own rules. Raises Invalid, OSError."""
+    lines = _between(path, _READERS_BEGIN, _READERS_END) or []
+    return [line.removeprefix("user ") for line in lines if line.startswith("user ")]
+
+
+def write_readers(path: Path, prefix: str, readers: Collection[str], *, home_assistant: str | None = None) -> None:
+    """Replace the readers of an access-control file, and keep its other lines. Raises Invalid, OSError."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    before = _between(path, _READERS_BEGIN, _READERS_END)
+    if before is None:
+        raise Invalid(f"{path} has no line {_READERS_BEGIN!r}, expected the file that init or provision wrote")
+    rules = _reader_rules(check_prefix(prefix), readers, home_assistant or discovery.DEFAULT_PREFIX)
+    lines = text.splitlines()
+    begin = lines.index(_READERS_BEGIN) + 1
+    write_private(path, "\n".join([*lines[:begin], *rules, *lines[begin + len(before) :]]) + "\n")
+
+
+def _reader_rules(prefix: str, readers: Collection[str], home: str) -> list[str]:
+    """Return the rules of readers: they may read aggregates, and all topics of Home Assistant.
+
+    They may publish nothing but the message by which Home Assistant announces its start.
+    """
+    rules = [f"topic read {prefix}/+/aggregate/#", f"topic read {home}/#", f"topic write {home}/status"]
+    return [line for reader in readers for line in (f"user {reader}", *rules)]
 
 
 def _own_rules(path: Path) -> str | None:
-    """Return the operator's lines of an access-control file; None if the file has no marks. Raises OSError.
+    """Return the operator's lines of an access-control file; None without the marks around them. Raises Invalid."""
+    lines = _between(path, _OWN_BEGIN, _OWN_END)
+    return None if lines is None else "\n".join(lines)
 
-    Raises Invalid if the end mark is missing or stands above the begin mark: the operator's lines are then unknown.
+
+def _between(path: Path, first: str, last: str) -> list[str] | None:
+    """Return the lines between two marks of a file; None without a file or marks. Raises OSError.
+
+    Raises Invalid if the end mark is missing or stands above the begin mark: the lines between are then unknown.
     """
     if not path.exists():
         return None
     lines = path.read_text(encoding="utf-8").splitlines()
-    marks = [lines.index(mark) if mark in lines else None for mark in (_OWN_BEGIN, _OWN_END)]
-    begin, end = marks
+    begin, end = (lines.index(mark) if mark in lines else None for mark in (first, last))
     if begin is None and end is None:
         return None
     if begin is None or end is None or end < begin:
-        raise Invalid(
-            f"{path} has lost one of the lines between which your own rules stand: {_OWN_BEGIN!r}, {_OWN_END!r}"
-        )
-    return "\n".join(lines[begin + 1 : end])
+        raise Invalid(f"{path} has lost one of the lines {first!r} and {last!r}, expected both, in this order")
+    return lines[begin + 1 : end]

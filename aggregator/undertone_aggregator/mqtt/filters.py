@@ -1,5 +1,7 @@
 """MQTT topics and topic filters: which topics a filter matches (section 4.7), and which topics are campaigns'."""
 
+from itertools import zip_longest
+
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name, config_topic
 
@@ -33,6 +35,21 @@ def matches(topic_filter: str, topic: str) -> bool:
         if number >= len(levels) or level not in (ONE_LEVEL, levels[number]):
             return False
     return len(wanted) == len(levels)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Return True if some topic matches both filters."""
+    ours, theirs = one.split("/"), other.split("/")
+    wild = {ours[0], theirs[0]} & {ONE_LEVEL, ALL_LEVELS}
+    if wild and any(levels[0].startswith("$") for levels in (ours, theirs)):
+        # A wildcard in the first level matches no topic that begins with $.
+        return False
+    for a, b in zip_longest(ours, theirs):
+        if ALL_LEVELS in (a, b):
+            return True
+        if a is None or b is None or (a != b and ONE_LEVEL not in (a, b)):
+            return False
+    return True
 
 
 def campaign_of(prefix: str, topic: str) -> str | None:

@@ -40,6 +40,7 @@ PUBACK_HEAD = bytes((PUBACK, 2))
 PUBACK_BYTES = 4
 _U16 = 0xFFFF
 _CLEAN, _USER, _PASSWORD = 0x02, 0x80, 0x40
+_WILL, _WILL_QOS, _WILL_RETAINED, _RESERVED = 0x04, 0x18, 0x20, 0x01
 # Connect flags allowed to a device: clean session, no will (3.1.2.3); with a certificate, user and password are
 # optional.
 _DEVICE_FLAGS = (_CLEAN | _USER | _PASSWORD, _CLEAN | _USER, _CLEAN)
@@ -61,12 +62,13 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Connect:
-    """The fields of a CONNECT packet."""
+    """The fields of a CONNECT packet, without the will's."""
 
     client_id: str
     user: str
     password: str = field(repr=False)
     keepalive: int
+    flags: int
 
 
 def split(data: bytes, largest: int = LARGEST) -> tuple[list[Packet], int]:
@@ -126,50 +128,80 @@ def packet_id(data: bytes, start: int, stop: int) -> int:
 
 
 def parse_connect(body: bytes) -> Connect:
-    """Parse a device's CONNECT (3.1), which must have a clean session, a keepalive and no will.
-
-    It has user name and password, the user name alone, or neither. Raises ProtocolError for anything else.
-    """
+    """Parse a CONNECT (3.1). Raises ProtocolError for other levels than MQTT 3.1.1 and for malformed packets."""
     name, at = _text(body, 0)
     if name != "MQTT" or len(body) < at + 4:
         raise ProtocolError("malformed", "a CONNECT that is not MQTT's")
     level, flags, keepalive = struct.unpack_from(">BBH", body, at)
     if level != 4:
         raise ProtocolError("level", f"protocol level {level}, expected 4 (MQTT 3.1.1)", WRONG_LEVEL)
-    if flags not in _DEVICE_FLAGS:
-        raise ProtocolError("flags", f"connect flags 0x{flags:02x}, expected a clean session with name and password")
-    if not keepalive:
-        raise ProtocolError("keepalive", "keepalive 0, expected 1 to 65535 s")
+    if flags & _RESERVED or (flags & _PASSWORD and not flags & _USER):
+        raise ProtocolError("flags", f"connect flags 0x{flags:02x}, which the standard forbids")
+    if (not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAINED)) or flags & _WILL_QOS == _WILL_QOS:
+        raise ProtocolError("flags", f"connect flags 0x{flags:02x}, which the standard forbids")
     client_id, at = _text(body, at + 4)
+    if flags & _WILL:
+        _, at = _text(body, at)
+        _, at = _field_at(body, at)
     user, at = _text(body, at) if flags & _USER else ("", at)
     password, at = _text(body, at) if flags & _PASSWORD else ("", at)
     if at != len(body):
         raise ProtocolError("malformed", "a CONNECT with more fields than its flags say")
-    return Connect(client_id, user, password, keepalive)
+    return Connect(client_id, user, password, keepalive, flags)
 
 
-def parse_subscribe(body: bytes) -> tuple[int, list[str]]:
-    """Return (packet identifier, topic filters) of a SUBSCRIBE (3.8). Raises ProtocolError."""
+def check_device(asked: Connect) -> None:
+    """Raise ProtocolError unless a device may connect so: with a clean session, a keepalive and no will.
+
+    It gives user name and password, the user name alone, or neither.
+    """
+    if asked.flags not in _DEVICE_FLAGS:
+        flags = f"connect flags 0x{asked.flags:02x}"
+        raise ProtocolError("flags", f"{flags}, expected a clean session with name and password")
+    if not asked.keepalive:
+        raise ProtocolError("keepalive", "keepalive 0, expected 1 to 65535 s")
+
+
+def parse_subscribe(body: bytes) -> tuple[int, list[tuple[str, int]]]:
+    """Return (packet identifier, topic filters with the wanted QoS) of a SUBSCRIBE (3.8). Raises ProtocolError."""
     number = packet_id(body, 0, len(body))
     filters, at = [], 2
     while at < len(body):
         topic, at = _text(body, at)
         if at >= len(body) or body[at] > 2:
             raise ProtocolError("malformed", "a subscription without its QoS")
-        filters.append(topic)
+        filters.append((topic, body[at]))
         at += 1
     if not filters:
         raise ProtocolError("malformed", "a SUBSCRIBE to nothing")
     return number, filters
 
 
-def _text(body: bytes, at: int) -> tuple[str, int]:
-    """Return (text, its end) of a length-prefixed UTF-8 field (1.5.3). Raises ProtocolError."""
+def parse_unsubscribe(body: bytes) -> tuple[int, list[str]]:
+    """Return (packet identifier, topic filters) of an UNSUBSCRIBE (3.10). Raises ProtocolError."""
+    number = packet_id(body, 0, len(body))
+    filters, at = [], 2
+    while at < len(body):
+        topic, at = _text(body, at)
+        filters.append(topic)
+    if not filters:
+        raise ProtocolError("malformed", "an UNSUBSCRIBE from nothing")
+    return number, filters
+
+
+def _field_at(body: bytes, at: int) -> tuple[bytes, int]:
+    """Return (bytes, their end) of a length-prefixed field. Raises ProtocolError."""
     end = at + 2 + (body[at] << 8 | body[at + 1]) if len(body) - at >= 2 else len(body) + 1
     if end > len(body):
         raise ProtocolError("malformed", "a field that does not fit")
+    return body[at + 2 : end], end
+
+
+def _text(body: bytes, at: int) -> tuple[str, int]:
+    """Return (text, its end) of a length-prefixed UTF-8 field (1.5.3). Raises ProtocolError."""
+    data, end = _field_at(body, at)
     try:
-        return body[at + 2 : end].decode(), end
+        return data.decode(), end
     except UnicodeDecodeError:
         raise ProtocolError("malformed", "a field that is not UTF-8") from None
 
@@ -204,9 +236,16 @@ def suback(number: int, codes: Sequence[int]) -> bytes:
     return _packet(SUBACK, struct.pack(">H", number) + bytes(codes))
 
 
-def publish(topic: str, payload: bytes, *, retained: bool) -> bytes:
-    """Return a PUBLISH at QoS 0 (3.3)."""
-    return _packet(PUBLISH | (RETAINED if retained else 0), _field("topic", topic) + payload)
+def unsuback(number: int) -> bytes:
+    """Return an UNSUBACK (3.11)."""
+    return _packet(UNSUBACK, struct.pack(">H", number))
+
+
+def publish(topic: str, payload: bytes, *, retained: bool, number: int = 0) -> bytes:
+    """Return a PUBLISH at QoS 0, or with a packet identifier ``number`` at QoS 1 (3.3)."""
+    first = PUBLISH | (RETAINED if retained else 0) | (QOS1 if number else 0)
+    identifier = struct.pack(">H", number) if number else b""
+    return _packet(first, _field("topic", topic) + identifier + payload)
 
 
 def report_head(topic: bytes, payload: int) -> tuple[bytes, int]:

@@ -5,7 +5,8 @@ DIR/campaigns/NAME.toml    [campaign], [stream], [landing]
 DIR/stores/NAME.sqlite     its counts, made by the server
 DIR/fleets/NAME/devices    its devices' files, made by undertone devices
 DIR/state.json             what the server says of itself and its campaigns, see `undertone_aggregator.campaign.state`
-DIR/broker                 passwords and access rules of all devices, and mosquitto's own files
+DIR/broker                 passwords and access rules of all devices and readers, and mosquitto's own files
+DIR/readers/NAME.password  the password of a reader
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from undertone_aggregator.base.files import naming, write_private
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.config import LARGEST_FILE, Config, config_of
 from undertone_aggregator.settings.options import parse, tables_in
 from undertone_aggregator.settings.server_options import ServerOptions
@@ -101,6 +103,11 @@ class Home:
     def server(self) -> ServerOptions:
         """The options of [server], which all campaigns share."""
         return parse(ServerOptions, "server", self._tables(self.folder / SERVER, _SHARED).get("server", {}))
+
+    @property
+    def broker_options(self) -> BrokerOptions:
+        """The options of [broker], which all campaigns share."""
+        return parse(BrokerOptions, "broker", self._tables(self.folder / SERVER, _SHARED).get("broker", {}))
 
     def config(self, name: str, plan: str | None = None) -> Config:
         """Return the configuration of one campaign; ``plan``: text that replaces its file's."""

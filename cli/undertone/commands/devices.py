@@ -14,6 +14,7 @@ from undertone.options import with_options
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
+    from undertone_aggregator.settings.broker_options import BrokerOptions
     from undertone_operate.devices import FleetFiles
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -80,7 +81,7 @@ def add(
         return
     print(f"{len(names)} devices in {fleet.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
     print(life_sentence(json.loads(policy)))
-    print(_broker_advice(fleet))
+    print(broker_advice(fleet.config.broker, fleet.broker))
 
 
 @app.command("list")
@@ -170,7 +171,7 @@ def rotate(
         path = fleet.rotate(name)
     what = "password" if path.name == "password" else "certificate, with its key beside it,"
     print(f"{path} holds the new {what} of {name}: put it onto the device")
-    print(_broker_advice(fleet))
+    print(broker_advice(fleet.config.broker, fleet.broker))
 
 
 @app.command()
@@ -182,7 +183,7 @@ def revoke(
     """Refuse everything that a device sends from now on, at the broker and at the server."""
     with choice.open() as fleet:
         print(fleet.revoke(name, int(time.time())))
-    print(_broker_advice(fleet))
+    print(broker_advice(fleet.config.broker, fleet.broker))
 
 
 @app.command()
@@ -237,13 +238,15 @@ def export(
     print(f"{len(rows)} devices in {out}")
 
 
-def _broker_advice(fleet: "FleetFiles") -> str:
-    """Return one sentence about how the broker learns of the change."""
+def broker_advice(options: "BrokerOptions", folder: Path) -> str:
+    """Return one sentence about how the broker, whose files are in ``folder``, learns of a change."""
     from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
 
-    if not fleet.config.broker.source.broker or (fleet.broker / CONFIG_FILE).is_file():
+    if not options.source.broker:
+        return "the server reads the files again within a second, or when it starts"
+    if (folder / CONFIG_FILE).is_file():
         return "the server tells its broker, now or when it starts"
-    return f"copy passwords and access of {fleet.broker} to the broker, and kill -HUP it while the server runs"
+    return f"copy passwords and access of {folder} to the broker, and kill -HUP it while the server runs"
 
 
 def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:

@@ -51,8 +51,11 @@ class User:
 def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Mosquitto:  # type: ignore[misc]
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     passwords = tmp_path / "passwords"
-    credentials.write_passwords(passwords, {**credentials.server_users("a"), "analyst": "b", "d1": "c", "d2": "d"})
-    made = Mosquitto(tmp_path / "broker", passwords=passwords, prefix="t")
+    credentials.write_passwords(passwords, {**credentials.server_users("a"), "grafana": "b", "d1": "c", "d2": "d"})
+    access = tmp_path / "access"
+    credentials.write_access_rules(access, "t")
+    credentials.write_readers(access, "t", ["grafana"])
+    made = Mosquitto(tmp_path / "broker", passwords=passwords, access=access)
     with made:
         yield made
 
@@ -61,38 +64,42 @@ def test_who_may_do_what(broker: Mosquitto) -> None:
     with (
         User(broker, "aggregator", "a") as server,
         User(broker, "aggregator-0", credentials.server_users("a")["aggregator-0"]) as worker,
-        User(broker, "analyst", "b") as analyst,
+        User(broker, "grafana", "b") as reader,
         User(broker, "d1", "c") as d1,
     ):
         server.listen("t/#")
         worker.listen("t/#")
-        analyst.listen("t/#")
+        reader.listen("t/#")
         d1.listen("t/#", "t/c/config")
         for topic in ("t/c/5/d1/report", "t/c/5/d2/report", "t/c/config", "t/c/aggregate/all", "x/c/5/d1/report"):
             d1.publish(topic)
-        analyst.publish("t/c/aggregate/all")
+        reader.publish("t/c/aggregate/all")
         server.publish("t/c/config", retain=True)
         server.publish("t/c/aggregate/all", retain=True)
-        everybody = (server, analyst, d1)
+        everybody = (server, reader, d1)
         # Whatever was forged was published before, so that it would have arrived by then.
         wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
-        wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in (server, analyst)))
+        wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in (server, reader)))
         assert sorted(topic for topic, _ in server.heard) == ["t/c/aggregate/all", "t/c/config"]
         # A worker's session is one client's, and hears reports alone.
         assert {topic for topic, _ in worker.heard} == {"t/c/5/d1/report", "t/c/config"}
-        assert {topic for topic, _ in analyst.heard} == {"t/c/aggregate/all", "t/c/config"}
+        assert {topic for topic, _ in reader.heard} == {"t/c/aggregate/all", "t/c/config"}
         assert {topic for topic, _ in d1.heard} == {"t/c/config"}
 
 
-def test_several_analysts_read_home_assistants_discovery_at_once(
+def test_readers_read_home_assistants_discovery_at_once(
     tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     found, status = "homeassistant/device/undertone_c/config", "homeassistant/status"
-    with Mosquitto(tmp_path / "broker", prefix="t") as broker, contextlib.ExitStack() as stack:
-        password = broker.password("analyst")
-        readers = [stack.enter_context(User(broker, name, password)) for name in credentials.ANALYSTS]
-        server = stack.enter_context(User(broker, "aggregator", broker.password("aggregator")))
+    names = [f"reader-{number}" for number in range(4)]
+    passwords, access = tmp_path / "passwords", tmp_path / "access"
+    credentials.write_passwords(passwords, {**credentials.server_users("a"), **dict.fromkeys(names, "b")})
+    credentials.write_access_rules(access, "t")
+    credentials.write_readers(access, "t", names)
+    with Mosquitto(tmp_path / "broker", passwords=passwords, access=access) as broker, contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(User(broker, name, "b")) for name in names]
+        server = stack.enter_context(User(broker, "aggregator", "a"))
         for reader in readers:
             reader.listen("homeassistant/#")
         readers[0].publish(found, retain=True)
@@ -100,7 +107,26 @@ def test_several_analysts_read_home_assistants_discovery_at_once(
         server.publish(found, retain=True)
         wait_for(lambda: all((found, b"x") in reader.heard for reader in readers))
         for reader in readers:
-            assert sorted(topic for topic, _ in reader.heard) == [found, status], "an analyst announces nothing"
+            assert sorted(topic for topic, _ in reader.heard) == [found, status], "a reader announces nothing"
+
+
+def test_readers_outlive_the_next_device_and_devices_the_next_reader(tmp_path: Path) -> None:
+    path = tmp_path / "access"
+    with pytest.raises(Invalid, match="expected the file that init or provision wrote"):
+        credentials.write_readers(path, "t", ["grafana"])
+    credentials.write_access_rules(path, "t", {"d1": ["c"]})
+    assert credentials.readers_of(path) == []
+    credentials.write_readers(path, "t", ["grafana", "home"])
+    assert credentials.readers_of(path) == ["grafana", "home"]
+    credentials.write_access_rules(path, "t", {"d1": ["c"], "d2": ["c"]}, home_assistant="ha")
+    assert credentials.readers_of(path) == ["grafana", "home"]
+    assert path.read_text().count("topic read ha/#") == 2
+    with_both = path.read_text()
+    credentials.write_readers(path, "t", ["home"], home_assistant="ha")
+    assert credentials.readers_of(path) == ["home"]
+    assert "user d2" in path.read_text()
+    credentials.write_readers(path, "t", ["grafana", "home"], home_assistant="ha")
+    assert path.read_text() == with_both
 
 
 def test_the_operators_own_rules_outlive_the_next_device(tmp_path: Path) -> None:
@@ -116,12 +142,12 @@ def test_the_operators_own_rules_outlive_the_next_device(tmp_path: Path) -> None
         assert ("user d2" in path.read_text()) == ("d2" in devices)
     path.write_text(path.read_text().replace(credentials._OWN_END, ""))
     before = path.read_text()
-    with pytest.raises(Invalid, match="your own rules"):
+    with pytest.raises(Invalid, match="has lost one of the lines"):
         credentials.write_access_rules(path, "t")
     assert path.read_text() == before
 
 
-@pytest.mark.parametrize("name", ["analyst", "analyst-2", "aggregator", "aggregator-0"])
+@pytest.mark.parametrize("name", ["aggregator", "aggregator-0", "aggregator-63"])
 def test_no_device_has_a_name_of_the_servers_users(name: str) -> None:
     with pytest.raises(Invalid, match=name):
         credentials.check_device_name(name)

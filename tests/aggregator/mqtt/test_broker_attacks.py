@@ -24,7 +24,7 @@ from undertone_simulator.mosquitto import Mosquitto
 
 PREFIX = "u"
 DEVICES = ["d1", "d2"]
-PASSWORDS = {"d1": "c", "d2": "d", "analyst": "b"}
+PASSWORDS = {"d1": "c", "d2": "d", "reader": "b"}
 PLAN = IngestPlan(PREFIX, "meters", 1, cells_of)
 Make = Callable[..., Mosquitto]
 

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from undertone_aggregator.mqtt import packets
-from undertone_aggregator.mqtt.packets import ProtocolError, packet_id, parse_connect, parse_subscribe, split
+from undertone_aggregator.mqtt.packets import (
+    ProtocolError,
+    check_device,
+    packet_id,
+    parse_connect,
+    parse_subscribe,
+    parse_unsubscribe,
+    split,
+)
 from undertone_aggregator.mqtt.subscriber import LARGEST_KEPT, Subscriber, connection_of, is_repeated, packet_of
 from undertone_device.mqtt import packets as device
 from undertone_shared.errors import Invalid
@@ -33,7 +41,8 @@ def body_of(data: bytes) -> tuple[int, bytes]:
 def test_a_devices_connect(client_id: str, user: str, password: str, keepalive: int) -> None:
     first, body = body_of(device.encode_connect(client_id, user, password, keepalive))
     assert first == packets.CONNECT
-    assert parse_connect(body) == packets.Connect(client_id, user, password, keepalive)
+    assert parse_connect(body) == packets.Connect(client_id, user, password, keepalive, 0xC2)
+    check_device(parse_connect(body))
 
 
 def test_the_password_is_not_in_what_is_printed() -> None:
@@ -57,7 +66,7 @@ def test_a_devices_publication(number: int, topic: str, payload: bytes) -> None:
 def test_a_devices_subscription(number: int, topic: str) -> None:
     first, body = body_of(device.encode_subscribe(number, topic))
     assert first == packets.SUBSCRIBE
-    assert parse_subscribe(body) == (number, [topic])
+    assert parse_subscribe(body) == (number, [(topic, 0)])
 
 
 # What a device reads
@@ -102,12 +111,20 @@ def connect_with(**changed: int) -> bytes:
     return bytes(body)
 
 
+def with_will() -> bytes:
+    body = connect_with(flags=0xC6)
+    return body[:13] + b"\0\1w\0\2go" + body[13:]
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
         (connect_with(level=5), "level"),
         (connect_with(level=3), "level"),
-        (connect_with(flags=0xC6), "flags"),
+        (connect_with(flags=0xC6), "malformed"),
+        (with_will(), "flags"),
+        (connect_with(flags=0xC8), "flags"),
+        (connect_with(flags=0x40), "flags"),
         (connect_with(flags=0xC0), "flags"),
         (connect_with(flags=0xC3), "flags"),
         (connect_with(flags=0x02), "malformed"),
@@ -121,14 +138,28 @@ def connect_with(**changed: int) -> bytes:
 )
 def test_a_connect_that_no_device_sends(body: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError) as wrong:
-        parse_connect(body)
+        check_device(parse_connect(body))
     assert wrong.value.reason == reason
 
 
 @pytest.mark.parametrize("user", [None, "load-1"])
 def test_who_shows_a_certificate_sends_no_password(user: str | None) -> None:
     body = body_of(device.encode_connect("load-1", user, None, 60))[1]
-    assert parse_connect(body) == packets.Connect("load-1", user or "", "", 60)
+    flags = 0x02 if user is None else 0x82
+    assert parse_connect(body) == packets.Connect("load-1", user or "", "", 60, flags)
+    check_device(parse_connect(body))
+
+
+def test_a_reader_may_have_a_will_and_a_session() -> None:
+    assert parse_connect(with_will()) == packets.Connect("d", "d", "p", 60, 0xC6)
+    assert parse_connect(connect_with(flags=0xC0)).flags == 0xC0
+
+
+def test_an_unsubscribe() -> None:
+    assert parse_unsubscribe(body_of(packets.unsubscribe(7, ["a/#", "b"]))[1]) == (7, ["a/#", "b"])
+    for body in (b"", b"\0\1", b"\0\1\0\2a", b"\0\0\0\1a"):
+        with pytest.raises(ProtocolError):
+            parse_unsubscribe(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\1a\0", b"\0\1", b"\0\1\0\1a", b"\0\1\0\1a\3", b"\0\1\0\2\xff\xff\0"])

@@ -1,5 +1,6 @@
-"""The connection of one device: the part of MQTT 3.1.1 that reports need; anything else is refused."""
+"""The connection of one device or reader: the part of MQTT 3.1.1 that they need; anything else is refused."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
@@ -9,8 +10,16 @@ from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.queue import Queue
+from undertone_aggregator.mqtt.endpoint.reader import ReaderSession
 from undertone_aggregator.mqtt.endpoint.stream import Stream
-from undertone_aggregator.mqtt.packets import Connect, ProtocolError, parse_connect, parse_subscribe, split
+from undertone_aggregator.mqtt.packets import (
+    Connect,
+    ProtocolError,
+    check_device,
+    parse_connect,
+    parse_subscribe,
+    split,
+)
 from undertone_shared import report
 
 # A report's receipt: the connection that delivered the report, and the PUBACK packet that is due.
@@ -22,13 +31,17 @@ _NOWHERE = Queue("")
 
 
 class Host(Protocol):
-    """The owner of connections, as they use it. ``refused``, ``throttled``, ``unknown``: counters."""
+    """The owner of connections, as they use it.
+
+    ``refused``, ``throttled``, ``unknown``: counters. ``retained``: topic -> newest retained message.
+    """
 
     limits: Limits
     gate: Gate
     refused: Counter[str]
     throttled: int
     unknown: int
+    retained: dict[str, bytes]
     # Return the seconds of a monotonic clock. An attribute instead of a method because it is called for each report.
     now: Callable[[], float]
 
@@ -41,11 +54,11 @@ class Host(Protocol):
     def arrived(self, connection: "Connection") -> None:
         """Register a new connection that has not authenticated yet."""
 
-    def full(self, user: str) -> bool:
-        """Return True if the limit of connected devices leaves no room for this device."""
+    def full(self, connection: "Connection", user: str) -> bool:
+        """Return True if the limit of connected devices, or of readers, leaves no room for this one."""
 
     def entered(self, connection: "Connection") -> None:
-        """Register the connection as that of an authenticated device."""
+        """Register the connection as that of an authenticated device or reader."""
 
     def left(self, connection: "Connection") -> None:
         """Remove a connection that was closed."""
@@ -54,8 +67,9 @@ class Host(Protocol):
 class Connection:
     """One client connection, from accept to close. A request that is not supported closes it, with a counted reason.
 
-    ``user`` is the device's name, "" until it has authenticated. ``waiting`` counts its reports without PUBACK.
-    ``subscriptions``: the topics that it has subscribed to.
+    ``user`` is the device's or reader's name, "" until it has authenticated. ``waiting`` counts the reports without
+    PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: that of a reader, None for a
+    device. ``client_id``: the client identifier, unique among connections.
     """
 
     __slots__ = (
@@ -71,9 +85,12 @@ class Connection:
         "_report_length",
         "_rest",
         "_stream",
+        "_stuck",
         "_tokens",
         "_topic",
         "address",
+        "client_id",
+        "session",
         "stalled",
         "subscriptions",
         "user",
@@ -86,7 +103,9 @@ class Connection:
         self._rest = b""
         self._begun = self._heard = self._filled_at = host.now()
         self._tokens = float(host.limits.burst)
-        self._keepalive = 0
+        self._keepalive = 0.0
+        # Number of messages that the reader had been sent when a sweep last saw messages wait, and the sweep's time.
+        self._stuck = (-1, 0.0)
         # The device's own topic to which it published last, as text and as bytes, and the queue of its campaign.
         self._topic = ""
         self._own: bytes | None = None
@@ -98,6 +117,8 @@ class Connection:
         self._report_head = b""
         self._report_length = 0
         self.address = address
+        self.session: ReaderSession | None = None
+        self.client_id = ""
         self.user = ""
         self.waiting = 0
         self.subscriptions: set[str] = set()
@@ -132,6 +153,11 @@ class Connection:
             self._host.refused[reason] += 1
         self._host.left(self)
 
+    def drained(self) -> None:
+        """Send what waits for a reader."""
+        if self.session is not None:
+            self.session.pump()
+
     # --- Methods that the host calls.
 
     @property
@@ -153,6 +179,11 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Send bytes, unless the connection is closed."""
         self._stream.write(data)
+
+    @property
+    def pending(self) -> bool:
+        """True if sent bytes wait for the other side to take them."""
+        return self._stream.pending
 
     def abort(self, reason: str) -> None:
         """Close the connection at once and count the reason."""
@@ -190,6 +221,11 @@ class Connection:
             self.abort("slow_packet")
         elif now - self._heard > 1.5 * self._keepalive:
             self.abort("silent")
+        elif self.session is not None and self.session.blocked:
+            if self.session.sent != self._stuck[0]:
+                self._stuck = self.session.sent, now
+            elif now - self._stuck[1] > limits.reader_seconds:
+                self.abort("unread")
 
     # --- Handling of packets.
 
@@ -217,10 +253,20 @@ class Connection:
         _, start, stop = whole[0]
         asked = parse_connect(data[start:stop])
         user = self._admitted(asked)
-        if self._host.full(user):
-            raise ProtocolError("connections", "as many devices as there may be", packets.UNAVAILABLE)
+        rules = self._host.gate.reader(user)
+        if rules is None:
+            check_device(asked)
+        else:
+            self.session = ReaderSession(self, rules, self._host.retained, self._host.limits)
+            # Few messages wait for a reader at a time, but one of them may be large.
+            self._stream.unread = math.inf
+        if self._host.full(self, user):
+            raise ProtocolError("connections", "as many connections as there may be", packets.UNAVAILABLE)
         self.user = user
-        self._keepalive = asked.keepalive
+        # No client can choose an identifier with a null character.
+        self.client_id = asked.client_id or f"\0{id(self)}"
+        # Keepalive 0 turns it off, which only readers may do.
+        self._keepalive = asked.keepalive or math.inf
         self._rest = data[stop:]
         self._host.entered(self)
         self.write(packets.connack(packets.ACCEPTED))
@@ -240,7 +286,8 @@ class Connection:
     def _handle_all(self) -> None:
         """Handle every complete packet, until the connection's limits stop it; later packets stay unread."""
         data = self._rest
-        whole, end = split(data, self._host.limits.packet_bytes)
+        limits, session = self._host.limits, self.session
+        whole, end = split(data, limits.packet_bytes if session is None else limits.reader_packet_bytes)
         at = 0
         for first, start, stop in whole:
             if not self._may_send(self._heard):
@@ -251,14 +298,17 @@ class Connection:
                 self.close()
                 end = len(data)
                 break
-            if first & packets.TYPE == packets.PUBLISH:
+            if session is not None:
+                session.handle(first, data[start:stop])
+            elif first & packets.TYPE == packets.PUBLISH:
                 if not self._handle_publish(data, first, start, stop):
                     self._stall()
                     end = at
                     break
             else:
                 self._handle(data, first, start, stop)
-            self._tokens -= 1
+            # A reader acknowledges only what was sent to it, so its PUBACKs cost nothing.
+            self._tokens -= first != packets.PUBACK
             at = stop
         if at:
             self._begun = self._heard
@@ -308,7 +358,7 @@ class Connection:
             self.write(packets.PONG)
         elif first == packets.SUBSCRIBE:
             number, filters = parse_subscribe(data[start:stop])
-            retained = [self._host.subscribe(self, topic) for topic in filters]
+            retained = [self._host.subscribe(self, topic) for topic, _ in filters]
             answer = packets.suback(number, [packets.FAILURE if kept is None else 0 for kept in retained])
             self.write(answer + b"".join(kept for kept in retained if kept))
         else:

@@ -1,4 +1,4 @@
-"""The endpoint: an MQTT server for devices, from which each campaign takes its own reports.
+"""The endpoint: an MQTT server for devices, from which each campaign takes its own reports, and for readers.
 
 A PUBACK goes to the connection that delivered the report, after the report's campaign has committed it. The endpoint
 stores nothing: a device keeps unacknowledged reports and sends them again.
@@ -37,7 +37,9 @@ _SWEEP_SECONDS = 1.0
 # connections, for the second number of seconds at a time.
 _PATIENCE_SECONDS = 0.2
 _KEEP_SECONDS = 0.05
+# Largest number of devices, and of readers, that get a message before other calls and connections are served.
 _FAN_OUT = 256
+_FAN_OUT_READERS = 64
 # Largest number of new connections accepted before the existing ones are served again.
 _ACCEPT = 256
 _LEAVE_SECONDS = 2.0
@@ -165,6 +167,7 @@ class Endpoint:
         return {
             "connections": len(self.roster.open),
             "devices_online": len(self.roster.online),
+            "readers_online": len(self.roster.readers),
             "backlog": sum(queue.uncommitted for queue in queues),
             "oldest_unacknowledged_seconds": max((queue.oldest_seconds for queue in queues), default=0.0),
             "throttled": self.roster.throttled,
@@ -178,7 +181,7 @@ class Endpoint:
         return bool(self._listening)
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Send a campaign to all devices that have subscribed to its topic, and to those that subscribe later."""
+        """Send a message to all devices and readers that have subscribed to its topic, and to later subscribers."""
         self._do(partial(self._publish, topic, payload))
 
     # --- Methods that a campaign's intake calls.
@@ -237,8 +240,11 @@ class Endpoint:
 
     def _publish(self, topic: str, payload: bytes) -> None:
         self.roster.retain(topic, payload)
-        message = packets.publish(topic, payload, retained=False)
-        self._fan_out(topic, self.roster.retained.get(topic), message, list(self.roster.subscribers.get(topic, ())))
+        kept = self.roster.retained.get(topic)
+        if devices := list(self.roster.subscribers.get(topic, ())):
+            self._fan_out(topic, kept, packets.publish(topic, payload, retained=False), devices)
+        if readers := list(self.roster.readers.values()):
+            self._offer(topic, kept, payload, readers)
 
     def _fan_out(self, topic: str, kept: bytes | None, message: bytes, connections: list[Connection]) -> None:
         """Send a message to the first few hundred connections, and to the others in later rounds."""
@@ -249,6 +255,16 @@ class Endpoint:
             connection.write(message)
         if connections[_FAN_OUT:]:
             self._calls.append(partial(self._fan_out, topic, kept, message, connections[_FAN_OUT:]))
+
+    def _offer(self, topic: str, kept: bytes | None, payload: bytes, readers: list[Connection]) -> None:
+        """Offer a message to the first few readers, and to the others in later rounds."""
+        if self.roster.retained.get(topic) is not kept:
+            return
+        for connection in readers[:_FAN_OUT_READERS]:
+            if connection.session is not None:
+                connection.session.offer(topic, payload)
+        if readers[_FAN_OUT_READERS:]:
+            self._calls.append(partial(self._offer, topic, kept, payload, readers[_FAN_OUT_READERS:]))
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
         """Read all connections in this thread, until the only campaign that takes reports has a batch."""

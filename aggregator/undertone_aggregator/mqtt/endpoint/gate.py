@@ -1,10 +1,10 @@
-"""Authentication of devices by password or certificate, and the campaigns to which each may report."""
+"""Authentication of devices and readers, and the topics to which each may publish or subscribe."""
 
 import secrets
 from collections.abc import Collection
 from pathlib import Path
 
-from undertone_aggregator.mqtt.endpoint.access import Access, read_access
+from undertone_aggregator.mqtt.endpoint.access import Access, ReadRules, read_access
 from undertone_aggregator.mqtt.endpoint.passwords import (
     CERTIFICATE,
     certificate_matches,
@@ -17,10 +17,11 @@ from undertone_shared.topics import check_name
 
 
 class Gate:
-    """The devices of a password file: all its users except ``others``, which only brokers need.
+    """The devices and readers of a password file: all its users except ``others``, which only brokers need.
 
-    ``access``: the access-control file that says to which campaigns each device may report; None allows all. Raises
-    Invalid for an invalid line or a missing file, OSError when a file cannot be read.
+    ``access``: the access-control file that says to which campaigns each device may report, and which users are readers
+    of which topics; None allows devices all campaigns, and there are no readers. Raises Invalid for an invalid line or
+    a missing file, OSError when a file cannot be read.
     """
 
     def __init__(self, path: Path, others: Collection[str] = (), access: Path | None = None) -> None:
@@ -36,7 +37,10 @@ class Gate:
         self.reload()
 
     def reload(self) -> frozenset[str]:
-        """Read the files again; return the users whose entry was removed or changed. On an error nothing changes."""
+        """Read the files again. On an error nothing changes.
+
+        Return the users whose entry was removed or changed, and those who may read other topics than before.
+        """
         for path in self.files:
             if not path.exists():
                 raise Invalid(f"{path} is not there: undertone init and undertone provision write it")
@@ -49,16 +53,17 @@ class Gate:
             except ValueError:
                 raise Invalid(f"{self._path} has an entry of {user!r} that is not of the form $7$…") from None
         access = None if self._access_file is None else read_access(self._access_file)
-        before = self._entries
+        before, readers = self._entries, {user: self.reader(user) for user in self._entries}
         self._entries = {user: entry for user, entry in entries.items() if user not in self._others}
         self._access = access
-        return frozenset(user for user, entry in before.items() if self._entries.get(user) != entry)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        return frozenset(
+            user
+            for user, entry in before.items()
+            if self._entries.get(user) != entry or self.reader(user) != readers[user]
+        )
 
     def admits(self, user: str, password: str) -> bool:
-        """Return True if this is the password of the device with this name."""
+        """Return True if this is the password of the device or reader with this name."""
         entry = self._entries.get(user, "")
         known = bool(entry) and not entry.startswith(CERTIFICATE)
         return password_matches(entry if known else self._nobody, password) and known
@@ -70,3 +75,7 @@ class Gate:
     def may_publish(self, topic: str, user: str) -> bool:
         """Return True if the device with this name may publish to this topic."""
         return self._access is None or self._access.may_publish(topic, user)
+
+    def reader(self, user: str) -> ReadRules | None:
+        """Return what a reader may read; None for a device."""
+        return None if self._access is None else self._access.reader(user)

@@ -21,6 +21,10 @@ class Limits:
     the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at
     ``backlog`` reports that wait for the commit of one campaign. ``subscriptions``: largest number of topics that one
     connection may subscribe to.
+
+    ``readers``: largest number of readers' connections. The limits whose names begin with ``reader_`` replace those of
+    devices. ``reader_flying``: messages at QoS 1 that a reader has not acknowledged. A reader for which messages
+    have waited for ``reader_seconds``, without any being taken, is disconnected.
     """
 
     connections: int = 20_000
@@ -36,6 +40,11 @@ class Limits:
     per_second: float = _LEAST_PER_SECOND
     unacknowledged: int = 200
     backlog: int = 20_000
+    readers: int = 1000
+    reader_packet_bytes: int = 1 << 16
+    reader_subscriptions: int = 1000
+    reader_flying: int = 20
+    reader_seconds: float = 60.0
 
 
 def packets_per_second(slot_seconds: Iterable[int]) -> float:

@@ -13,6 +13,7 @@ from undertone_aggregator.mqtt.endpoint.limits import Limits, packets_per_second
 from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.shares import Shares, network_of
 from undertone_aggregator.mqtt.filters import campaign_of
+from undertone_shared.off_board.issue import aggregate_topic
 from undertone_shared.topics import report_topic
 
 _TELL_SECONDS = 60.0
@@ -35,6 +36,8 @@ class Roster:
         self.throttled = self.unknown = 0
         self.open: set[Connection] = set()
         self.online: dict[str, Connection] = {}
+        # (user, client identifier) -> a reader's connection.
+        self.readers: dict[tuple[str, str], Connection] = {}
         self.strangers: Shares[Connection] = Shares()
         self.now: Callable[[], float] = time.monotonic
         self._prefix = prefix
@@ -71,7 +74,8 @@ class Roster:
                 return None
             connection.subscriptions.add(topic)
             self.subscribers.setdefault(topic, set()).add(connection)
-        return self.retained.get(topic, b"")
+        kept = self.retained.get(topic)
+        return b"" if kept is None else packets.publish(topic, kept, retained=True)
 
     def arrived(self, connection: Connection) -> None:
         """Register an unauthenticated connection.
@@ -93,14 +97,26 @@ class Roster:
             return True
         return False
 
-    def full(self, user: str) -> bool:
-        """Return True if the limit of devices is reached and this device is not connected already."""
+    def full(self, connection: Connection, user: str) -> bool:
+        """Return True if the limit of readers, or of devices, is reached and this device is not connected already."""
+        if connection.session is not None:
+            return len(self.readers) >= self.limits.readers
         return len(self.online) >= self.limits.connections and user not in self.online
 
     def entered(self, connection: Connection) -> None:
-        """Register an authenticated device; its older connection is closed."""
+        """Register an authenticated device or reader; an older connection of the same one is closed.
+
+        A device is known by its name, a reader by its name and client identifier.
+        """
         self._known(connection)
         user = connection.user
+        if connection.session is not None:
+            key = (user, connection.client_id)
+            before = self.readers.get(key)
+            self.readers[key] = connection
+            if before is not None:
+                before.abort("taken_over")
+            return
         older = self.online.get(user)
         # A device that reconnects keeps the state of its token bucket.
         bucket = self._left.pop(user, None) if older is None else older.bucket
@@ -120,6 +136,10 @@ class Roster:
                 del self.subscribers[topic]
         if not connection.user:
             self._known(connection)
+        elif connection.session is not None:
+            key = (connection.user, connection.client_id)
+            if self.readers.get(key) is connection:
+                del self.readers[key]
         elif self.online.get(connection.user) is connection:
             del self.online[connection.user]
             self._left[connection.user] = connection.bucket
@@ -127,9 +147,12 @@ class Roster:
     # --- Methods that the endpoint calls.
 
     def serve(self, campaigns: Collection[str]) -> None:
-        """Queue reports for these campaigns from now on, and for no others."""
+        """Queue reports for these campaigns from now on, and for no others; forget estimates of others."""
         for name in self.queues.keys() - set(campaigns):
             del self.queues[name]
+            start = aggregate_topic(self._prefix, name, "")
+            for topic in [each for each in self.retained if each.startswith(start)]:
+                del self.retained[topic]
             for connection in self.open:
                 connection.forget_route()
         for name in campaigns:
@@ -149,7 +172,7 @@ class Roster:
         An empty payload clears it (MQTT 3.1.1, section 3.3.1.3).
         """
         if payload:
-            self.retained[topic] = packets.publish(topic, payload, retained=True)
+            self.retained[topic] = payload
         else:
             self.retained.pop(topic, None)
 
@@ -166,9 +189,11 @@ class Roster:
             self._tell()
 
     def expel(self, users: Set[str]) -> None:
-        """Close the connections of these devices."""
+        """Close the connections of these devices and readers."""
         for user in users & self.online.keys():
             self.online[user].abort("removed")
+        for connection in [each for (user, _), each in self.readers.items() if user in users]:
+            connection.abort("removed")
 
     # --- Internal methods.
 

@@ -18,8 +18,8 @@ from undertone_aggregator.store.store import Store
 
 
 class EndpointOutlet:
-    """Outlet of mode direct: sends campaigns to the endpoint's devices, and estimates to the broker ``outlet``,
-    if any.
+    """Outlet of mode direct: sends campaigns to the endpoint's devices, and estimates to its readers and to the broker
+    ``outlet``, if any.
     """
 
     dropped: int | None = None
@@ -36,10 +36,9 @@ class EndpointOutlet:
     def publish(
         self, topic: str, payload: bytes, *, again: bool = False, permitted: Callable[[], bool] = always
     ) -> None:
-        """Publish a campaign to the devices only, and an estimate to the broker only."""
-        if campaign_of(self._prefix, topic) is not None:
-            self._endpoint.publish(topic, payload)
-        elif self._outlet is not None:
+        """Publish at the endpoint, and an estimate also at the broker."""
+        self._endpoint.publish(topic, payload)
+        if self._outlet is not None and campaign_of(self._prefix, topic) is None:
             self._outlet.publish(topic, payload, again=again, permitted=permitted)
 
     def retained(self, topic: str, stop: threading.Event) -> bytes | None:

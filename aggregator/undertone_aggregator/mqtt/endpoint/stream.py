@@ -22,15 +22,18 @@ class StreamReader(Protocol):
     def ended(self, reason: str) -> None:
         """Handle the end of the stream. ``reason`` is counted unless it is "". Called once."""
 
+    def drained(self) -> None:
+        """Note that the other side has taken all sent bytes that had to wait."""
+
 
 class Stream:
     """A non-blocking socket that one thread at a time uses. Call ``ready`` when the selector reports an event.
 
-    ``unread``: the stream ends with the reason ``unread`` when this many sent bytes wait for the other side to read
-    them.
+    ``unread``: the stream ends with the reason ``unread`` when more than this many sent bytes wait for the other side
+    to read them.
     """
 
-    __slots__ = ("_closing", "_events", "_out", "_recv", "_selector", "_send", "_socket", "_unread", "closed", "reader")
+    __slots__ = ("_closing", "_events", "_out", "_recv", "_selector", "_send", "_socket", "closed", "reader", "unread")
 
     def __init__(
         self, accepted: socket.socket, context: ssl.SSLContext | None, selector: selectors.BaseSelector, unread: int
@@ -45,13 +48,18 @@ class Stream:
             self._recv = self._shake_hands
         self._send = self._socket.send
         self._selector = selector
-        self._unread = unread
+        self.unread: float = unread
         self._out = b""
         self._closing = False
         self._events = 0
         self.closed = False
         self.reader: StreamReader
         self._watch(_READ)
+
+    @property
+    def pending(self) -> bool:
+        """True if sent bytes wait for the other side to take them."""
+        return bool(self._out)
 
     @property
     def certificate(self) -> tuple[str, bytes] | None:
@@ -68,6 +76,8 @@ class Stream:
         """Write and read as far as the socket allows; a call without an event does no harm."""
         if self._out:
             self._flush()
+            if not self._out and not self._closing:
+                self.reader.drained()
         if not self._events & _READ:
             return
         try:
@@ -92,7 +102,7 @@ class Stream:
         elif not self._closing:
             self._out = data
             self._flush()
-        if len(self._out) > self._unread:
+        if len(self._out) > self.unread:
             self.end("unread")
 
     def pause(self) -> None:

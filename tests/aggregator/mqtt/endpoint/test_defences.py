@@ -147,7 +147,7 @@ LONG = packets.encode_connect("bad", "bad", "x" * 600, 60)
         (LONG, "oversized"),
         (CONNECT.replace(b"MQTT\x04", b"MQTT\x05"), "level"),
         (CONNECT.replace(b"MQTT\x04\xc2", b"MQTT\x04\xc0"), "flags"),
-        (CONNECT.replace(b"MQTT\x04\xc2", b"MQTT\x04\xe6"), "flags"),
+        (CONNECT.replace(b"MQTT\x04\xc2", b"MQTT\x04\xe6"), "malformed"),
         (CONNECT.replace(b"\xc2\x00\x3c", b"\xc2\x00\x00"), "keepalive"),
     ],
 )

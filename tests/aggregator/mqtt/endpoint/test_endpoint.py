@@ -21,7 +21,7 @@ from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_shared.errors import Invalid
 from undertone_shared.report import LENGTH
 
-USERS = ["load-1", "load-2", "aggregator", "analyst"]
+USERS = ["load-1", "load-2", "aggregator", "aggregator-3"]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ class Heard:
     def __init__(self) -> None:
         self.data = b""
         self.reasons: list[str] = []
+        self.emptied = False
 
     def received(self, data: bytes) -> None:
         if data == b"a mistake":
@@ -23,6 +24,9 @@ class Heard:
 
     def ended(self, reason: str) -> None:
         self.reasons.append(reason)
+
+    def drained(self) -> None:
+        self.emptied = True
 
 
 class Pair:

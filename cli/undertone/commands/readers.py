@@ -1,0 +1,82 @@
+"""``undertone readers``: users who may read published estimates over MQTT."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from undertone.commands.devices import AsJson, Name, broker_advice
+from undertone.options import with_options
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_operate.readers import ReaderFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderChoice:
+    """The server whose readers a command changes: a server's folder, or a folder that `provision` wrote."""
+
+    home: Annotated[Path | None, "the server's folder, as undertone init makes it"] = None
+    config: Annotated[Path | None, "without --home: the aggregator's configuration, TOML"] = None
+    fleet: Annotated[Path | None, "with --config: the folder that provision wrote"] = None
+
+    def open(self) -> "ReaderFiles":
+        """Return the files of the readers. Raises Invalid if the options name no server, or two."""
+        from undertone_aggregator.server.folder import Home
+        from undertone_aggregator.settings.config import read_config
+        from undertone_operate.readers import ReaderFiles
+
+        if (self.home is None) == (self.config is None) or (self.config is None) != (self.fleet is None):
+            raise Invalid("the server is missing, expected --home DIR, or --config FILE --fleet DIR")
+        if self.home is not None:
+            return ReaderFiles.at_home(Home(self.home))
+        assert self.config is not None
+        assert self.fleet is not None
+        return ReaderFiles.provisioned(read_config(self.config), self.fleet)
+
+
+app = typer.Typer(help="Add, list and remove users who may read estimates over MQTT.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="readers")
+
+
+@app.command()
+@with_options(ReaderChoice)
+def add(choice: ReaderChoice, name: Name) -> None:
+    """Add a reader, such as Home Assistant or a dashboard, with a password of its own."""
+    files = choice.open()
+    print(f"{files.add(name)} holds the password of {name}")
+    print(broker_advice(files.options, files.broker))
+
+
+@app.command("list")
+@with_options(ReaderChoice)
+def list_readers(choice: ReaderChoice, as_json: AsJson = False) -> None:
+    """List the readers."""
+    names = choice.open().names()
+    print(json.dumps(names) if as_json else "\n".join(names) or "none")
+
+
+@app.command()
+@with_options(ReaderChoice)
+def rotate(choice: ReaderChoice, name: Name) -> None:
+    """Give a reader a new password; the old one is refused from now on."""
+    files = choice.open()
+    print(f"{files.rotate(name)} holds the new password of {name}")
+    print(broker_advice(files.options, files.broker))
+
+
+@app.command()
+@with_options(ReaderChoice)
+def remove(choice: ReaderChoice, name: Name) -> None:
+    """Remove a reader; its connections end."""
+    files = choice.open()
+    files.remove(name)
+    print(f"{name} is removed")
+    print(broker_advice(files.options, files.broker))
