@@ -36,10 +36,12 @@ class Queue:
 
     def put(self, delivery: Delivery) -> None:
         """Append a report."""
+        # The time is set first: whoever sees the report, the taker or a reader of the metrics, sees its time as well.
+        if not self.waiting:
+            self.since = time.monotonic()
         self.waiting.append(delivery)
         # The length is tested after the append, because the taker may empty the queue at the same time.
         if len(self.waiting) == 1:
-            self.since = time.monotonic()
             self._arrived.set()
 
     def wait(self, seconds: float) -> None:
