@@ -4,115 +4,31 @@ The radio, the clock and the watchdog are stand-ins; the broker is real.
 """
 
 import json
-import re
 import shutil
 import sys
-import time
-from pathlib import Path
 
-import paho.mqtt.client as paho
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from paho.mqtt.enums import CallbackAPIVersion
-from rig import make_campaign
 
 from support import micropython as mp
-from support.factory import policy_of
-from support.paho_client import leave
-from support.private_broker import TLS, PrivateBroker
-from support.waiting import wait_for
-from undertone_shared.off_board import intake, issue
+from support.board_site import BOARD, SIGNED, BoardSite
+from support.private_broker import PrivateBroker
+from undertone_shared.off_board import intake
 
 sys.path.append(str(mp.REPO / "scripts"))
 
 from board_memory import BOARD_KB, FLASH, SIGNED_KB
 
-BOARD = Path(__file__).with_name("stand_in")
-# Bytes of C stack that a Pico W and a Pico 2 W have.
-STACK = 7936
 # Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
 HEAP_FILES = 2 * 1024 * BOARD_KB[".mpy files"]
 HEAP_FLASH = 2 * 1024 * BOARD_KB[FLASH]
 HEAP_FLASH_SIGNED = 2 * 1024 * SIGNED_KB[FLASH]
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
-class Site:
-    """A broker with TLS, a campaign, and the files on a board's flash in ``folder``."""
-
-    def __init__(self, broker, folder, micropython, compiled, slot_seconds, **policy):
-        self.folder = folder
-        self._compiled = compiled
-        self.payloads = []
-        self._run = micropython
-        now = int(time.time())
-        fields = policy_of(slot_seconds=slot_seconds, **policy)
-        (folder / "policy.json").write_text(json.dumps(fields))
-        shutil.copy(mp.REPO / "device/main.py", folder)
-        (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
-        config = {
-            "name": "board-with-a-name-as-long-as-any",
-            "broker": {"host": "localhost", "port": broker.port, "tls": {"ca": "ca.pem"}},
-            "campaigns": ["load"],
-            "policy": "policy.json",
-            "state": "state",
-            "publish": {"spread_percent": 10},
-            "wifi": {"ssid": "home", "password": "secret"},
-            "ntp": "ntp.example",
-        }
-        (folder / "device.json").write_text(json.dumps(config))
-        first = now // slot_seconds
-        campaign = make_campaign(slot_seconds=slot_seconds, epoch=first * slot_seconds, last_slot=first + 1000, cycle=1)
-        self._client = paho.Client(CallbackAPIVersion.VERSION2, "server")
-        self._client.tls_set(str(TLS / "ca.pem"))
-        self._client.on_message = lambda client, data, message: self.payloads.append(message.payload)
-        self._client.connect("localhost", broker.port)
-        self._client.loop_start()
-        self._client.subscribe("undertone/v2/+/+/+/report", 1)
-        self._client.publish(
-            "undertone/v2/load/config",
-            issue.pack(campaign, now, KEY.sign if policy.get("signers") else None),
-            qos=1,
-            retain=True,
-        ).wait_for_publish(10)
-
-    def start_within_the_slot(self, seconds, slot=60):
-        """The board's clock at its first boot: at a slot's very first second even that slot would be reported."""
-        now = int(time.time())
-        board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
-        (self.folder / "board.json").write_text(json.dumps(board))
+class Site(BoardSite):
+    """A board with the heap that the table promises to be enough."""
 
     def run(self, *mode, image=None, program=BOARD / "drive.py", flash_heap=HEAP_FLASH):
-        """What the board printed; its code comes from the .mpy files, or from an ``image`` in flash."""
-        heap = HEAP_FILES if image is None else flash_heap + image.stat().st_size
-        result = self._run(
-            BOARD / "small.py",
-            str(program),
-            str(STACK),
-            "-" if image is None else str(image),
-            *mode,
-            cwd=self.folder,
-            paths=[BOARD, self.folder] + ([self._compiled] if image is None else []),
-            heap=str(heap),
-            timeout=240,
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
-        *lines, end = result.stdout.splitlines()
-        stack, imports = map(int, re.fullmatch(r"stack (\d+), imports (\d+)", end).groups())
-        assert stack <= STACK, result.stdout
-        assert imports <= 3, result.stdout
-        return lines
-
-    def slots(self, count=0):
-        """Slots of the reports that have come, once there are so many: what the board heard of first comes later here.
-
-        Raises AssertionError if they do not come.
-        """
-        wait_for(lambda: len(self.payloads) >= count, 30, f"{count} reports")
-        return [intake.unpack(payload).slot for payload in list(self.payloads)]
-
-    def close(self):
-        leave(self._client)
+        return super().run(HEAP_FILES if image is None else flash_heap, *mode, image=image, program=program)
 
 
 # What an owner types on a board.
@@ -166,7 +82,7 @@ def test_a_board_whose_code_is_in_flash(site, rom):
 
 
 def test_a_board_whose_code_is_in_flash_verifies_a_signature(site, rom):
-    running = site(1, signers=[KEY.public_key().public_bytes_raw().hex()], insecure=False)
+    running = site(1, **SIGNED)
     assert running.run("2", image=rom, flash_heap=HEAP_FLASH_SIGNED)[-1].endswith("True True")
 
 

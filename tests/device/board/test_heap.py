@@ -17,7 +17,7 @@ from support.ci import unavailable
 from support.private_broker import PrivateBroker
 
 HERE = Path(__file__).parent
-# In use are 75 KB of it. The rest is what one step makes and drops, which this interpreter keeps until the step ends:
+# In use are 73 KB of it. The rest is what one step makes and drops, which this interpreter keeps until the step ends:
 # checking a campaign's canonical form takes 12 KB. A board collects within a step.
 HEAP = 96 * 1024
 POLICY = {
