@@ -11,7 +11,7 @@ from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.landing_options import LandingOptions
-from undertone_aggregator.settings.options import Checked, choice, integer, option, parse, tables_in, text
+from undertone_aggregator.settings.options import ROUNDS, Checked, choice, integer, option, parse, tables_in, text
 from undertone_aggregator.settings.outlet_options import OutletOptions
 from undertone_aggregator.settings.server_options import ServerOptions, StoreOptions
 from undertone_aggregator.store.store_address import StoreAddress, store_address
@@ -31,9 +31,6 @@ LARGEST_FILE = 1 << 20
 _READING = SMALL - 1
 # The two ways of collecting, by the names that configurations and commands use: single reports, or whole streams.
 COLLECT = ("reports", "stream")
-
-# Slots of each threshold epoch if a plan does not say: three days of half-hours.
-ROUNDS = (48, 48, 48)
 
 
 @dataclass(frozen=True, kw_only=True)

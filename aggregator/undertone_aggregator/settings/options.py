@@ -15,6 +15,8 @@ from undertone_shared.errors import Invalid
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?")
 _PORT = re.compile(r"[0-9]{1,5}")
+# Slots of each threshold epoch if a plan does not say: three days of half-hours.
+ROUNDS = (48, 48, 48)
 Check = Callable[[str, Any], Any]
 Section = TypeVar("Section")
 

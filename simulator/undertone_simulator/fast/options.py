@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
-from undertone_aggregator.settings.config import ROUNDS as DEFAULT_ROUNDS
+from undertone_aggregator.settings.options import ROUNDS as DEFAULT_ROUNDS
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.options import FleetOptions
 
