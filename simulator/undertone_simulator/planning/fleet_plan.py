@@ -16,7 +16,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
-from undertone_aggregator.settings.config import ROUNDS
+from undertone_aggregator.settings.options import ROUNDS
 from undertone_aggregator.threshold import constant_variance
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.checks import check_integer
