@@ -1,4 +1,4 @@
-"""Notice of what ends one day, such as a campaign or a certificate: 60 days before, and again 7 days before."""
+"""Notices of an end, such as that of a campaign or a certificate: 60 days before it, and again 7 days before it."""
 
 NOTICE_DAYS = (60, 7)
 
@@ -9,9 +9,9 @@ def days_left(end: float, now: float) -> int:
 
 
 def notice(end: float, now: float, start: float = 0) -> int | None:
-    """Return the nearest of `NOTICE_DAYS` that has begun at Unix second ``now``; None before the first.
+    """Return the least of `NOTICE_DAYS` that is more than the time from ``now`` to ``end``, in Unix seconds.
 
-    What lasts less than twice as long, from Unix second ``start`` on, is not announced so early.
+    Return None if none is. A notice of n days is given only if the time from ``start`` to ``end`` is at least 2n days.
     """
     begun = [days for days in NOTICE_DAYS if end - now < 86400 * days and end - start >= 2 * 86400 * days]
     return min(begun) if begun else None

@@ -54,7 +54,10 @@ class CampaignState:
         return max(now - max(self.due, self.newest or self.due), 0.0)
 
     def notice(self, now: float) -> int | None:
-        """Return 60 or 7 if the campaign ends in fewer days from Unix second ``now`` on, else None."""
+        """Return the days of the notice that is due at Unix second ``now`` because the campaign ends soon, else None.
+
+        See `undertone_aggregator.base.endings.notice`.
+        """
         if self.state not in _OPEN or self.end is None or self.due is None or now > self.end:
             return None
         return notice(self.end, now, self.due)

@@ -50,7 +50,7 @@ class Watch:
     # Seconds that a landed file may wait for the engine that counts.
     patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
-    # Each event's name may be followed by what distinguishes it from others of that name.
+    # Events of the last snapshot: the name and, where several events have that name, words that tell them apart.
     _active: set[str] = field(default_factory=set)
     _noticed: set[str] = field(default_factory=set)
 
@@ -63,7 +63,7 @@ class Watch:
         return new
 
     def notices(self, look: Look) -> list[Alarm]:
-        """Return what begins with this snapshot and is no trouble: the campaign's end, foreseen or come."""
+        """Return the notices (no alarms) that begin with this snapshot: the campaign ends soon, or has ended."""
         found = {}
         if look.state.state == OVER:
             found["ended"] = "the campaign is over: its last slot has ended, and devices are silent"

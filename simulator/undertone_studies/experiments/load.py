@@ -26,7 +26,7 @@ PARAGRAPH = (
     " what people ask: truncation takes from it what no interval of its own counts."
 )
 
-# Days, campaigns of a cell, and campaigns of a cell of the population that the guides quote.
+# Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
 DAYS, REPEATS, QUOTED_REPEATS = 14, 1, 3
 WAYS: dict[str, dict[str, Any]] = {
     "event": {"epsilon": "1"},

@@ -43,7 +43,8 @@ class Listener:
         """Read certificate, key and authority for all handshakes from now on. Raises Invalid."""
         pair = str(self.certificate), None if self.key is None else str(self.key)
         try:
-            # A context of its own refuses a certificate and a key that are no pair, before the one in use changes.
+            # Load them into a new context first: if certificate and key are no pair, this raises an error before the
+            # context in use has changed.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*pair)
             context.load_cert_chain(*pair)
         except (OSError, ssl.SSLError) as wrong:
