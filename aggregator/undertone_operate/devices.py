@@ -38,6 +38,7 @@ from undertone_operate.provision import (
     write_certificate,
     write_device,
 )
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 from undertone_shared.topics import check_name
@@ -250,3 +251,16 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     if len(places) > 1:
         target = replace(target, places=tuple(places))
     return target, policy.decode(), None if device.outbox == DEFAULT_OUTBOX else device.outbox
+
+
+def for_successors(policy: str, successors: int) -> str:
+    """Return a policy whose bounds for life allow ``successors`` more campaigns like the one it was made for.
+
+    Raises Invalid for a number out of range.
+    """
+    check_integer("--successors", successors, 0, 100)
+    fields = json.loads(policy)
+    for table in (fields, fields.get("stream") or {}):
+        if table.get("lifetime"):
+            table["lifetime"] *= 1 + successors
+    return json.dumps(fields, indent=2) + "\n" if successors else policy

@@ -93,6 +93,8 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
     signer = _signer(here)
     with _opened(home, campaign) as old_store, _opened(home, to) as new_store:
         old, new = FleetFiles.at_home(home, campaign, old_store), FleetFiles.at_home(home, to, new_store)
+        if old.folder == new.folder:
+            raise Invalid(f"{campaign} and {to} have the same devices: one succeeds the other")
         old.check_active(device)
         folder = old.folder / "devices" / device
         policy = parse_policy((folder / "policy.json").read_bytes())

@@ -153,8 +153,13 @@ def reports_in_a_life(plan: CampaignPlan) -> int:
     The tenth is for rounds that take longer than planned, for slots that a device reserves ahead and a restart
     forfeits, and for an extension of the plan.
     """
-    turns = -(-_slots(plan) // plan.stride)
+    turns = turns_in_a_life(plan)
     return turns + -(-turns // 10)
+
+
+def turns_in_a_life(plan: CampaignPlan) -> int:
+    """Return the largest number of reports that one device draws in a campaign, with the waits between epochs."""
+    return -(-_slots(plan) // plan.stride)
 
 
 def life_sentence(policy: dict[str, Any]) -> str:

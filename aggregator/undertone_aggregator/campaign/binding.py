@@ -18,7 +18,7 @@ from undertone_shared.policy import parse_policy
 from undertone_shared.schedule import SEED_BYTES
 
 # Options that cannot change after the campaign has begun, because the store's numbers depend on them.
-_FIXED = ("name", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
+_FIXED = ("name", "succeeds", "sensor", "unit", "measure", "offset", "bound", "slot_seconds", "cycle")
 _PLAN = "plan"
 _COUNTS = "counts"
 # Name of the store's entry that holds the version of the plan that applies now.

@@ -165,7 +165,8 @@ class Rounds:
         starts = self._soonest(now)
         if rule is None:
             return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
-        if starts > newest.campaign.last_slot:
+        if starts + min(self.plan.cycle, self.plan.epoch_slots) > newest.campaign.last_slot + 1:
+            # Devices take no two epochs within a cycle, and the next campaign begins where this one ends.
             return None
         return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
 

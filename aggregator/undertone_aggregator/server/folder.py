@@ -9,6 +9,7 @@ DIR/broker                 passwords and access rules of all devices and readers
 DIR/readers/NAME.password  the password of a reader
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -90,14 +91,25 @@ class Home:
         return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
-        """Return the folder of a campaign's devices."""
-        return self.folder / FLEETS / name
+        """Return the folder of a campaign's devices: that of the campaign which it succeeds, if any."""
+        chain = [name]
+        while (earlier := self._succeeds(chain[-1])) is not None and earlier not in chain:
+            chain.append(earlier)
+        return self.folder / FLEETS / chain[-1]
+
+    def _succeeds(self, name: str) -> str | None:
+        """Return the campaign that this one succeeds; None for none, and for a plan that cannot be read."""
+        with contextlib.suppress(Invalid, OSError):
+            earlier = self._tables(self.file(name), _OWN)["campaign"].get("succeeds")
+            return None if earlier is None else check_name("succeeds", earlier)
+        return None
 
     def fleets(self) -> dict[str, Path]:
         """Return campaign -> folder of its devices, also for a campaign without a plan, since its devices still
         report.
         """
-        return {path.name: path for path in sorted((self.folder / FLEETS).glob("[!.]*")) if path.is_dir()}
+        names = {path.name for path in (self.folder / FLEETS).glob("[!.]*") if path.is_dir()}
+        return {name: self.fleet(name) for name in sorted(names.union(self.names())) if self.fleet(name).is_dir()}
 
     @property
     def server(self) -> ServerOptions:
@@ -124,7 +136,9 @@ class Home:
         if where.file is not None:
             _make(self.folder / where.file)
             store["path"] = str(where.file / f"{name}.sqlite")
-        return replace(config_of({**shared, **own, "store": store}, self.folder), fleet=self.fleet(name))
+        config = config_of({**shared, **own, "store": store}, self.folder)
+        # A plan that is only previewed has no file yet.
+        return replace(config, fleet=self.fleet(config.campaign.succeeds or name))
 
     def stores(self) -> dict[str, str]:
         """Return campaign -> store, also for a campaign whose plan was removed and whose store's file still exists."""

@@ -42,6 +42,8 @@ class CampaignPlan(Checked):
     name: str = option(..., "the campaign's name: a-z, 0-9 and -, also a level of its topics", check.name)
     version: int = option(1, "number of the plan's version: undertone campaign apply writes it, and refuses a change "
                           "that was made to an older version", integer(1, SMALL))  # fmt: skip
+    succeeds: str | None = option(None, "the campaign whose devices it takes over when that ends: undertone campaign "
+                                  "succeed writes it", check.name)  # fmt: skip
     sensor: str = option(..., "the sensor whose readings it takes", check.name)
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))

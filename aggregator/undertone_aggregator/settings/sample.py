@@ -25,6 +25,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
         "groups": '"groups.csv"',
         "holidays": '"GB-SCT"',
+        "succeeds": '"last-year"',
     },
     "landing": {"folder": '"landing"'},
     "outlet": {

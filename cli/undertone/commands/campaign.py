@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,7 @@ def create(
     from undertone_aggregator.campaign.preview import preview
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.history import note
-    from undertone_aggregator.settings.toml import document, value_of
+    from undertone_aggregator.settings.toml import document
 
     home = Home(folder)
     if home.file(name).exists():
@@ -65,13 +66,7 @@ def create(
         )
     values: dict[str, Any] = {"name": name, "version": 1, "sensor": sensor, "unit": unit, "bound": bound}
     values |= {"epsilon": epsilon, "slot_seconds": slot_seconds, "collect": collect}
-    for text in options or ():
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not _KEY.fullmatch(key):
-            raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
-        if key in values:
-            raise Invalid(f"--set is {text!r}, but {key} has a value already")
-        values[key] = value_of(value)
+    values |= _settings(options, values)
     plan = document({"campaign": values})
     config = home.config(name, plan)
     print("\n".join(preview(config, int(time.time()))))
@@ -81,6 +76,47 @@ def create(
     home.write_plan(name, plan)
     note(home.folder, name, f"created: epsilon {epsilon}, bound {bound} {unit}, slots of {slot_seconds} s")
     print(f"campaign {name}: {home.file(name)}")
+
+
+def _settings(options: list[str] | None, taken: Container[str]) -> dict[str, Any]:
+    """Return the values of --set NAME=VALUE by name. Raises Invalid, also for a name that has a value already."""
+    from undertone_aggregator.settings.toml import value_of
+
+    values: dict[str, Any] = {}
+    for text in options or ():
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not _KEY.fullmatch(key):
+            raise Invalid(f"--set is {text!r}, expected NAME=VALUE")
+        if key in taken or key in values:
+            raise Invalid(f"--set is {text!r}, but {key} has a value already")
+        values[key] = value_of(value)
+    return values
+
+
+@app.command()
+def succeed(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="OLD", help="The campaign that ends.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The name of the next one.")],
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of the plan that changes, such as --set epsilon=0.5.")
+    ] = None,
+    although_refused: Annotated[
+        bool, typer.Option("--although-refused", help="Start it even if policies of devices refuse it.")
+    ] = False,
+    only_show: Annotated[bool, typer.Option("--preview", help="Show the campaign, and write nothing.")] = False,
+) -> None:
+    """Start the next campaign for the same devices when the old one ends, without touching a device.
+
+    It has the plan of the old one. The devices go over by a signed hand-over, if their policies allow it; what they
+    may spend in their life counts over both.
+    """
+    from undertone_aggregator.server.folder import Home
+    from undertone_operate.succession import succeed
+
+    chosen = _settings(options, ("name", "version", "succeeds"))
+    said = succeed(Home(folder), name, new, chosen, although_refused=although_refused, write=not only_show)
+    print("\n".join(said))
 
 
 @app.command("list")

@@ -67,14 +67,18 @@ def add(
     choice: FleetChoice,
     count: Annotated[int, typer.Argument(metavar="N", help="how many")],
     group: Annotated[str, typer.Option(help="their group")] = "all",
+    successors: Annotated[
+        int, typer.Option(help="how many later campaigns like this one a device's lifetime is to allow")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Provision more devices like the first one of the fleet; a name is never used twice."""
-    from undertone_operate.devices import model_of
+    from undertone_operate.devices import for_successors, model_of
     from undertone_operate.provision import life_sentence
 
     with choice.open() as fleet:
         target, policy, outbox = model_of(fleet)
+        policy = for_successors(policy, successors)
         names = fleet.add(count, group, target, policy, int(time.time()), outbox)
     if as_json:
         print(json.dumps({"devices": names, "group": group}))

@@ -6,6 +6,7 @@ from fake_broker import FakeBroker
 from rig import DAY, SLOT, START, Device, make_campaign, make_entropy
 
 from undertone_device.core import handover
+from undertone_device.core.units import epsilon_units
 from undertone_device.mqtt.client import Client
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.ed25519 import verify
@@ -43,9 +44,9 @@ class Network:
 
 
 class Rig:
-    def __init__(self, *reachable, handover=True):
+    def __init__(self, *reachable, handover=True, **policy):
         self.network = Network(*(reachable or (OLD, NEW)))
-        self.device = device = Device(now=START - SLOT, handover=handover, signers=[KEY])
+        self.device = device = Device(now=START - SLOT, handover=handover, signers=[KEY], **policy)
         device.policy.check_signature = check
         self.transport = SessionTransport(
             self.network.connect, device.ticks, "meter-1", "meter-1", "secret", 60, self.network.places
@@ -198,6 +199,24 @@ def test_a_device_follows_to_another_campaign_which_may_begin_before_the_old_one
     rig.broadcast(OLD, campaign=make_campaign(epoch=START + 3 * DAY))
     rig.steps()
     assert reporter.refusals == {"sensor_busy": 1}
+
+
+def test_what_a_device_may_spend_in_its_life_counts_over_both_campaigns():
+    spent = []
+    for reports in (0, 55):
+        rig = Rig(lifetime=reports * epsilon_units(2, 1))
+        rig.broadcast(NEW)
+        rig.broadcast(OLD, topic=NEXT, campaign=make_campaign(name="heat", epoch=START + DAY))
+        rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
+        for _ in range(70):
+            rig.device.pass_time(SLOT)
+            rig.steps()
+        names = [topic.split("/")[2] for _, _, topic, _ in rig.network.brokers[OLD].published]
+        assert rig.device.reporter.campaign.name == "heat"
+        spent.append((names.count("load"), names.count("heat")))
+    whole, limited = spent
+    assert sum(limited) == 55 < sum(whole)
+    assert limited[0] == whole[0] > 0, "the first campaign's reports count, too"
 
 
 def test_without_a_hand_over_the_accepted_campaign_holds_the_sensor():

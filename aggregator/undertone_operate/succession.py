@@ -1,0 +1,118 @@
+"""The next campaign for the same devices: it begins when the old one ends, and no device has to be touched.
+
+Both campaigns have one folder of devices, that of the old one. The old campaign's messages carry a signed hand-over
+(`undertone_shared.handover`), after which a device listens to both, and goes over when the new one begins. What a
+device may spend in its life is counted over both, because its ledger is one.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from undertone_aggregator.base.files import write_private
+from undertone_aggregator.campaign.binding import RETIRED, STATE, known_refusals
+from undertone_aggregator.campaign.handover import read_handover, write_handover
+from undertone_aggregator.campaign.preview import epochs_of, preview
+from undertone_aggregator.mqtt.signing import Signer, read_key
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.history import note
+from undertone_aggregator.settings.config import CampaignPlan, Config
+from undertone_aggregator.store.inventory import MOVED
+from undertone_aggregator.store.store import open_store
+from undertone_device.core.units import epsilon_units
+from undertone_operate.devices import FleetFiles
+from undertone_operate.provision import turns_in_a_life
+from undertone_shared.errors import Invalid
+from undertone_shared.policy import Policy, parse_policy
+
+
+def succeed(
+    home: Home, old: str, new: str, options: Mapping[str, Any], *, although_refused: bool = False, write: bool = True
+) -> list[str]:
+    """Make the campaign ``new`` for the devices of ``old``; return sentences about it.
+
+    It has the old plan with these ``options``, and starts where the old campaign ends, or now if it has ended.
+    ``write``: False only shows. Raises Invalid if ``new`` exists, if ``old`` has not begun or is retired, and, without
+    ``although_refused``, if policies refuse the new campaign; OSError.
+    """
+    before, now = home.config(home.only(old)), int(time.time())
+    if home.file(new).exists() or new in home.stores():
+        raise Invalid(f"the new campaign's name is {new!r}, expected one that no campaign of {home.folder} has had")
+    with open_store(before.store_url, campaign=old) as store:
+        epochs, state, devices = store.epochs(), store.meta().get(STATE), store.devices()
+    if not epochs or state == RETIRED:
+        why = "is retired, and off the air" if epochs else "has not begun"
+        raise Invalid(f"campaign {old} {why}: its devices would not hear of {new}; create one, and add devices to it")
+    text = _plan(home, old, new, options, epochs[-1].campaign.end, now)
+    config = home.config(new, text)
+    signer = read_key(before.path(before.server.signing_key))
+    refusals = known_refusals(home.fleet(old), epochs_of(config).first(now).campaign)
+    if refusals.refusing and not although_refused:
+        raise Invalid(f"{refusals}: nothing was written; --although-refused starts the campaign anyway")
+    said = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
+    said += _policies(home.fleet(old), before, config, signer)
+    if not write:
+        return [*said, "nothing was written"]
+    with open_store(config.store_url, campaign=new) as store:
+        store.set_devices([device for device in devices.values() if device.state != MOVED])
+        home.write_plan(new, text)
+        FleetFiles.at_home(home, new, store).write_users({})
+    for path in sorted((home.fleet(old) / "devices").glob("*/device.json")):
+        device = json.loads(path.read_bytes())
+        device["campaigns"] = list(dict.fromkeys([*device["campaigns"], new]))
+        write_private(path, json.dumps(device, indent=2) + "\n", durable=False)
+    # The hand-over comes last: a device that hears of the new campaign may report to it already.
+    fields = read_handover(home.folder, old)
+    fields["all"]["campaigns"] = [new]
+    write_handover(home.folder, fields, now, signer.sign)
+    note(home.folder, old, f"succeeded by {new}")
+    note(home.folder, new, f"created: succeeds {old}")
+    return [*said, f"campaign {new}: {home.file(new)}, for the devices of {old}"]
+
+
+def _plan(home: Home, old: str, new: str, options: Mapping[str, Any], end: int, now: int) -> str:
+    """Return the new plan: the old one with another name and start, and the changed options."""
+    parsed: Any = tomlkit.parse(home.file(old).read_text(encoding="utf-8"))
+    plan = parsed["campaign"]
+    for name in ("cohort_seed", "start"):
+        plan.pop(name, None)
+    plan.update({"name": new, "version": 1, "succeeds": old})
+    plan.update(dict(options))
+    slot = int(plan.get("slot_seconds", CampaignPlan.slot_seconds))
+    if end > now and "start" not in plan:
+        plan["start"] = -(-end // slot) * slot
+    return tomlkit.dumps(parsed)
+
+
+def _policies(fleet: Path, old: Config, new: Config, signer: Signer) -> list[str]:
+    """Return sentences about policies that allow no hand-over, or too few reports in a life for both campaigns."""
+    policies = Counter(path.read_bytes() for path in sorted((fleet / "devices").glob("*/policy.json")))
+    parsed = [(parse_policy(data), devices) for data, devices in policies.items()]
+    by_hand = sum(n for policy, n in parsed if not _obeys(policy, signer))
+    turns = turns_in_a_life(old.campaign) + turns_in_a_life(new.campaign)
+    short = {n: policy for policy, n in parsed if policy.lifetime and _reports(policy) < turns}
+    said = [f"{policies.total() - by_hand} of {policies.total()} devices go over by themselves"]
+    if by_hand:
+        said.append(
+            f"{by_hand} need their changed device.json by hand: their policies allow no hand-over by this server"
+        )
+    if short:
+        least = min(_reports(policy) for policy in short.values())
+        said.append(
+            f"warning: the policies of {sum(short)} devices allow {least} reports in a life, both campaigns may take"
+            f" {turns}: such a device falls silent before the end, unless it gets a policy that allows more"
+        )
+    return said
+
+
+def _obeys(policy: Policy, signer: Signer) -> bool:
+    return policy.handover and bytes.fromhex(signer.public) in policy.signers
+
+
+def _reports(policy: Policy) -> int:
+    return policy.lifetime // epsilon_units(*policy.cap)

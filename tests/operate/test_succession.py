@@ -1,0 +1,132 @@
+"""`undertone campaign succeed`: the next campaign for the same devices, and what they may spend in both."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.command import undertone
+from undertone_aggregator.campaign.binding import changes, open_campaign
+from undertone_aggregator.campaign.handover import read_handover
+from undertone_aggregator.campaign.preview import epochs_of
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.history import history
+from undertone_aggregator.store.inventory import refused_keys
+from undertone_aggregator.store.store import open_store
+from undertone_shared.topics import report_topic
+
+CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
+# A campaign of some 60 days of half-hours.
+PLAN = ("--set", "report_slots=2880", "--set", "rounds=[48]", "--set", "epoch_slots=336")
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = undertone(*map(str, words))
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
+def begin(home: Home, name: str, now: int) -> int:
+    """Issue the first epoch, as the server does; return the second at which it ends."""
+    config = home.config(name)
+    with open_store(config.store_url, campaign=name) as store:
+        open_campaign(store, config.campaign, config.stream)
+        epoch = epochs_of(config).first(now)
+        store.add_epoch(epoch)
+    return epoch.campaign.end
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    folder = tmp_path / "home"
+    run("init", folder)
+    run("campaign", "create", folder, "power", *CREATE, *PLAN)
+    run("devices", "add", 3, "--home", folder)
+    run("devices", "revoke", "power-003", "--home", folder)
+    return Home(folder)
+
+
+def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
+    import time
+
+    end = begin(home, "power", int(time.time()))
+    said = run("campaign", "succeed", home.folder, "power", "power-2", "--set", "epsilon=0.5")
+    assert "3 of 3 devices go over by themselves" in said
+    config = home.config("power-2")
+    plan = config.campaign
+    assert (plan.succeeds, plan.start, plan.report_slots, str(plan.epsilon)) == ("power", end, 2880, "1/2")
+    assert epochs_of(config).first(int(time.time())).campaign.epoch == end
+    assert home.fleet("power-2") == home.fleet("power") == config.fleet
+    assert read_handover(home.folder, "power")["all"] == {"campaigns": ["power-2"]}
+    settings = json.loads((home.fleet("power") / "devices/power-001/device.json").read_text())
+    assert settings["campaigns"] == ["power", "power-2"]
+    rules = (home.broker / "access").read_text()
+    for device, known in (("power-001", True), ("power-002", True), ("power-003", False)):
+        for name in ("power", "power-2"):
+            assert (report_topic(config.broker.prefix, name, device) in rules) == known
+    with open_store(config.store_url, campaign="power-2") as store:
+        assert store.devices()["power-003"].state == "revoked"
+        assert len(refused_keys(store.devices().values())) == 1
+    assert "power-2" in history(home.folder, "power")[-1].what
+    names = {
+        row["name"]
+        for row in json.loads(run("devices", "list", "--home", home.folder, "--campaign", "power-2", "--json"))
+    }
+    assert names == {"power-001", "power-002", "power-003"}
+    run("devices", "revoke", "power-002", "--home", home.folder, "--campaign", "power-2")
+    assert "power-002" not in (home.broker / "access").read_text()
+    moved = ("devices", "move", "power-001", "--home", home.folder, "--campaign", "power", "--to", "power-2")
+    assert "same devices" in run(*moved, code=2)
+
+
+def test_a_third_campaign_follows_the_second(home: Home) -> None:
+    end = begin(home, "power", 1_800_000_000)
+    run("campaign", "succeed", home.folder, "power", "power-2")
+    begin(home, "power-2", end - 86400)
+    run("campaign", "succeed", home.folder, "power-2", "power-3")
+    assert home.fleet("power-3") == home.fleet("power")
+    assert read_handover(home.folder, "power-2")["all"] == {"campaigns": ["power-3"]}
+    assert set(home.fleets()) == {"power", "power-2", "power-3"}
+
+
+def test_what_a_device_may_spend_in_its_life_counts_over_both(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    said = run("campaign", "succeed", home.folder, "power", "power-2", "--preview")
+    assert "warning: the policies of 3 devices" in said
+    assert "nothing was written" in said
+    assert home.names() == ["power"]
+    run("devices", "add", 1, "--home", home.folder, "--successors", 1)
+    first, fourth = (
+        json.loads((home.fleet("power") / f"devices/power-{n}/policy.json").read_text()) for n in ("001", "004")
+    )
+    assert fourth == first | {"lifetime": 2 * first["lifetime"]}
+    said = run("campaign", "succeed", home.folder, "power", "power-2", "--preview")
+    assert "warning: the policies of 3 devices" in said, "that of the fourth suffices"
+    assert "--successors" in run("devices", "add", 1, "--home", home.folder, "--successors", -1, code=2)
+
+
+def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    dearer = ("campaign", "succeed", home.folder, "power", "power-2", "--set", "epsilon=2")
+    assert "3 of 3 known policies refuse it" in run(*dearer, code=2)
+    assert home.names() == ["power"]
+    path = home.fleet("power") / "devices/power-001/policy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"handover": False}))
+    assert "2 of 3 devices go over by themselves" in run(*dearer, "--although-refused")
+    assert home.names() == ["power", "power-2"]
+
+
+def test_what_has_no_successor_is_named(home: Home) -> None:
+    assert "has not begun" in run("campaign", "succeed", home.folder, "power", "power-2", code=2)
+    begin(home, "power", 1_800_000_000)
+    assert "'power'" in run("campaign", "succeed", home.folder, "power", "power", code=2)
+    run("campaign", "retire", home.folder, "power")
+    assert "retired" in run("campaign", "succeed", home.folder, "power", "power-2", code=2)
+
+
+def test_a_campaign_cannot_change_whom_it_succeeds(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    config = home.config("power", home.file("power").read_text() + 'succeeds = "heat"\n')
+    with open_store(config.store_url, campaign="power") as store:
+        (change,) = changes(store.meta(), config.campaign, config.stream)
+    assert (change.name, change.allowed) == ("succeeds", False)
