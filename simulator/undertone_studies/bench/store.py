@@ -20,7 +20,7 @@ from undertone_studies.row import Measured, duration, rate
 TITLE = "Readers of a large store"
 
 _WEEK, _DAY, _HALF_HOUR = 336, 48, 1800
-_WAIT_SECONDS = 60.0
+_WAIT_SECONDS = 600.0
 # Name of a reader, its command after `undertone`, and its largest number of seconds.
 _QUERIES = (
     ("query --newest 3", ("--newest", "3"), 0.8),
