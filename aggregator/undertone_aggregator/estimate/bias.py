@@ -149,7 +149,7 @@ class TruncationBias:
     def factor(self, level: Level) -> tuple[float, float, float]:
         """Return (factor by which readings have changed since the rounds, its lower limit, its upper limit).
 
-        The true factor is beyond a limit with the probability that a normal number is three deviations above its mean.
+        The true factor is below the lower limit, or above the upper one, with probability `_UNLIKELY` each.
         """
         below = np.cumsum(_weights(self.levels, level))
         middle, low, high = (_SCALES[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))

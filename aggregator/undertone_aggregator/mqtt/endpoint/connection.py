@@ -104,7 +104,8 @@ class Connection:
         self._begun = self._heard = self._filled_at = host.now()
         self._tokens = float(host.limits.burst)
         self._keepalive = 0.0
-        # Number of messages that the reader had been sent when a sweep last saw messages wait, and the sweep's time.
+        # For a reader for which messages wait: the number of messages sent to it, and the time of the first sweep that
+        # saw this number. A later sweep that sees the same number knows for how long nothing was sent.
         self._stuck = (-1, 0.0)
         # The device's own topic to which it published last, as text and as bytes, and the queue of its campaign.
         self._topic = ""
