@@ -72,7 +72,7 @@ class Status:
         journal.say("deliveries", sentence, lost=missing, **outcomes)
         self._published_at = now
         recent = journal.recent_alarms(now - _DAY_SECONDS)
-        alarms = [{"time": int(alarm.time), "sentence": alarm.sentence} for alarm in recent]
+        alarms = [{"time": int(alarm.time), "event": alarm.event, "sentence": alarm.sentence} for alarm in recent]
         facts = {"time": now, "alarms": alarms, "devices": self._devices(lost, told)}
         store.set_meta({"status": json.dumps(facts)})
 

@@ -303,6 +303,71 @@ def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], na
     assert "12,970" not in said
 
 
+@pytest.fixture
+def opened_as(open_page: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Opens the campaign's page with other values in its summary."""
+
+    def open_it(server: dict[str, Any], **fields: Any) -> Any:
+        page = open_page(losing=True)
+        page.wait_for_selector(".card a")
+
+        def changed(route: Any) -> None:
+            answer = route.fetch().json()
+            route.fulfill(json=answer | fields | {"server": server})
+
+        page.route(re.compile(rf"/api/v1/campaigns/{name}$"), changed)
+        page.route(re.compile(r"/events$"), lambda route: route.abort())
+        page.click(".card a")
+        page.wait_for_selector("#chart canvas")
+        return page
+
+    return open_it
+
+
+def test_what_needs_attention_is_ranked_grouped_and_dated(opened_as: Callable[..., Any]) -> None:
+    times = {"disk": 1_790_000_000, "conflict": 1_790_003_600}
+    alarms = [{"time": at, "event": event, "sentence": f"{event} alarm"} for event, at in times.items()]
+    alarms.append({"time": times["conflict"] + 3600, "event": "conflict", "sentence": "the newest conflict"})
+    server = {"state": "failed", "reason": "no disk", "newest_report": None, "reachable": True, "alarms": alarms}
+    page = opened_as(server | {"problems": ["campaign power is failed"]}, warnings=["theta is stale"], time_zone="UTC")
+    rows = page.locator("#alarms li").all_inner_texts()
+    assert len(rows) == 3, "the others are one click away"
+    assert rows[0] == "campaign power is failed"
+    assert "the newest conflict" in rows[1]
+    assert "2 times" in rows[1]
+    assert re.search(r"\b\d\d:\d\d\b", rows[1]), "a clock of 24 hours"
+    assert "What to do" in rows[2]
+    assert page.locator("#more-alarms li").all_text_contents() == ["theta is stale"]
+    assert "failed (no disk)" in page.locator("#state").inner_text()
+
+
+def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:
+    assert drawn.locator("#zoom-out").is_hidden()
+    drawn.click("#selection summary")
+    drawn.wait_for_selector("#selected tbody tr")
+    whole = drawn.evaluate("document.querySelector('#selected').dataset.answered")
+    box = drawn.locator("#chart .u-over").bounding_box()
+    drawn.mouse.move(box["x"] + 100, box["y"] + 50)
+    drawn.mouse.down()
+    drawn.mouse.move(box["x"] + 300, box["y"] + 50, steps=5)
+    drawn.mouse.up()
+    drawn.wait_for_selector("#zoom-out", state="visible")
+    until(drawn, f"document.querySelector('#selected').dataset.answered !== {json.dumps(whole)}")
+    drawn.click("#zoom-out")
+    until(drawn, f"document.querySelector('#selected').dataset.answered === {json.dumps(whole)}")
+    assert drawn.locator("#zoom-out").is_hidden()
+
+
+def test_a_phone_shows_every_part_without_a_wider_page(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}", viewport={"width": 360, "height": 740})
+    page.wait_for_selector("#chart canvas")
+    for part in ("meaning", "losses", "selection", "table"):
+        page.click(f"#{part} summary")
+    page.wait_for_selector("#selected tbody tr")
+    page.wait_for_selector("#table tbody tr")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_restart_of_the_server_is_said_and_survived(
     open_page: Callable[..., Any], server: Server, name: str, one_more_report: Callable[[], None]
 ) -> None:

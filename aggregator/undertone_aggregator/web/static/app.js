@@ -14,8 +14,13 @@ const element = (name, text = "", kind = "") => {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const number = (value, digits = 4) => value === null || value === undefined ? "–"
   : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
-const time = (seconds, zone) => new Intl.DateTimeFormat(undefined,
-  { dateStyle: "medium", timeStyle: "short", timeZone: zone }).format(seconds * 1000);
+// Dates in the reader's language, and a clock of 24 hours for everybody.
+const format = (options) => (seconds, zone) => new Intl.DateTimeFormat(undefined,
+  { ...options, hourCycle: "h23", timeZone: zone }).format(seconds * 1000);
+const time = format({ dateStyle: "medium", timeStyle: "short" });
+const clock = format({ hour: "2-digit", minute: "2-digit" });
+const precise = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = format({ day: "numeric", month: "short" });
 
 let shown = null;   // the name of the campaign that is open
 let news = null;    // its events
@@ -48,8 +53,10 @@ function spark(recent) {
 
 // A slot's number with its error, or in its place why there is none.
 function value(campaign, row) {
-  if (row === null) return { reason: campaign.phase === "threshold" ? "learning θ" : "no estimate yet" };
-  if (row.kind === "model") return { reason: "learning θ" };
+  const learning = campaign.phase === "threshold";
+  const reason = learning ? `learning θ, this round until ${time(campaign.last_slot_ends, campaign.time_zone)}` : "no estimate yet";
+  if (row === null) return { reason };
+  if (row.kind === "model") return { reason: learning ? reason : "θ is chosen: the first estimate comes with the next slot" };
   const error = row.standard_error === null ? 0 : 1.96 * row.standard_error;
   return error > Math.abs(row.estimate - campaign.offset)
     ? { reason: `not enough reports yet: ± ${number(error, 2)} ${campaign.unit} is larger than the number` }
@@ -60,7 +67,6 @@ const ago = (seconds) => {
   const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= size) ?? [1, "second"];
   return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
 };
-const alarmed = (alarm, zone) => `${time(alarm.time, zone)}: ${alarm.sentence}`;
 
 // The campaign's state, and whether its reports arrive: lines of [words, class]. A store alone knows nothing of its server.
 const EXPECTING = ["running", "choosing", "paused"];
@@ -74,9 +80,52 @@ function condition({ server, time_zone: zone }) {
     if (server.problems.length) lines.push([`reports do not arrive: ${server.problems.join("; ")}`, "bad"]);
     else if (server.reachable) lines.push([`reports can arrive; ${newest}`, ""]);
   }
-  const alarms = server.alarms || [];
-  if (alarms.length) lines.push([`${alarms.length} ${alarms.length === 1 ? "alarm" : "alarms"} in 24 hours; ${alarmed(alarms[0], zone)}`, "warn"]);
   return lines;
+}
+
+// What somebody should do about an alarm, by its event; after it the guide that says more.
+const ADVICE = {
+  disk: ["free space where the stores are"],
+  clock: ["check that the server's clock is set by NTP"],
+  refused: ["look up the reason in the server's guide, and who sends these reports"],
+  conflict: ["undertone devices conflicts names the devices: were their credentials or their state copied?", "threats"],
+  silent: ["check the devices' network and the broker; undertone doctor looks for the cause"],
+  dropped: ["give the broker longer queues, or serve by more workers"],
+  foreign: ["find out who else may publish campaigns on this broker", "threats"],
+  unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
+  uncounted: ["start undertone spark run again"],
+  groups: ["mend the file of groups"],
+  plan: ["mend the plan; undertone campaign show says what is wrong"],
+  failed: ["mend what the sentence says; the server tries again"],
+};
+
+// What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.
+function notices({ server, warnings, time_zone: zone }) {
+  const found = new Map();
+  for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
+  for (const { time: at, event, sentence } of server.alarms || []) {
+    const key = event ?? sentence.replace(/[\d.,]+/g, "#");
+    const row = found.get(key) ?? { rank: 1, sentence, kind: "warn", times: [], advice: ADVICE[event] };
+    if (!row.times.length || at > Math.max(...row.times)) row.sentence = sentence;
+    row.times.push(at);
+    found.set(key, row);
+  }
+  for (const sentence of warnings) found.set(sentence, { rank: 2, sentence, kind: "warn", times: [] });
+  return [...found.values()].sort((a, b) => a.rank - b.rank || Math.max(0, ...b.times) - Math.max(0, ...a.times))
+    .map((row) => ({ ...row, when: row.times.length
+      ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, ${row.times.length} times in 24 hours` : ""}: ` : "" }));
+}
+
+function notice({ when, sentence, kind, advice }) {
+  const made = element("li", "", kind);
+  made.append(when, sentence);
+  if (advice) made.append(element("span", ` What to do: ${advice[0]}.`, "advice"));
+  if (advice?.[1]) {
+    const more = element("a", advice[1]);
+    more.href = `guides/${advice[1]}.md`;
+    made.append(" ", more);
+  }
+  return made;
 }
 
 function card(campaign) {
@@ -90,17 +139,20 @@ function card(campaign) {
     return made;
   }
   const newest = campaign.newest;
+  const [[state, kind], ...others] = condition(campaign);
+  const age = newest ? `newest number ${ago(Date.now() / 1000 - newest.start - campaign.slot_seconds)}` : "no number yet";
+  link.append(element("div", `${state} · ${age}`, `small ${kind}`.trim()));
   const { words, error, reason } = value(campaign, newest);
   link.append(element("div", reason ?? words, reason ? "value words" : "value"));
   if (error) {
     link.append(element("div", `${error}, ${newest.reports} reports`, "small"));
   }
   link.append(spark(campaign.recent));
-  link.append(element("div", `${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s; θ ${number(campaign.theta)}`, "small"));
+  link.append(element("div", `mean of ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`, "small"));
   link.append(element("div", campaign.guarantee, "small"));
-  if (newest) link.append(element("div", `newest slot ended ${ago(Date.now() / 1000 - newest.start - campaign.slot_seconds)}`, "small"));
-  for (const [words, kind] of condition(campaign)) link.append(element("div", words, `small ${kind}`.trim()));
-  for (const sentence of campaign.warnings) link.append(element("div", sentence, "small warn"));
+  for (const [words, kind] of others) link.append(element("div", words, `small ${kind}`.trim()));
+  const urgent = notices(campaign).filter(({ kind }) => kind === "warn");
+  if (urgent.length) link.append(element("div", `${urgent.length} ${urgent.length === 1 ? "warning" : "warnings"}: open the campaign`, "small warn"));
   return made;
 }
 
@@ -112,8 +164,12 @@ async function showAll() {
 
 // --- one campaign
 
+const SHOWN_NOTICES = 3;
+
+// A table can be reached by keyboard, because it may be wider than its place.
 function rows(pairs, heads) {
   const table = element("table");
+  table.tabIndex = 0;
   if (heads) {
     const head = table.createTHead().insertRow();
     for (const text of heads) head.append(element("th", text));
@@ -137,11 +193,13 @@ function glance(campaign) {
   $("latest").textContent = newest
     ? `${time(newest.start, campaign.time_zone)}: ${reason ?? `${words} ${error}`.trim()}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports`
     : "No slot is settled yet.";
-  const server = campaign.server;
-  $("state").replaceChildren(...condition(campaign).filter(([, kind]) => kind !== "warn")
-    .map(([words, kind]) => element("div", words, kind)));
-  const alarms = [...campaign.warnings, ...(server.alarms || []).map((alarm) => alarmed(alarm, campaign.time_zone))];
-  $("alarms").replaceChildren(...alarms.map((sentence) => element("p", sentence)));
+  $("state").replaceChildren(...condition(campaign).map(([words, kind]) => element("div", words, kind)));
+  const known = notices(campaign).map(notice);
+  $("alarms").replaceChildren(...known.slice(0, SHOWN_NOTICES));
+  $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
+  $("more-alarms").lastElementChild.replaceChildren(...known.slice(SHOWN_NOTICES));
+  $("api").href = `api/v1/campaigns/${campaign.name}`;
+  $("topic").textContent = `<prefix>/${campaign.name}/aggregate/all/filtered`;
   drawWidgets(campaign);
   const select = $("choose").elements.group;
   if (select.options.length !== campaign.groups.length) {
@@ -154,6 +212,7 @@ function glance(campaign) {
 
 const SPANS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "24 hours"],
   [172800, "48 hours"], [604800, "7 days"], [2592000, "30 days"], [31536000, "1 year"]];
+const PADDING = [12, 20, 0, 0];  // of both charts, so that they are in line
 const USUAL_SLOTS = 200;  // as many points as a chart shows well
 const wished = () => new URLSearchParams(decodeURIComponent(location.hash.slice(1)).split("?")[1] || "");
 
@@ -174,6 +233,20 @@ function spans(campaign) {
   select.value = chosen;
   select.dataset.spans = key;
   select.dataset.name = campaign.name;
+}
+
+// Labels of a time axis: the clock alone, and the day below the first label of each day, so that no two collide.
+function moments(zone) {
+  return (_, splits, __, ___, step) => {
+    let before = "";
+    return splits.map((seconds) => {
+      const date = day(seconds, zone), fresh = date !== before;
+      before = date;
+      if (step >= 86400) return date;
+      const words = (step < 60 ? precise : clock)(seconds, zone);
+      return fresh ? `${words}\n${date}` : words;
+    });
+  };
 }
 
 const axis = () => ({ stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } });
@@ -208,7 +281,9 @@ function shadeLearning(plot) {
     ctx.fillRect(left, top, right - left, height);
     ctx.save();
     ctx.fillStyle = colour("warn");
-    if (right - left > ctx.measureText("learning θ").width) ctx.fillText("learning θ", left + 4, top + 14 * devicePixelRatio);
+    const words = [`learning θ, until ${time(start[end] + about.slot_seconds, data.time_zone)}`, "learning θ"]
+      .find((each) => right - left > ctx.measureText(each).width + 8);
+    if (words) ctx.fillText(words, left + 4, top + 14 * devicePixelRatio);
     ctx.restore();
   }
   ctx.restore();
@@ -236,10 +311,13 @@ function draw() {
   const place = $("chart");
   const options = {
     width: place.clientWidth, height: Math.max(220, Math.min(420, window.innerHeight * 0.5)), series, bands,
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
-    // Labels of a time axis may be as long as "11/22/26 6:00am", also after a zoom.
-    axes: [{ ...axis(), space: 90 }, { ...axis(), label: unit, labelFont: "14px system-ui" }],
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone), padding: PADDING,
+    axes: [{ ...axis(), space: 70, values: moments(zone) }, { ...axis(), label: unit, labelFont: "14px system-ui" }],
     hooks: { setCursor: [(plot) => detail(plot.cursor.idx)], drawClear: [shadeLearning],
+      setScale: [(plot, key) => {
+        const { min, max } = plot.scales.x, all = plot.data[0];
+        if (key === "x") $("zoom-out").hidden = !all.length || (min <= all[0] && max >= all.at(-1));
+      }],
       setSelect: [(plot) => plot.select.width && setTimeout(() => select().catch(say))] },
   };
   if (chart) chart.destroy();
@@ -247,8 +325,9 @@ function draw() {
   drawReports(raw, zone, place.clientWidth);
   $("chart-caption").textContent = `Mean of what ${data.group === "all" ? "all devices" : `the devices of group ${data.group}`} measured, ${unit}, in ${zone}. `
     + "95 times in 100 the true mean lies within the band. Grey: each slot by itself. "
-    + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which θ is learnt and no mean is estimated. " : "")
-    + (filtered ? `Coloured: filtered. ${data.filter}` : "");
+    + (filtered ? "Coloured: filtered. " : "")
+    + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which θ is learnt and no mean is estimated." : "");
+  $("filter").textContent = filtered ? data.filter : "";
 }
 
 // A time line of the reports behind each slot: what came late or is lost is drawn on top, what is missing is a gap.
@@ -264,7 +343,7 @@ function drawReports(raw, zone, width) {
   const bars = (of) => ({ width: 0, fill: colour(of), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } });
   if (reportsChart) reportsChart.destroy();
   reportsChart = new uPlot({
-    width, height: 90, legend: { show: false }, cursor: { show: false },
+    width, height: 90, padding: PADDING, legend: { show: false }, cursor: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
     axes: [{ ...axis(), show: false }, { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
@@ -386,8 +465,7 @@ async function load() {
 
 // When a block of the cycle begins: a time of day where the cycle is a day.
 const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch) => cycle * seconds === 86400
-  ? new Intl.DateTimeFormat(undefined, { timeStyle: "short", timeZone: zone })
-    .format(1000 * (epoch - epoch % 86400 + first * seconds))
+  ? clock(epoch - epoch % 86400 + first * seconds, zone)
   : `slot ${first} of ${cycle}`;
 
 // --- widgets: the sections below the chart, in the order of WIDGETS. A widget is a function that fills its place on the
@@ -429,7 +507,7 @@ async function threshold(place, campaign) {
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
   words.textContent = last
-    ? `θ ${many ? "by time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch)}; ${known.length} of ${epochs.length} epochs have one.`
+    ? `θ ${many ? "by time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}; ${known.length} of ${epochs.length} epochs have one.`
     : "Not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
@@ -441,7 +519,9 @@ async function threshold(place, campaign) {
   const line = { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) };
   // The highest and the lowest block: the same line where there is one.
   thetaChart = new uPlot({
-    width: picture.clientWidth || 260, height: 140, legend: { show: false }, axes: [axis(), { ...axis(), size: 60 }],
+    width: picture.clientWidth || 260, height: 140, legend: { show: false },
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), answer.time_zone),
+    axes: [{ ...axis(), space: 70, values: moments(answer.time_zone) }, { ...axis(), size: 60 }],
     series: [{}, { ...line }, { ...line }], bands: [band(null, 2, 1, "filtered")],
     scales: { y: { range: (_, low, high) => [0, high * 1.1] } },
   }, [[...known.map((epoch) => epoch.epoch), end], each(Math.max), each(Math.min)], picture);
@@ -562,6 +642,7 @@ $("choose").addEventListener("change", () => {
   load().catch(say);
 });
 $("table").addEventListener("toggle", () => data && tabulate());
+$("zoom-out").addEventListener("click", () => { draw(); select().catch(say); });
 for (const [name, usual] of [["begin", 0], ["end", 24]]) {
   const hours = [...Array(25).keys()].map((hour) => `${String(hour).padStart(2, "0")}:00`);
   $("choose-selection").elements[name].append(...hours.slice(name === "end" ? 1 : 0, name === "end" ? 25 : 24)
