@@ -44,6 +44,22 @@ def test_every_metric_that_is_named_exists(file: str) -> None:
     assert named(text) <= KNOWN
 
 
+def test_grafana_is_provisioned_with_the_dashboard_and_its_band() -> None:
+    source = yaml.safe_load((DEPLOY / "grafana/datasource.yml").read_text())["datasources"]
+    provider = yaml.safe_load((DEPLOY / "grafana/dashboards.yml").read_text())["providers"]
+    assert [each["type"] for each in source + provider] == ["prometheus", "file"]
+    mean = json.loads((DEPLOY / "dashboard.json").read_text())["panels"][0]
+    legends = [target["legendFormat"] for target in mean["targets"]]
+    filled = {
+        override["matcher"]["options"]: each["value"]
+        for override in mean["fieldConfig"]["overrides"]
+        for each in override["properties"]
+        if each["id"] == "custom.fillBelowTo"
+    }
+    # The band is what Grafana fills between the two ends of the interval, which it finds by their legends.
+    assert filled == {legends[2]: legends[1]}
+
+
 @pytest.mark.services
 @pytest.mark.parametrize("what", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]])
 def test_promtool_agrees(what: list[str]) -> None:

@@ -7,6 +7,7 @@ from undertone_aggregator.campaign.context import CampaignContext, FittedModels
 from undertone_aggregator.campaign.describe import describe, suspicion
 from undertone_aggregator.campaign.home_assistant import discovery
 from undertone_aggregator.campaign.issuing import Issuing
+from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.design.published import Published
@@ -65,6 +66,7 @@ class Settling:
             topic = aggregate_topic(context.prefix, context.plan.name, estimate.series.topic)
             message = estimate_message(estimate, newest.campaign, cost, self.published)
             context.outlet.publish(topic, message, again=True)
+        NEWEST.publish(context.plan.name, settled, estimates)
         self._announce_at_home(newest, {estimate.series for estimate in estimates})
         self._log([estimate for estimate in estimates if estimate.series == Series()], now)
 

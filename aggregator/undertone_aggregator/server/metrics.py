@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.base.timing import CHOICES, COMMITS
-from undertone_aggregator.campaign.state import STATES
+from undertone_aggregator.campaign.binding import PAUSED, RUNNING
+from undertone_aggregator.campaign.newest_means import NEWEST
+from undertone_aggregator.campaign.state import CHOOSING, STATES
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.sequences import by_group
 from undertone_aggregator.estimate.publication import only_told, publication_of, told_groups
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from undertone_aggregator.server.supervisor import Server
 
 COUNTER, GAUGE = "counter", "gauge"
+# States of a campaign whose newest mean is exported.
+_OPEN = (RUNNING, CHOOSING, PAUSED)
 # Name (a counter's gets _total) -> (type, help, labels).
 FAMILIES = {
     "undertone_build_info": (GAUGE, "1; the version is a label.", ("version",)),
@@ -51,6 +55,14 @@ FAMILIES = {
     "undertone_theta": (GAUGE, "The truncation threshold, in the reading's unit.", ("campaign",)),
     "undertone_epoch_start_seconds": (GAUGE, "Unix time: start of the newest epoch.", ("campaign",)),
     "undertone_campaign_end_seconds": (GAUGE, "Unix time: end of the last slot.", ("campaign",)),
+    "undertone_mean": (
+        GAUGE,
+        "Published mean of the newest settled slot, in the reading's unit.",
+        ("campaign", "group", "coordinate", "series"),
+    ),
+    "undertone_mean_low": (GAUGE, "Lower end of its 95 % interval.", ("campaign", "group", "coordinate", "series")),
+    "undertone_mean_high": (GAUGE, "Upper end of its 95 % interval.", ("campaign", "group", "coordinate", "series")),
+    "undertone_mean_slot_end_seconds": (GAUGE, "Unix time: end of the slot of undertone_mean.", ("campaign",)),
     "undertone_certificate_end_seconds": (GAUGE, "Unix time: end of a certificate of the server.", ("file",)),
     "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
     "undertone_endpoint_readers": (GAUGE, "Readers that are connected to the endpoint.", ()),
@@ -141,6 +153,8 @@ def _collect(server: "Server", families: Families) -> None:
         families.add("undertone_commits", COMMITS.of(name).times, name)
         families.add("undertone_commit_seconds", COMMITS.of(name).seconds, name)
         families.add("undertone_threshold_seconds", CHOICES.of(name).last, name)
+        if status.state in _OPEN:
+            _add_means(name, families)
         try:
             config = server.home.config(name)
             certificates |= certificate_ends(config)
@@ -156,6 +170,22 @@ def _collect(server: "Server", families: Families) -> None:
             continue
     for path, end in certificates.items():
         families.add("undertone_certificate_end_seconds", end, path)
+
+
+def _add_means(name: str, families: Families) -> None:
+    """Add the newest published means, which contain released cells only."""
+    for estimate in NEWEST.of(name):
+        group, coordinate, filtered = estimate.series
+        labels = (name, group, str(coordinate), "filtered" if filtered else "raw")
+        families.add("undertone_mean", estimate.estimate, *labels)
+        if estimate.low is not None and estimate.high is not None:
+            families.add("undertone_mean_low", estimate.low, *labels)
+            families.add("undertone_mean_high", estimate.high, *labels)
+    if NEWEST.of(name):
+        newest = NEWEST.of(name)[0]
+        # A slot's number times its length is its start.
+        seconds = newest.start // newest.slot
+        families.add("undertone_mean_slot_end_seconds", newest.start + seconds, name)
 
 
 def _read(name: str, store: Store, families: Families) -> None:

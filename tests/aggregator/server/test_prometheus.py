@@ -73,7 +73,9 @@ def test_it_scrapes_alerts_and_draws(tmp_path: Path, free_port: Callable[[], int
         assert firing <= {"UndertoneEnds", "UndertoneUnsigned", "UndertoneAlarm"}, "short, unsigned, without a report"
         for panel in json.loads((DEPLOY / "dashboard.json").read_text())["panels"]:
             for target in panel["targets"]:
-                expression = target["expr"].replace("$campaign", ".*").replace("$__rate_interval", "1m")
+                expression = (
+                    target["expr"].replace("$campaign", ".*").replace("$group", ".*").replace("$__rate_interval", "1m")
+                )
                 assert ask(port, "query", query=expression, time=str(time.time())) is not None, expression
     finally:
         if prometheus is not None:

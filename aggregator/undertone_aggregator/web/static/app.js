@@ -28,6 +28,7 @@ let data = null;    // its series
 let about = null;   // the campaign at a glance
 let ends = null;    // when its newest slot ends
 let chart = null;
+let zoom = null;    // the part of its span that the chart shows: { min, max }, or null for all of it
 let thetaChart = null;
 let reportsChart = null;
 let against = null; // the token that every action carries
@@ -95,6 +96,7 @@ const ADVICE = {
   unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
   uncounted: ["start undertone spark run again"],
   groups: ["mend the file of groups"],
+  certificate: ["undertone authority renew"],
   plan: ["mend the plan; undertone campaign show says what is wrong"],
   failed: ["mend what the sentence says; the server tries again"],
 };
@@ -316,12 +318,18 @@ function draw() {
     hooks: { setCursor: [(plot) => detail(plot.cursor.idx)], drawClear: [shadeLearning],
       setScale: [(plot, key) => {
         const { min, max } = plot.scales.x, all = plot.data[0];
-        if (key === "x") $("zoom-out").hidden = !all.length || (min <= all[0] && max >= all.at(-1));
-      }],
-      setSelect: [(plot) => plot.select.width && setTimeout(() => select().catch(say))] },
+        if (key !== "x" || min === null || !all.length) return;
+        const before = JSON.stringify(zoom);
+        zoom = min <= all[0] && max >= all.at(-1) ? null : { min, max };
+        $("zoom-out").hidden = zoom === null;
+        if (JSON.stringify(zoom) !== before) select().catch(say);
+      }] },
   };
   if (chart) chart.destroy();
+  // New data arrive while somebody looks at a part: that part stays.
+  const part = zoom;
   chart = new uPlot(options, columns, place);
+  if (part) chart.setScale("x", part);
   drawReports(raw, zone, place.clientWidth);
   $("chart-caption").textContent = `Mean of what ${data.group === "all" ? "all devices" : `the devices of group ${data.group}`} measured, ${unit}, in ${zone}. `
     + "95 times in 100 the true mean lies within the band. Grey: each slot by itself. "
@@ -422,7 +430,7 @@ function daysOf(when, zone) {
 async function select() {
   if (!$("selection").open || !data) return;
   const name = shown, chosen = new FormData($("choose-selection"));
-  const { min, max } = chart.scales.x;
+  const { min, max } = zoom ?? { min: data.raw.start[0] ?? 0, max: data.raw.start.at(-1) ?? 0 };
   const words = new URLSearchParams(chosen.get("when") === "chart"
     ? { from: Math.floor(min), to: Math.ceil(max) + about.slot_seconds } : daysOf(chosen.get("when"), about.time_zone));
   words.set("by", "group");
@@ -574,7 +582,7 @@ function showOne(name) {
   shown = name;
   if (!fresh) return;
   news?.close();
-  data = null;
+  data = zoom = null;
   news = new EventSource(`api/v1/campaigns/${name}/events`);
   news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); });
   // What is asked for once the news have begun misses nothing, also after the server was away.
@@ -639,10 +647,11 @@ $("choose").addEventListener("change", () => {
   const words = new URLSearchParams({ group: chosen.get("group") || "all", span: chosen.get("span") ?? "",
     filtered: String(Boolean(chosen.get("filtered"))) });
   history.replaceState(null, "", `#${shown}?${words}`);
+  zoom = null;
   load().catch(say);
 });
 $("table").addEventListener("toggle", () => data && tabulate());
-$("zoom-out").addEventListener("click", () => { draw(); select().catch(say); });
+$("zoom-out").addEventListener("click", () => { zoom = null; $("zoom-out").hidden = true; draw(); select().catch(say); });
 for (const [name, usual] of [["begin", 0], ["end", 24]]) {
   const hours = [...Array(25).keys()].map((hour) => `${String(hour).padStart(2, "0")}:00`);
   $("choose-selection").elements[name].append(...hours.slice(name === "end" ? 1 : 0, name === "end" ? 25 : 24)
