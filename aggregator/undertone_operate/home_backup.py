@@ -24,6 +24,7 @@ from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.store.store_address import store_address
+from undertone_operate.sealed import seal, unseal
 from undertone_shared.errors import Invalid
 
 MANIFEST = "manifest.json"
@@ -65,10 +66,11 @@ class Backed:
     notes: list[str]
 
 
-def back_up_home(folder: Path, file: Path) -> Backed:
+def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Backed:
     """Write everything that a new machine needs of a server's folder to a new file of mode 0600, while the server runs.
 
-    Raises Invalid if the folder is not a server's and if the file exists; StoreError, OSError.
+    ``passphrase``: the file is encrypted with it, see `undertone_operate.sealed`. Raises Invalid if the folder is not a
+    server's and if the file exists; StoreError, OSError.
     """
     home = Home(folder)
     if file.exists():
@@ -87,14 +89,30 @@ def back_up_home(folder: Path, file: Path) -> Backed:
                     store.backup(source)
             members.append((inside, source, path.stat().st_mode & 0o777))
         whole = scratch / "whole"
-        with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        with _new(whole) as out:
             _write(out, members, str(folder.resolve()))
             out.flush()
             os.fsync(out.fileno())
+        if passphrase is not None:
+            plain, whole = whole, scratch / "sealed"
+            with plain.open("rb") as archive, _new(whole) as out:
+                seal(archive, out, passphrase)
+                out.flush()
+                os.fsync(out.fileno())
         # A hard link, unlike a rename, never replaces a file that exists already.
         os.link(whole, file)
         sync(file.parent)
     return Backed(len(members), _secrets(inside for inside, _, _ in members), _notes(home))
+
+
+def restore_sealed_home(file: Path, folder: Path, passphrase: str) -> list[str]:
+    """Make a server's folder from an encrypted backup, like `restore_home`. Raises Invalid for another passphrase."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+        plain = Path(name) / "plain"
+        with file.open("rb") as source, _new(plain) as out:
+            unseal(source, out, passphrase)
+        return restore_home(plain, folder)
 
 
 def restore_home(file: Path, folder: Path) -> list[str]:
@@ -140,6 +158,11 @@ def restore_home(file: Path, folder: Path) -> list[str]:
 def is_home_backup(file: Path) -> bool:
     """Return True if a file is the backup of a server's folder and not of a store. Raises OSError."""
     return tarfile.is_tarfile(file)
+
+
+def _new(path: Path) -> BinaryIO:
+    """Create a file of mode 0600, open for writing. Raises OSError if it exists."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _is_shared(url: str) -> bool:

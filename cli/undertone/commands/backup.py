@@ -6,6 +6,12 @@ from typing import Annotated
 
 import typer
 
+from undertone_shared.errors import Invalid
+
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(help="A file of mode 0600 with the passphrase, of 12 characters or more, that encrypts the backup."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -18,6 +24,7 @@ def register(app: typer.Typer) -> None:
 def backup(
     source: Annotated[str, typer.Argument(help="A server's folder, or one store: a file.")],
     file: Annotated[Path, typer.Argument(help="File for the copy; an existing file is never replaced.")],
+    passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a consistent copy of a server's folder, or of one store, while the server runs.
@@ -26,8 +33,10 @@ def backup(
     passwords. The command lists the secrets in it. Protect the file as you protect them.
     """
     if Path(source).is_dir():
-        _backup_home(Path(source), file, as_json=as_json)
+        _backup_home(Path(source), file, _passphrase(passphrase_file), as_json=as_json)
         return
+    if passphrase_file is not None:
+        raise Invalid("--passphrase-file encrypts the backup of a server's folder, and this is a store")
     from undertone_aggregator.store.store import open_store
 
     with open_store(source, read_only=True) as opened:
@@ -38,10 +47,17 @@ def backup(
           else f"{file}: {counted} reports" + (f", the newest of slot {newest}" if counted else ""))  # fmt: skip
 
 
-def _backup_home(folder: Path, file: Path, *, as_json: bool) -> None:
+def _passphrase(file: Path | None) -> str | None:
+    from undertone_aggregator.base.files import read_secret
+    from undertone_operate.sealed import LEAST_PASSPHRASE
+
+    return None if file is None else read_secret(file, private=True, least=LEAST_PASSPHRASE)
+
+
+def _backup_home(folder: Path, file: Path, passphrase: str | None, *, as_json: bool) -> None:
     from undertone_operate.home_backup import back_up_home
 
-    backed = back_up_home(folder, file)
+    backed = back_up_home(folder, file, passphrase)
     if as_json:
         secrets = [{"name": name, "what": what} for name, what in backed.secrets]
         print(json.dumps({"file": str(file), "files": backed.files, "secrets": secrets, "notes": backed.notes}))
@@ -59,13 +75,22 @@ def restore(
         Path,
         typer.Argument(help="An empty or new folder, or the store to replace; the old store is kept beside it."),
     ],
+    passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Restore a server's folder or a store from its backup, and list what the backup cannot know."""
     from undertone_operate.backup import restore as put_back
-    from undertone_operate.home_backup import is_home_backup, restore_home
+    from undertone_operate.home_backup import is_home_backup, restore_home, restore_sealed_home
+    from undertone_operate.sealed import is_sealed
 
-    if is_home_backup(file):
+    passphrase = _passphrase(passphrase_file)
+    if is_sealed(file) != (passphrase is not None):
+        if passphrase is None:
+            raise Invalid(f"{file} is encrypted: give its passphrase by --passphrase-file")
+        raise Invalid(f"{file} is not encrypted, expected no --passphrase-file")
+    if passphrase is not None:
+        sentences, kind = restore_sealed_home(file, target, passphrase), "home"
+    elif is_home_backup(file):
         sentences, kind = restore_home(file, target), "home"
     else:
         sentences, kind = put_back(file, target), "store"
