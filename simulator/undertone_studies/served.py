@@ -2,12 +2,14 @@
 
     python -m undertone_studies.served INTAKE ADMISSION FOLDER PORT
 
-INTAKE: direct (devices connect to it), broker (our subscriber), paho (the intake until 2026: one packet per call
-through paho), or sockets (no server: it answers every packet and ignores the content). ADMISSION: lane (the fast path),
-or plain (one by one). It ends when its standard input ends.
+INTAKE: direct (devices connect to it), readers (the same, and it publishes ten messages a second to readers), broker
+(our subscriber), paho (the intake until 2026: one packet per call through paho), or sockets (no server: it answers
+every packet and ignores the content). ADMISSION: lane (the fast path), or plain (one by one). It ends when its standard
+input ends.
 """
 
 import contextlib
+import itertools
 import selectors
 import socket
 import sys
@@ -27,11 +29,15 @@ from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_aggregator.store.store import open_store
+from undertone_shared.off_board.issue import aggregate_topic
 from undertone_studies.bench import ingest as bench
 from undertone_studies.paho_intake import PahoIntake
 
-INTAKES = ("direct", "broker", "paho", "sockets")
+INTAKES = ("direct", "readers", "broker", "paho", "sockets")
 ADMISSIONS = ("lane", "plain")
+# Pause between two publications to readers, and their length.
+_PUBLISH_SECONDS = 0.1
+_ESTIMATE_BYTES = 600
 
 
 def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
@@ -54,22 +60,33 @@ def serve(intake_name: str, admission: str, folder: Path, port: int) -> None:
         "paho": lambda: PahoIntake(address, bench.PLAN.client_id, bench.FILTER, 2000),
     }
     with open_store(folder / "s.sqlite") as store:
-        if intake_name != "direct":
+        if intake_name not in ("direct", "readers"):
             run(Ingest(bench.PLAN, store, openers[intake_name](), clock=lambda: bench.NOW), stop)
             return
         limits = Limits(burst=10**9, strangers=10**9, strangers_of_address=10**9)
-        gate = Gate(folder / "passwords", credentials.servers_names())
+        gate = Gate(folder / "passwords", credentials.servers_names(), folder / "access")
         listener = Listener(port=port)
         plan = bench.PLAN
         with Endpoint(listener, gate, limits, plan.prefix, batch=plan.batch) as endpoint:
             endpoint.listen()
             intake = endpoint.open(bench.CAMPAIGN, plan.slot_seconds)
+            if intake_name == "readers":
+                threading.Thread(target=publish, args=(endpoint, stop), daemon=True).start()
             run(Ingest(plan, store, intake, clock=lambda: bench.NOW), stop)
 
 
 def run(ingest: Ingest, stop: threading.Event) -> None:
     """Receive and store reports until ``stop`` is set; it may already be set."""
     ingest.run(stop, lambda ready: print("ready", flush=True) if ready else None)
+
+
+def publish(endpoint: Endpoint, stop: threading.Event) -> None:
+    """Publish ten messages as long as an estimate each second, until ``stop`` is set."""
+    topics = [aggregate_topic(bench.PLAN.prefix, bench.CAMPAIGN, f"g{number}/raw") for number in range(10)]
+    for topic in itertools.cycle(topics):
+        if stop.wait(_PUBLISH_SECONDS):
+            return
+        endpoint.publish(topic, b"." * _ESTIMATE_BYTES)
 
 
 def answer(port: int, stop: threading.Event) -> None:

@@ -9,17 +9,20 @@ import signal
 import sqlite3
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from support import deliveries
-from support.child_server import Server, external
+from support.child_server import PREFIX, Server, external
 from support.deliveries import Sender
 from support.direct_sender import DirectSender
+from support.paho_client import leave
 from support.private_broker import TLS
 from support.reports import expected, some_reports
 from support.server import delivery
@@ -75,6 +78,30 @@ class Site:
     server: Server
     sender: Any
     asynchronous: bool
+
+
+class Listener:
+    """A reader that connects again whenever it can. ``heard_in``: its newest connection that heard something."""
+
+    def __init__(self, port: int, user: str, password: str) -> None:
+        self.connections = self.heard_in = 0
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        self._client.username_pw_set(user, password)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_connect = self._on_connect
+        self._client.on_message = self._on_message
+        self._client.connect_async("127.0.0.1", port)
+        self._client.loop_start()
+
+    def _on_connect(self, client: mqtt.Client, *_: object) -> None:
+        self.connections += 1
+        client.subscribe(f"{PREFIX}/+/aggregate/#", 1)
+
+    def _on_message(self, *_: object) -> None:
+        self.heard_in = self.connections
+
+    def close(self) -> None:
+        leave(self._client)
 
 
 @pytest.fixture(params=["external", pytest.param("external-tls", marks=OVER_TLS), "direct", "direct-tls"])
@@ -162,15 +189,43 @@ def test_killed_a_hundred_times_under_load(site: Site) -> None:
     kill_at_random(site, kills=100, devices=300)
 
 
-def kill_at_random(site: Site, kills: int, devices: int) -> None:
+def kill_at_random(site: Site, kills: int, devices: int, readers: Sequence[Listener] = ()) -> None:
     server, sender = site.server, site.sender
     campaign = server.begin_campaign()
     made = under_fire(server, sender, campaign, kills, devices)
     before = server.log().count("resuming campaign")
+    connections = [reader.connections for reader in readers]
     server.start()
     sender.flush(made)
     wait_for(lambda: server.log().count("resuming campaign") > before)
+    for reader, number in zip(readers, connections, strict=True):
+        wait_for(lambda reader=reader, number=number: reader.heard_in > number, what="a reader's return")  # type: ignore[misc]
     finish(server, campaign, sender.sent, site.asynchronous)
+
+
+@pytest.mark.long
+def test_killed_with_readers_connected(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    kill_with_readers(tmp_path, free_port(), kills=4, devices=60, readers=10)
+
+
+@pytest.mark.slow
+def test_killed_a_hundred_times_with_readers_connected(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    kill_with_readers(tmp_path, free_port(), kills=100, devices=300, readers=50)
+
+
+def kill_with_readers(folder: Path, port: int, kills: int, devices: int, readers: int) -> None:
+    lines = direct(folder, port) + '\naccess = "access"'
+    credentials.write_access_rules(folder / "access", PREFIX, {name: ["meters"] for name in PASSWORDS})
+    credentials.write_readers(folder / "access", PREFIX, ["grafana"])
+    credentials.write_passwords(folder / "passwords", {**PASSWORDS, "grafana": "a reader's password"})
+    with contextlib.ExitStack() as stack:
+        sender = stack.enter_context(contextlib.closing(DirectSender(port, PASSWORDS)))
+        server = stack.enter_context(contextlib.contextmanager(running)(folder, lines))
+        listeners = [
+            stack.enter_context(contextlib.closing(Listener(port, "grafana", "a reader's password")))
+            for _ in range(readers)
+        ]
+        kill_at_random(Site(server, sender, True), kills, devices, listeners)
 
 
 def under_fire(

@@ -3,7 +3,8 @@
 Each connection has one report in flight and sends the next when it is acknowledged; the first one is not timed. The
 processor time is that of the broker and the server, the least of three rounds; it excludes the time of the devices. A
 broker acknowledges when it has a report, a direct endpoint when the report is committed. The variant "sockets" only
-answers and stores nothing: no server in Python can cost less.
+answers and stores nothing: no server in Python can cost less. With readers, the server publishes ten messages a second,
+and this process reads them, too.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ import numpy as np
 
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.counts.epochs import Epoch
-from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt import credentials, packets
 from undertone_aggregator.store.store import open_store
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
@@ -40,12 +41,18 @@ _WAYS = {
     "broker": ("broker", "lane"),
     "direct, one by one": ("direct", "plain"),
     "direct": ("direct", "lane"),
+    "direct, 200 readers": ("readers", "lane"),
     "no server: sockets alone": ("sockets", "plain"),
 }
 _OLD = "paho, one by one"
+_DIRECT, _READ = "direct", "direct, 200 readers"
 # Goals: the processor time of the old path (paho, one packet at a time) divided by that of each variant must reach this
 # ratio.
 _GOALS = {"direct, one by one": 2.0, "direct": 1 / 0.35}
+# Number of readers, and the ratio of their variant to that without readers that must be reached.
+_READERS = 200
+_WITH_READERS = 0.9
+_READER = "reader"
 _ABREAST = 200
 _ROUNDS = 3
 _PATIENCE_SECONDS = 240.0
@@ -75,10 +82,13 @@ def run(options: StudyOptions) -> list[Measured]:
         costs = {name: _measure(*way, connections, each) for name, way in _WAYS.items()}
         for name, cost in costs.items():
             what = f"{connections:,} connections, {name}"
-            old = costs[_OLD]
-            rows.append(duration(what, cost.processor, "CPU µs/report", _OLD, old.processor, _GOALS.get(name)))
-            rows.append(rate(what, cost.rate, "reports/s", _OLD, old.rate))
-            rows.append(duration(what, cost.connecting, "s to connect", _OLD, old.connecting))
+            than, goal, fast = (
+                (_DIRECT, _WITH_READERS, _WITH_READERS) if name == _READ else (_OLD, _GOALS.get(name), None)
+            )
+            old = costs[than]
+            rows.append(duration(what, cost.processor, "CPU µs/report", than, old.processor, goal))
+            rows.append(rate(what, cost.rate, "reports/s", than, old.rate, fast))
+            rows.append(duration(what, cost.connecting, "s to connect", than, old.connecting))
             median, late = np.quantile(cost.waits, [0.5, 0.99]).tolist()
             rows.append(Measured(what, median, "ms to PUBACK, median"))
             rows.append(Measured(what, late, "ms to PUBACK, 99 %"))
@@ -89,9 +99,10 @@ def _measure(intake: str, admission: str, connections: int, each: int) -> Cost:
     names = [f"meter-{number:05d}" for number in range(connections)]
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
-        users = {**dict.fromkeys(names, bench.PASSWORD), credentials.AGGREGATOR: bench.PASSWORD}
+        users = dict.fromkeys((*names, _READER, credentials.AGGREGATOR), bench.PASSWORD)
         credentials.write_passwords(folder / "passwords", users)
         access = f"user {credentials.AGGREGATOR}\ntopic readwrite #\npattern write {bench.PLAN.prefix}/+/+/%u/report\n"
+        access += f"user {_READER}\ntopic read {bench.PLAN.prefix}/+/aggregate/#\n"
         write_private(folder / "access", access)
         campaign = bench.make_campaign()
         with open_store(folder / "s.sqlite") as store:
@@ -134,6 +145,7 @@ def _served(
         )
         counts = intake != "sockets"
         with asyncio.Runner() as runner:
+            readers = runner.run(_connect_readers(port)) if intake == "readers" else []
             connecting = runner.run(load.connect())
             # The first report of a device costs extra work once, so it is not timed.
             _report(runner, load, 1, folder, counts)
@@ -143,6 +155,8 @@ def _served(
                 before, began = processor_seconds(pids), time.perf_counter()
                 _report(runner, load, each, folder, counts)
                 rounds.append((processor_seconds(pids) - before, time.perf_counter() - began))
+            for reader in readers:
+                reader.close()
             runner.run(load.close())
         used, wall = (min(times) / (len(names) * each) for times in zip(*rounds, strict=True))
         return Cost(connecting, 1 / wall, used * 1e6, np.array(load.waits) * 1000)
@@ -150,6 +164,18 @@ def _served(
         child.stdin.close()
         child.wait(60)
         child.stdout.close()
+
+
+async def _connect_readers(port: int) -> list[asyncio.Transport]:
+    """Connect readers that subscribe to all estimates at QoS 0 and read them."""
+    loop, hello = asyncio.get_running_loop(), packets.connect("", _READER, bench.PASSWORD, 600, clean=True)
+    hello += packets.subscribe(1, [f"{bench.PLAN.prefix}/+/aggregate/#"])[:-1] + b"\0"
+    opened = []
+    for _ in range(_READERS):
+        transport, _ = await loop.create_connection(asyncio.Protocol, HOST, port)
+        transport.write(hello)
+        opened.append(transport)
+    return opened
 
 
 def _report(runner: asyncio.Runner, load: "ConnectionLoad", each: int, folder: Path, counts: bool) -> None:
