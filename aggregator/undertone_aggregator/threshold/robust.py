@@ -7,6 +7,7 @@ import numpy as np
 from undertone_aggregator.threshold.bin_edges import zoomed_edges
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
+from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import (
     Integers,
     Query,
@@ -53,7 +54,7 @@ def choose_robustly(
     best = candidates[np.argmin(errors, axis=1)]
     regrets = np.sqrt(errors / errors.min(axis=1, keepdims=True))
     chosen = int(np.argmin(regrets.mean(axis=0)))
-    warnings = _warnings(after, offset)
+    warnings = _warnings(after, rounds, bound, offset)
     few = after.information < ENOUGH_INFORMATION
     if few or after.free_body > _ODD_SHAPE:
         safe = float(np.quantile(best, _CAUTIOUS_SHARE))
@@ -125,7 +126,7 @@ def next_edges(
     return zoomed_edges(min(low, high - 1), high, bound, cells)
 
 
-def _warnings(after: Posterior, offset: int) -> list[str]:
+def _warnings(after: Posterior, rounds: Sequence[CohortCounts], bound: int, offset: int) -> list[str]:
     said = []
     if after.fakes > 0:
         said.append(
@@ -133,10 +134,7 @@ def _warnings(after: Posterior, offset: int) -> list[str]:
             "send so often; they are left out"
         )
     if after.misfit > _MISFIT_ALARM:
-        said.append(
-            f"bad fit: the rounds' histograms are {after.misfit:.0f} standard deviations from what one distribution of "
-            "readings can send; readings may have drifted between rounds, or reports may be false"
-        )
+        said.append(_misfitting(after, rounds, bound))
     far = _second_mode(after)
     if far is not None:
         share, start = far
@@ -145,6 +143,24 @@ def _warnings(after: Posterior, offset: int) -> list[str]:
             f"from about {offset + start} on; theta follows them, at the cost of noise for all others"
         )
     return said
+
+
+def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) -> str:
+    """Return the warning about rounds that one distribution of readings does not explain.
+
+    Honest readings differ between rounds: on days off, on a holiday, after the clocks change. Only a round that no
+    distribution at all explains has reports that honest devices do not send.
+    """
+    alone = max(misfit([counts], bound) for counts in rounds if counts.total)
+    if alone > _MISFIT_ALARM:
+        return (
+            f"bad fit: a round's histogram is {alone:.0f} standard deviations from what any readings can send; "
+            "reports may be false"
+        )
+    return (
+        f"uneven rounds: their histograms are {after.misfit:.0f} standard deviations from what one distribution of "
+        "readings can send; readings differed from round to round, and theta is for all of them together"
+    )
 
 
 def _second_mode(after: Posterior) -> tuple[float, int] | None:

@@ -82,6 +82,17 @@ def test_readings_that_double_between_rounds_are_heard(epsilon):
     assert misfit(drawn(rounds, generator, (48_000, 48_000, 144_000)), BOUND) > ALARM
 
 
+def test_rounds_of_other_readings_are_uneven_and_no_alarm_about_false_reports():
+    """Readings double on days off; then a round in which 5 % of the devices lie."""
+    rounds, generator = laws("Weibull", "4", scale=(1.0, 1.0, 2.0)), np.random.default_rng(8)
+    for liars, word in ((0.0, "uneven rounds"), (0.05, "bad fit")):
+        counts = drawn(rounds, generator, (48_000, 48_000, 144_000), liars=liars)
+        chosen = theta_from_reports(counts, bound=BOUND, variance=constant_variance(4.0), query=Query.fleet(500))
+        told = {warning.partition(":")[0] for warning in chosen.warnings}
+        assert told & {"uneven rounds", "bad fit"} == {word}
+        assert ("false reports" in told) == (liars > 0)
+
+
 def warned(shape, epsilon, seed, size=2_400):
     counts = drawn(laws(shape, epsilon), np.random.default_rng(seed), (size, size, 3 * size))
     chosen = theta_from_reports(counts, bound=BOUND, variance=constant_variance(1.0), query=Query.paper(2**20))
