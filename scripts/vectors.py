@@ -171,6 +171,7 @@ def campaigns() -> list[tuple[str, Json]]:
         "another magic": b"UTC1" + message[4:],
         "a wrong length": message[:8] + bytes(4) + message[12:],
         "a byte less": message[:-1],
+        "a hand-over without its own signature": message + bytes(64),
         "no body": message[:8] + bytes(4) + bytes(64),
         "nothing": b"",
     }
@@ -188,6 +189,7 @@ def campaigns() -> list[tuple[str, Json]]:
         ("a stream", {**frozen, "body": FROZEN_STREAM.decode()}),
         ("three blocks of the day", {**frozen, "body": blocks}),
         ("a threshold epoch", {**frozen, "body": start}),
+        ("a hand-over that follows", {"message": (message + bytes(80)).hex()}),
         *[(f"refused: {name}", {**frozen, "body": body}) for name, body in bad],
         *[(f"refused: {name}", {"message": frame.hex()}) for name, frame in frames.items()],
     ]
@@ -274,6 +276,47 @@ POLICY = {
     "duration_seconds": 400 * 86400,
     "insecure": True,
 }
+
+
+def handovers() -> list[tuple[str, Json]]:
+    def signed(fields: Any, key: Ed25519PrivateKey = KEYS[0]) -> str:
+        body = (fields if isinstance(fields, str) else canonical(fields)).encode()
+        return (body + key.sign(hashlib.sha256(b"undertone hand-over 1\n" + body).digest())).hex()
+
+    def given(*trailers: str, **policy: Any) -> Json:
+        policy = {**POLICY, "insecure": False, "signers": [PUBLIC[0]], "handover": True, **policy}
+        return {"campaign": "load", "device": "meter-1", "policy": policy, "handovers": list(trailers)}
+
+    address = {"host": "new.example", "port": 8883}
+    good = {"all": address, "campaign": "load", "devices": {}, "number": 5}
+    own = {"campaigns": ["heat", "water"]}
+    bad: dict[str, Json] = {
+        "a host without a port": {**good, "all": {"host": "new.example"}},
+        "port 0": {**good, "all": {**address, "port": 0}},
+        "no campaign": {**good, "all": {"campaigns": []}},
+        "five campaigns": {**good, "all": {"campaigns": ["a"] * 5}},
+        "number 0": {**good, "number": 0},
+        "a field more": {**good, "extra": 1},
+        "an unknown field of an entry": {**good, "all": {"speed": 1}},
+        "a device with a capital": {**good, "devices": {"Meter": own}},
+    }
+    return named(
+        {
+            "another address for all": given(signed(good)),
+            "other campaigns for one device": given(signed({**good, "devices": {"meter-1": own, "meter-2": address}})),
+            "nothing for this device": given(signed({**good, "all": {}, "devices": {"meter-2": own}})),
+            "a newer one keeps what it does not name": given(signed(good), signed({**good, "all": own, "number": 6})),
+            "the same number twice": given(signed(good), signed({**good, "all": own})),
+            "a smaller number": given(signed(good), signed({**good, "all": own, "number": 4})),
+            "another campaign's": given(signed({**good, "campaign": "heat"})),
+            "another key": given(signed(good, KEYS[1])),
+            "a damaged signature": given(signed(good)[:-2] + "ff"),
+            "without signers": given(signed(good), signers=[], insecure=True, handover=False),
+            "no JSON": given(signed("{")),
+            "a signature alone": given("00" * 64),
+            **{f"refused: {name}": given(signed(fields)) for name, fields in bad.items()},
+        }
+    )
 
 
 def life(*steps: Json, seed: str = "life", **policy: Any) -> Json:
@@ -439,6 +482,7 @@ FILES = {
     "mechanisms": ("mechanisms", "Weights and certificate of a mechanism, given as in a campaign.", mechanisms),
     "draws": ("draws", "Draw a symbol for a reading from 0 to theta with given random words.", draws),
     "schedules": ("schedules", "A device's place, its turns and its turns for the threshold.", schedules),
+    "handovers": ("handovers", "Obey signed hand-overs, or refuse them, one after another.", handovers),
     "signatures": ("signatures", "Check an Ed25519 signature of a digest.", signatures),
     "ledger": ("lives", "What a device draws, and why it does not, over slots, boots and losses.", ledger),
     "refusals": ("lives", "Which campaigns a device refuses under a policy, and why.", refusals),

@@ -8,6 +8,7 @@ from vector_player import play
 NAMES = (
     "campaigns",
     "draws",
+    "handovers",
     "ledger",
     "mechanisms",
     "received",
@@ -37,6 +38,10 @@ def test_campaigns():
 
 def test_draws():
     check("draws")
+
+
+def test_handovers():
+    check("handovers")
 
 
 def test_ledger():

@@ -7,9 +7,10 @@ import struct
 
 from rig import Memory, Ticks
 
+from undertone_device.core import handover
 from undertone_device.core.reporter import Reporter
 from undertone_shared import ed25519
-from undertone_shared.campaign import Campaign, digest_of, header
+from undertone_shared.campaign import Campaign, body_of, digest_of, header
 from undertone_shared.entropy import Entropy, EntropyError
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.notation import parse_mechanism
@@ -82,12 +83,13 @@ def _topic(given):
 def _campaign(given):
     message = bytes.fromhex(given["message"]) if "message" in given else message_of(given)
     issued_at, fingerprint = header(message)
-    campaign = Campaign(message[12:-64])
+    body = bytes(body_of(message))
+    campaign = Campaign(body)
     assert campaign.fingerprint == fingerprint
     return {
         "issued_at": issued_at,
         "fingerprint": _hex(fingerprint),
-        "signed_digest": _hex(digest_of(message[12:-64])),
+        "signed_digest": _hex(digest_of(body)),
         "first_slot": campaign.first_slot,
         "end": campaign.end,
     }
@@ -129,6 +131,23 @@ def _schedule(given):
 def _signature(given):
     key = bytes.fromhex(given["key"])
     return {"valid": bool(ed25519.verify(key, bytes.fromhex(given["digest"]), bytes.fromhex(given["signature"])))}
+
+
+def _handover(given):
+    """Return what each hand-over of a device's life changes: its whole new state, None, or a refusal."""
+    policy = parse_policy(json.dumps(given["policy"]).encode())
+    storage = Memory()
+    states = []
+    for trailer in given["handovers"]:
+        try:
+            states.append(
+                handover.take(bytes.fromhex(trailer), given["campaign"], given["device"], policy, storage, None)
+            )
+        except Refused as refused:
+            states.append({"refused": refused.reason})
+        except Invalid:
+            states.append({"refused": "invalid"})
+    return {"states": states}
 
 
 def _life(given):
@@ -186,6 +205,7 @@ PLAYERS = {
     "draws": _draw,
     "schedules": _schedule,
     "signatures": _signature,
+    "handovers": _handover,
     "lives": _life,
 }
 assert LENGTH == 24
