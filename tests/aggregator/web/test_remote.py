@@ -49,7 +49,8 @@ def test_it_says_what_the_store_says(both: tuple[Results, Results]) -> None:
     assert [epoch.phase for epoch in far.timeline.epochs] == [epoch.phase for epoch in near.timeline.epochs]
     assert far.campaign.body == near.campaign.body
     assert far.days.zone == near.days.zone
-    assert repr(far) == repr(near)
+    # Only the class differs.
+    assert repr(far).partition(" ")[2] == repr(near).partition(" ")[2]
 
 
 def test_estimates_are_the_settled_ones(both: tuple[Results, Results], monkeypatch: pytest.MonkeyPatch) -> None:
