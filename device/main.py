@@ -160,7 +160,8 @@ def set_clock(host):
 
 def make_client(config, alive, read, asleep=None, acknowledged=None):
     """Make the client; call it after the radio is on, which random numbers need. ``read``: `sensor.read`."""
-    # Imported here, so that a wrong device.json is reported before memory is used, and the code serves only the start.
+    # The import is here, so that a wrong device.json is reported before memory is used, and so that the imported code
+    # can be unloaded after the start.
     from undertone_device.setup import assembly
 
     ntp = config.ntp

@@ -148,7 +148,7 @@ class Consistent(Saved):
         return self._open[height][1][place : place + 1]
 
     def _statistic(self, height: int, number: int) -> Integers:
-        """Return the statistic [1, k] of a node at or above the blocks."""
+        """Return the statistic [1, k] of a node that is a block or joins several blocks."""
         if height == self._block_height:
             return self._subtree(number)[-1]
         children = [self._statistic(height - 1, number * self._fanout + i) for i in range(self._fanout)]

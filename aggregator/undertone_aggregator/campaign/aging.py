@@ -26,7 +26,7 @@ from undertone_shared.mechanism import WindowMechanism
 _NEWEST = 3
 # Weight of a report of readings that have moved since: the shape of their distribution may have changed, too.
 _AGED = 0.25
-# Moves are rounded to so many parts of a doubling, or of the range.
+# A change of the level is rounded: as a factor to powers of 2^(1/8), as an amount to eighths of the range.
 _PARTS = 8.0
 
 

@@ -108,7 +108,8 @@ class Sequences:
         first[1:] = key[1:] != key[:-1]
         at = np.minimum(np.searchsorted(self._words[0], key), len(self._keys) - 1)
         word = self._words[1, at]
-        # Compare each report with the same device's report before it: one of these reports, or else the remembered one.
+        # Compare each report with the report before it of the same device. For a device's first report of this batch
+        # that is the report remembered from earlier batches.
         newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
         before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
         next_one = (self._words[0, at] == key) & (slot > newest) & (number == before + 1)

@@ -195,7 +195,7 @@ class OpenCampaign(Summarised):
     def groups(self) -> tuple[str, ...]:
         """The groups that have reports; ``all`` means all devices together."""
         # Only slots after ``_groups_from`` are read again. Slots before it have settled, so that they get only late
-        # reports, among which the store searches at each call.
+        # reports; the store searches these at each call.
         settled = max(int(self._store.meta(stores.SETTLED).get(stores.SETTLED, 0)), 0)
         self._groups |= self._store.counted_groups(self._groups_from)
         self._groups_from = settled

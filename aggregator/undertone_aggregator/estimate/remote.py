@@ -284,8 +284,8 @@ class RemoteResults(Results):
             ) as answer:
                 return _read(answer).decode()
         except urllib.error.HTTPError as wrong:
-            # The first request, made before a campaign is chosen, contains nothing but the address: an error is then
-            # the address's, and the server's own sentence does not help.
+            # The first request, made before a campaign is chosen, contains nothing but the address. So an error means
+            # that the address is wrong, and the server's own sentence does not help.
             said = _said(wrong) if self._at else ""
             raise Invalid(said or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as wrong:

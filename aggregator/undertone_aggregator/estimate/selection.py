@@ -70,8 +70,8 @@ class OnDays:
 class RegisteredFleet(NamedTuple):
     """What a total needs of a group: its registered and active ``devices``; None without an inventory.
 
-    ``share``: of the devices that take part, the share whose reading is in a slot's mean: less than 1 if they take
-    turns, or if some report for the threshold. ``variance``: of single readings.
+    ``share``: share of the participating devices whose reading is in a slot's mean. It is less than 1 if devices take
+    turns, or if some of them report for the threshold. ``variance``: of single readings.
     """
 
     devices: int | None

@@ -194,7 +194,7 @@ class Store(Protocol):
     def revoked_count(self) -> int:
         """Return how many devices are not active. It only grows; when it has grown, workers read the devices again."""
 
-    # --- Methods for the states of devices, of which the store knows the names alone.
+    # --- Methods for the states of devices. The store does not know what a state contains, only its name.
 
     def segments(self, state: str) -> Iterator[Segment]:
         """Yield the segments of the state of this name, oldest first; see `DeviceStates.load`."""

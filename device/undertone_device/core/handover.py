@@ -44,8 +44,8 @@ def take(
 ) -> "dict[str, Any] | None":
     """Keep a hand-over that is newer than the last one; return its entry if it changes anything, else None.
 
-    ``campaign``: the campaign in whose message it was. Raises Invalid and Refused for one that the device does not
-    obey, OSError if it cannot be kept.
+    ``campaign``: the campaign in whose message it was. Raises Invalid and Refused for a hand-over that
+    the device does not obey, OSError if it cannot be stored.
     """
     body, signature = handover.split(trailer)
     fields = handover.parse(body)

@@ -127,8 +127,8 @@ class StreamState:
             self.forget()
         if not ledger.reports:
             # The tick counter lets a new window begin up to the length of a window early: a device that joined in the
-            # middle of a day can so begin its next window together with the next day. In the long run no more than one
-            # window begins per window length.
+            # middle of a day can thus begin its next window at the start of the next day. In the long run no more than
+            # one window begins per window length.
             length = rule.renewal * campaign.slot_seconds
             ledger.window_until = max(ledger.window_until, ledger.uptime) + length
         if chain is None:

@@ -177,7 +177,7 @@ class HybridAnalysis:
         return self.piecewise.value(level, theta)
 
     def decode(self, symbol: int, theta: int) -> tuple[int, int]:
-        """Return the unbiased estimate of the truncated reading by the part that drew the symbol, exactly.
+        """Return the exact unbiased estimate of the truncated reading: that of the Hybrid's part that drew the symbol.
 
         Raises Invalid.
         """

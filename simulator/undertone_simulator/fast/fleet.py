@@ -86,7 +86,7 @@ class FleetPart:
         return [(str(group), groups == group) for group in np.unique(groups)]
 
     def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
-        """Return readings less the offset, the public default for gaps; shape [columns, devices]."""
+        """Return readings minus the offset, [columns, devices]; a missing reading is the campaign's public default."""
         readings, present = self._fleet.source.part(self.first, self.stop, columns)
         if present is not None and not present.all():
             readings = np.where(present, readings, campaign.default)
