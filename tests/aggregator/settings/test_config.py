@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import server
+from support.refusal import refused
 from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.broker_options import BrokerOptions
@@ -43,67 +44,65 @@ def test_an_epsilon_is_the_decimal_that_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "part"),
+    ("options", "facts"),
     [
-        ({"epsilon": 9}, "campaign.epsilon: epsilon is 9, expected a number from 0.05 to 8"),
-        ({"bound": 0}, "campaign.bound is 0, expected an integer from 1"),
-        ({"bound": '"1"'}, "campaign.bound is '1', expected an integer"),
-        ({"name": '"Meters"'}, "campaign.name is 'Meters'"),
-        ({"rounds": []}, "campaign.rounds is []"),
-        ({"rounds": [4, 0]}, "campaign.rounds[1] is 0"),
-        ({"method": '"magic"'}, "campaign.method is 'magic', expected one of robust, ems, sw-w"),
-        ({"start": '"soon"'}, "campaign.start is 'soon', expected \"now\" or a Unix second"),
-        ({"slot_seconds": 60, "start": 61}, "campaign.start is 61, expected a multiple of slot_seconds = 60"),
-        ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
-        ({"cohort_share": 1.5}, "campaign.cohort_share is 1.5"),
-        ({"cohort_seed": '"00"'}, "campaign.cohort_seed is '00', expected 32 hexadecimal digits"),
-        ({"thetta": 1}, "[campaign] has an unknown option 'thetta'"),
+        ({"epsilon": 9}, ("campaign.epsilon", 9, 0.05, 8)),
+        ({"bound": 0}, ("campaign.bound", 0, 1)),
+        ({"bound": '"1"'}, ("campaign.bound", "'1'", "integer")),
+        ({"name": '"Meters"'}, ("campaign.name", "'Meters'")),
+        ({"rounds": []}, ("campaign.rounds", "[]")),
+        ({"rounds": [4, 0]}, ("campaign.rounds[1]", 0)),
+        ({"method": '"magic"'}, ("campaign.method", "'magic'", "robust", "ems", "sw-w")),
+        ({"start": '"soon"'}, ("campaign.start", "'soon'", '"now"')),
+        ({"slot_seconds": 60, "start": 61}, ("campaign.start", 61, "slot_seconds = 60")),
+        ({"default": 2000}, ("campaign.default", 2000, "0 to 1000")),
+        ({"cohort_share": 1.5}, ("campaign.cohort_share", 1.5)),
+        ({"cohort_seed": '"00"'}, ("campaign.cohort_seed", "'00'", 32)),
+        ({"thetta": 1}, ("[campaign]", "'thetta'")),
     ],
 )
-def test_what_is_wrong_is_named(options: dict[str, object], part: str) -> None:
-    with pytest.raises(Invalid) as caught:
+def test_what_is_wrong_is_named(options: dict[str, object], facts: tuple[object, ...]) -> None:
+    with refused(*facts):
         server.plan(**options)
-    assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "facts"),
     [
-        ("[brokr]", "unknown table [brokr]"),
-        ("broker = 1", "broker is 1, expected a table [broker]"),
-        ('[broker]\nmode = "none"', "broker.mode is 'none', expected one of direct, external"),
-        ('[broker]\nmode = "external"', "password_file is missing in [broker]"),
-        ('[broker]\nca_file = "x"', "broker.ca_file is for devices' certificates, expected broker.certificate"),
-        (EXTERNAL + 'host = "a"\nhosts = ["b"]', "broker.host is 'a', but broker.hosts names the brokers"),
-        (EXTERNAL + 'key = "x"', "broker.key is for mode = 'direct', but mode is 'external'"),
-        (EXTERNAL + 'access = "a"', "broker.access is for mode = 'direct', but mode is 'external'"),
-        (EXTERNAL + 'passwords = "a"', "broker.passwords is for mode = 'direct', but mode is 'external'"),
-        (DIRECT + 'ca_file = "a"', "broker.ca_file is for devices' certificates, expected broker.certificate"),
-        (DIRECT + 'password_file = "a"', "broker.password_file is for mode = 'external', but mode is 'direct'"),
-        (DIRECT + 'certificate = "a"', "key is missing in [broker]: a certificate and its key go together"),
-        (DIRECT + 'key = "a"', "certificate is missing in [broker]"),
-        (DIRECT + 'host = "0.0.0.0"', "broker.host is '0.0.0.0' without broker.certificate"),
-        (DIRECT + 'host = "server.example"', "would cross the network in plain text"),
-        (DIRECT + "[server]\nworkers = 2", "server.workers is 2, but mode 'direct' has one"),
-        ('[broker]\nprefix = "a/+"', "a level of the prefix is '+'"),
-        ("[server]\nworkers = 65", "server.workers is 65, expected an integer from 1 to 64"),
-        ('[server]\nhealth = "a b"', "server.health is 'a b', expected ADDRESS:PORT"),
-        ('[server]\npage = "::1:8080"', "server.page is '::1:8080', expected ADDRESS:PORT"),
-        ('[server]\npage = "127.0.0.1:65536"', "server.page is '127.0.0.1:65536', expected ADDRESS:PORT"),
-        (EXTERNAL + 'host = "a b"', "broker.host is 'a b', expected a host's name or address"),
-        (EXTERNAL + 'host = "a..b"', "broker.host is 'a..b', expected a host's name or address"),
-        (EXTERNAL + f'host = "{"a" * 64}.example"', "expected a host's name or address"),
-        (EXTERNAL + 'host = "..:"', "broker.host is '..:', expected a host's name or address"),
-        (EXTERNAL + 'hosts = ["b.example", "a b"]', "broker.hosts holds 'a b', expected HOST or HOST:PORT"),
-        (EXTERNAL + f'hosts = ["b:{"9" * 5000}"]', "expected HOST or HOST:PORT"),
-        ('[broker]\ndirectory = "a\\u0000b"', "broker.directory is 'a\\x00b', expected text"),
-        ("[broker", "the configuration is not TOML"),
+        ("[brokr]", ("[brokr]",)),
+        ("broker = 1", ("broker", 1, "[broker]")),
+        ('[broker]\nmode = "none"', ("broker.mode", "'none'", "direct", "external")),
+        ('[broker]\nmode = "external"', ("password_file", "[broker]")),
+        ('[broker]\nca_file = "x"', ("broker.ca_file", "broker.certificate")),
+        (EXTERNAL + 'host = "a"\nhosts = ["b"]', ("broker.host", "'a'", "broker.hosts")),
+        (EXTERNAL + 'key = "x"', ("broker.key", "'direct'", "'external'")),
+        (EXTERNAL + 'access = "a"', ("broker.access", "'direct'", "'external'")),
+        (EXTERNAL + 'passwords = "a"', ("broker.passwords", "'direct'", "'external'")),
+        (DIRECT + 'ca_file = "a"', ("broker.ca_file", "broker.certificate")),
+        (DIRECT + 'password_file = "a"', ("broker.password_file", "'external'", "'direct'")),
+        (DIRECT + 'certificate = "a"', ("key", "certificate", "[broker]")),
+        (DIRECT + 'key = "a"', ("certificate", "[broker]")),
+        (DIRECT + 'host = "0.0.0.0"', ("broker.host", "'0.0.0.0'", "broker.certificate")),
+        (DIRECT + 'host = "server.example"', ("broker.host", "'server.example'", "plain text")),
+        (DIRECT + "[server]\nworkers = 2", ("server.workers", 2, "'direct'")),
+        ('[broker]\nprefix = "a/+"', ("prefix", "'+'")),
+        ("[server]\nworkers = 65", ("server.workers", 65, "1 to 64")),
+        ('[server]\nhealth = "a b"', ("server.health", "'a b'", "ADDRESS:PORT")),
+        ('[server]\npage = "::1:8080"', ("server.page", "'::1:8080'", "ADDRESS:PORT")),
+        ('[server]\npage = "127.0.0.1:65536"', ("server.page", "'127.0.0.1:65536'", "ADDRESS:PORT")),
+        (EXTERNAL + 'host = "a b"', ("broker.host", "'a b'")),
+        (EXTERNAL + 'host = "a..b"', ("broker.host", "'a..b'")),
+        (EXTERNAL + f'host = "{"a" * 64}.example"', ("broker.host",)),
+        (EXTERNAL + 'host = "..:"', ("broker.host", "'..:'")),
+        (EXTERNAL + 'hosts = ["b.example", "a b"]', ("broker.hosts", "'a b'", "HOST", "HOST:PORT")),
+        (EXTERNAL + f'hosts = ["b:{"9" * 5000}"]', ("broker.hosts", "HOST:PORT")),
+        ('[broker]\ndirectory = "a\\u0000b"', ("broker.directory", "'a\\x00b'")),
+        ("[broker", ("configuration", "TOML")),
     ],
 )
-def test_what_is_wrong_in_other_tables_is_named(text: str, part: str) -> None:
-    with pytest.raises(Invalid) as caught:
+def test_what_is_wrong_in_other_tables_is_named(text: str, facts: tuple[object, ...]) -> None:
+    with refused(*facts):
         server.config(HERE, text)
-    assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("more", ["", 'host = "::1"', 'host = "0.0.0.0"\ncertificate = "c"\nkey = "k"'])
@@ -112,14 +111,14 @@ def test_where_a_direct_endpoint_may_listen(more: str) -> None:
 
 
 def test_a_missing_option_is_named() -> None:
-    with pytest.raises(Invalid, match=r"name is missing in \[campaign\]"):
+    with refused("name", "[campaign]"):
         parse_config("", HERE)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(Invalid, match="is not UTF-8"):
+    with refused("UTF-8"):
         read_config(path)
 
 
@@ -132,24 +131,23 @@ def test_damaged_configurations_are_refused_in_a_sentence(junk: str, at: int, cu
 
 
 @pytest.mark.parametrize(
-    ("options", "part"),
+    ("options", "facts"),
     [
-        ({"name": "Not A Name!"}, "campaign.name is 'Not A Name!'"),
-        ({"bound": -5}, "campaign.bound is -5, expected an integer from 1"),
-        ({"epsilon": 50}, "campaign.epsilon: epsilon is 50"),
-        ({"default": 2000}, "campaign.default is 2000, expected offset to offset + bound = 0 to 1000"),
-        ({"rounds": (4, 0)}, "campaign.rounds[1] is 0"),
-        ({"slot_seconds": 60, "start": 61}, "campaign.start is 61, expected a multiple"),
+        ({"name": "Not A Name!"}, ("campaign.name", "'Not A Name!'")),
+        ({"bound": -5}, ("campaign.bound", -5, 1)),
+        ({"epsilon": 50}, ("campaign.epsilon", 50)),
+        ({"default": 2000}, ("campaign.default", 2000, "0 to 1000")),
+        ({"rounds": (4, 0)}, ("campaign.rounds[1]", 0)),
+        ({"slot_seconds": 60, "start": 61}, ("campaign.start", 61)),
     ],
 )
-def test_a_plan_that_is_wrong_cannot_exist(options: dict[str, Any], part: str) -> None:
+def test_a_plan_that_is_wrong_cannot_exist(options: dict[str, Any], facts: tuple[object, ...]) -> None:
     right = {"name": "meters", "sensor": "load", "unit": "Wh", "bound": 1000, "epsilon": Fraction(1)}
     plan = CampaignPlan(**right)
     assert replace(plan) == plan, "what was checked once passes again"
     for make in (lambda: CampaignPlan(**{**right, **options}), lambda: replace(plan, **options)):
-        with pytest.raises(Invalid) as caught:
+        with refused(*facts):
             make()
-        assert part in str(caught.value)
 
 
 def test_one_word_says_how_a_campaign_collects() -> None:
@@ -157,16 +155,16 @@ def test_one_word_says_how_a_campaign_collects() -> None:
     assert parse_config(plain, Path()).kind == "scalar"
     stream = parse_config(plain + 'collect = "stream"\n', Path())
     assert (stream.kind, stream.stream) == ("stream", StreamPlan())
-    with pytest.raises(Invalid, match=r"^campaign\.collect is 'streams', expected one of reports, stream$"):
+    with refused("campaign.collect", "'streams'", "reports", "stream"):
         parse_config(plain + 'collect = "streams"\n', Path())
-    with pytest.raises(Invalid, match=r"\[stream\] is there, but campaign\.collect is 'reports', expected 'stream'$"):
+    with refused("[stream]", "campaign.collect", "'reports'", "'stream'"):
         parse_config(plain + "[stream]\n", Path())
 
 
 @pytest.mark.parametrize("blocks", [2, 8])
 def test_a_stream_has_one_range_and_blocks_that_are_asked_for_are_refused(blocks: int) -> None:
     plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
-    with pytest.raises(Invalid, match=f"^campaign.blocks is {blocks}, expected 1 or nothing: a stream's range is the"):
+    with refused("campaign.blocks", blocks, 1):
         parse_config(f'{plain}blocks = {blocks}\ncollect = "stream"\n', Path())
     assert parse_config(f'{plain}blocks = 1\ncollect = "stream"\n', Path()).campaign.blocks == 1
     assert parse_config(f"{plain}blocks = {blocks}\n", Path()).campaign.blocks == blocks
@@ -175,7 +173,7 @@ def test_a_stream_has_one_range_and_blocks_that_are_asked_for_are_refused(blocks
 @pytest.mark.parametrize("option", ['window = "24h"', "theta_max = 5"])
 def test_what_a_stream_would_ignore_is_refused(option: str) -> None:
     plain = '[campaign]\nname = "m"\nsensor = "load"\nunit = "Wh"\nbound = 9\nepsilon = 1\n'
-    with pytest.raises(Invalid, match=rf"^campaign\.{option.split()[0]} is .*, but campaign\.collect is 'stream'"):
+    with refused(f"campaign.{option.split()[0]}", "campaign.collect", "'stream'"):
         parse_config(f'{plain}{option}\ncollect = "stream"\n', Path())
     parse_config(f"{plain}{option}\n", Path())
 
@@ -210,7 +208,7 @@ def test_other_tables_are_checked_where_they_are_made() -> None:
 def test_a_window_gives_the_stride(window, slot_seconds, cycle, stride) -> None:  # type: ignore[no-untyped-def]
     changes = {} if window is None else {"window": f'"{window}"'}
     if stride is None:
-        with pytest.raises(Invalid, match=r"campaign\.window is '4h30m'"):
+        with refused("campaign.window", "'4h30m'"):
             server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
         return
     made = server.plan(slot_seconds=slot_seconds, cycle=cycle, **changes)
@@ -237,7 +235,7 @@ def test_a_share_gives_the_cohorts_stride(share, cycle, stride):
 )
 def test_a_unit_that_is_a_formula_or_not_seen_is_refused(unit: str) -> None:
     text = f'[campaign]\nname = "m"\nsensor = "load"\nunit = "{unit}"\nbound = 9\nepsilon = 1\n'
-    with pytest.raises(Invalid, match=r"campaign\.unit"):
+    with refused("campaign.unit"):
         parse_config(text, HERE)
 
 
@@ -256,7 +254,7 @@ def test_a_cell_is_no_formula() -> None:
 def test_the_names_of_a_page_are_names(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
     path.write_text('[server]\npage_names = ["stats.example.org", "a b"]\n')
-    with pytest.raises(Invalid, match="page_names is 'a b'"):
+    with refused("page_names", "'a b'"):
         _ = Home(tmp_path).server
     path.write_text('[server]\npage_names = ["stats.example.org"]\n')
     assert Home(tmp_path).server.page_names == ("stats.example.org",)
