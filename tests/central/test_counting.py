@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from support.central import seeded
+from support.refusal import refused
 from undertone_central import Monotone, Sanitizer, StreamingSanitizer, Tops
 from undertone_central.continual import clip
 from undertone_central.make import MECHANISMS, make
@@ -162,7 +163,7 @@ def test_subsampled_blocks_and_their_standard_error():
     assert abs(share - np.mean(values <= 49)) < 5 * error
     assert "drawn in secret" in made.guarantee
     for share in ("2", "0", "much"):
-        with pytest.raises(Invalid, match=f"share is '{share}', expected a number from 0.0001 to 1"):
+        with refused("share", f"'{share}'", "0.0001", 1):
             Sanitizer(9, 1, share=share)
 
 

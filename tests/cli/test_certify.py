@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 import undertone
 from support.designed import small_table
+from support.refusal import refused
 from undertone.app import app
 from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate, mechanisms
@@ -182,9 +183,9 @@ def test_what_is_not_as_stated_fails(monkeypatch):
         monkeypatch.setitem(mechanisms.TABLE, kind, mechanisms.TABLE[WindowMechanism])
     with pytest.raises(audit.NotCertified, match=r"at level 0 the weights give the variance .*, the closed form"):
         audit.exact_levels(Understated(7, 3, 5, 2, 8), 2)
-    with pytest.raises(audit.NotCertified, match="the weights of level 2 sum to 84, expected 83"):
+    with refused(2, 84, 83, error=audit.NotCertified):
         audit.check_rows(Uneven(7, 3, 5, 2, 8))
-    with pytest.raises(audit.NotCertified, match="the weights give the certificate 7/3, the mechanism states 2"):
+    with refused("7/3", 2, error=audit.NotCertified):
         audit.checked_ratio(Bold(7, 3, 5, 2, 8), (3, 1))
 
 
@@ -236,7 +237,7 @@ def test_what_is_printed_as_json_is_certified_again(name, tmp_path):
 def test_a_damaged_certificate_is_named(tmp_path):
     path = tmp_path / "certificate.json"
     path.write_text('{"integers": 5}')
-    with pytest.raises(Invalid, match="integers is 5, expected an object"):
+    with refused("integers", 5):
         undertone.certify(table=path, epsilon=1)
     with pytest.raises(Invalid, match="expected exactly one of mechanism, table and campaign"):
         undertone.certify("hybrid", table=path)

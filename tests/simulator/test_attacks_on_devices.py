@@ -8,12 +8,12 @@ import pytest
 
 from support.designed import frozen_tables
 from support.lies import DAY, MINUTES, POLICY, SPEED, YEAR, Server, begin, campaign, reporting
+from support.refusal import refused
 from support.stepped import PatientClock
 from support.waiting import wait_async
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.threshold import first_edges
 from undertone_shared.campaign import LARGEST_BODY, Campaign, write_canonical
-from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.off_board.issue import pack
@@ -240,6 +240,6 @@ def test_an_aggregator_that_asks_for_too_much_gets_nothing(make_world):
 
 
 def test_a_campaign_is_rejected_before_it_is_published_if_its_integers_do_not_fit():
-    with pytest.raises(Invalid, match=r"rule\.ranges is .*20000.*theta up to the bound 10000"):
+    with refused("rule.ranges", 20000, 10000):
         campaign(1795000020, 30000000, **reporting(hybrid(2), theta=20000))
     assert isinstance(campaign(1795000020, 30000000), Campaign)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from support.refusal import refused
 from support.stepped import PatientClock
-from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.wire.faults import Fault, schedule
@@ -148,7 +148,7 @@ def test_what_a_frozen_and_killed_broker_swallows_is_lost_by_name(make_world):
 
 
 def test_an_unknown_fault_is_refused():
-    with pytest.raises(Invalid, match="fault is 'flood', expected one of kill"):
+    with refused("fault", "'flood'"):
         Fault(1, "flood", "load-001")
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.refusal import refused
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.settings.config import parse_config
 from undertone_operate.device_names import cohort_hashes, device_names
-from undertone_shared.errors import Invalid
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism
@@ -137,7 +137,7 @@ def test_liars_shift_the_mean_by_what_their_share_allows(plain):
 
 
 def test_behaviour_refuses_what_is_no_share():
-    with pytest.raises(Invalid, match=r"drop_out is 1\.5, expected a share from 0 to 1"):
+    with refused("drop_out", "1.5", 0, 1):
         Behaviour(drop_out=1.5)
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from undertone_shared.errors import Invalid
+from support.refusal import refused
 from undertone_simulator.planning.window_plan import plan_window, predict
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
@@ -49,5 +49,5 @@ def test_a_plan_compares_all_ways_at_one_guarantee():
 
 @pytest.mark.parametrize("window", [0, 60, 5000, 40 * DAY])
 def test_a_window_that_is_no_number_of_slots_is_refused(window):
-    with pytest.raises(Invalid, match=f"window is {window} seconds, expected whole slots of 1800"):
+    with refused("window", window, 1800):
         plan_window(population("households", 1), 10_000, 100, "1", window)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from support.refusal import refused
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.design.stream.integers import release_variance
@@ -118,7 +119,7 @@ def test_several_processes_find_the_same(tmp_path):
 
 
 def test_coverage_says_what_it_needs():
-    with pytest.raises(Invalid, match="coverage needs EDRP: give --data"):
+    with refused("EDRP", "--data"):
         EXPERIMENTS.run("coverage", StudyOptions())
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from support.micropython import REPO
-from undertone_shared.errors import Invalid
+from support.refusal import refused
 from undertone_studies import style
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
@@ -21,7 +21,7 @@ def panel(title="p", y="RMSE, Wh", lines=2, scale=1.0, **options):
 
 def test_nine_lines_in_a_panel_are_refused():
     style.figure([panel(lines=8)])
-    with pytest.raises(Invalid, match=r"panel 'p' has 9 lines, expected at most 8"):
+    with refused("'p'", 9, 8):
         style.figure([panel(lines=9)])
 
 

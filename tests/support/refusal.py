@@ -11,7 +11,7 @@ from undertone_shared.errors import Invalid
 
 def missing(sentence: str, facts: tuple[object, ...]) -> list[object]:
     """Return the facts that a sentence does not hold as whole words."""
-    return [fact for fact in facts if not re.search(rf"{re.escape(str(fact))}(?!\w)", sentence)]
+    return [fact for fact in facts if not re.search(rf"(?<!\w){re.escape(str(fact))}(?!\w)", sentence)]
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@ from math import exp
 
 import pytest
 
+from support.refusal import refused
 from undertone_aggregator.design.budget import Budget, best_fraction, exponential_below, shown
 from undertone_shared.errors import Invalid
 
@@ -44,7 +45,7 @@ def test_a_decimal_is_taken_as_written():
     [0, -1, 0.049, 8.01, float("nan"), float("inf"), "one", "", "1/0", "1e999999999", "1e-999999999", "1" * 50, True],
 )
 def test_bad_epsilon_is_one_sentence(epsilon):
-    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a number from 0\.05 to 8$"):
+    with refused("epsilon", "0.05", 8):
         best_fraction(epsilon)
 
 
@@ -77,12 +78,12 @@ def test_the_cap_is_just_below_the_exponential(epsilon):
 
 @pytest.mark.parametrize("delta", [0, -1e-9, 1, 1.5, float("nan"), float("inf"), True, "x"])
 def test_bad_delta_is_one_sentence(delta):
-    with pytest.raises(Invalid, match=r"^delta is .*, expected a number from 1e-300 to 0\.99$"):
+    with refused("delta", "1e-300", "0.99"):
         Budget.parse(1, delta)
 
 
 def test_no_budget_out_of_range_exists():
-    with pytest.raises(Invalid, match=r"^epsilon is .*, expected a number from 0\.05 to 8$"):
+    with refused("epsilon", "0.05", 8):
         Budget(Fraction(9))
     with pytest.raises(Invalid, match=r"^delta is "):
         Budget(Fraction(1), Fraction(1))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from support import server
+from support.refusal import refused
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import changes
@@ -126,7 +127,7 @@ def test_before_a_campaign_has_begun_nothing_of_its_plan_is_applied() -> None:
 
 
 def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"broker\.insecure is true, but broker\.ca_file turns TLS on"):
+    with refused("broker.insecure", "broker.ca_file", "TLS"):
         config(tmp_path, 'host = "x"\ninsecure = true\nca_file = "ca.crt"')
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support import server
+from support.refusal import refused
 from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Epoch, Timeline
@@ -19,7 +20,6 @@ from undertone_aggregator.threshold import Query, Threshold, best_threshold, mea
 from undertone_aggregator.threshold.joint import LEAST_GAIN, choose_jointly
 from undertone_shared import report
 from undertone_shared.campaign import LARGEST_BODY
-from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator.fast.vectorised import histogram
@@ -89,7 +89,7 @@ def test_a_theta_that_no_table_can_have_is_the_hybrids():
 def test_the_piecewise_mechanism_by_request():
     design = choose_jointly("piecewise", "2", 256, choose)
     assert isinstance(design.mechanism, WindowMechanism)
-    with pytest.raises(Invalid, match="mechanism is 'best', expected one of auto, hybrid"):
+    with refused("mechanism", "'best'"):
         choose_jointly("best", "2", 256, choose)
 
 

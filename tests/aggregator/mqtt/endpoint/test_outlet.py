@@ -14,6 +14,7 @@ import pytest
 from support import direct, server
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
+from support.refusal import refused
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.addresses import outlet_address
@@ -137,7 +138,7 @@ def test_an_outlet_that_is_not_whole_is_refused(outlet: str, sentence: str) -> N
 def test_a_broker_of_ones_own_needs_no_outlet() -> None:
     text = TEXT.format(port=0, prefix="t", outlet=OUTLET)
     text = text.replace('"direct"', '"external"').replace('passwords = "passwords"', 'password_file = "p"')
-    with pytest.raises(Invalid, match=r"^\[outlet\] is for broker\.mode = 'direct', but it is 'external'"):
+    with refused("[outlet]", "broker.mode", "'direct'", "'external'"):
         parse_config(text, Path())
 
 
