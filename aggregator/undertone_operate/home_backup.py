@@ -39,7 +39,7 @@ _LEFT_OUT = (
     "*-shm",
     "*.pid",
     "mosquitto.db*",
-    "*.before-restore*",
+    "*.before-*",
     ".*",
 )
 # Files that contain the path of the server's folder, which a restore on another machine changes.

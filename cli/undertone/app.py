@@ -18,7 +18,6 @@ from undertone.commands import (
     export,
     fleet,
     init,
-    migrate,
     move,
     plan,
     provision,
@@ -29,6 +28,7 @@ from undertone.commands import (
     serve,
     simulate,
     spark,
+    upgrade,
     verify,
     web,
     worker,
@@ -51,7 +51,7 @@ SECTIONS = {
         "authority",
         "backup",
         "restore",
-        "migrate",
+        "upgrade",
         "move",
     ),
     "Set up and run devices": ("provision", "device"),
@@ -123,7 +123,6 @@ demo.register(app)
 export.register(app)
 fleet.register(app)
 init.register(app)
-migrate.register(app)
 move.register(app)
 plan.register(app)
 provision.register(app)
@@ -133,6 +132,7 @@ release.register(app)
 serve.register(app)
 simulate.register(app)
 spark.register(app)
+upgrade.register(app)
 verify.register(app)
 web.register(app)
 worker.register(app)

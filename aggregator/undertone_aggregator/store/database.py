@@ -90,9 +90,14 @@ class Database:
     def _lock_migration(self) -> None:
         """Wait until no other process migrates this database, and exclude others until the transaction ends."""
 
+    def _keep_copy(self) -> None:
+        """Keep a copy of a store that is about to be migrated, where this store can make one."""
+
     def _migrate(self) -> None:
         if revision_of(self._connection) == tables.HEAD:
             return
+        _check_version(self._connection, self._name, newest=False)
+        self._keep_copy()
         with self.transaction():
             self._lock_migration()
             _check_version(self._connection, self._name, newest=False)
@@ -207,4 +212,4 @@ def _check_version(connection: Connection, name: str, *, newest: bool = True) ->
     if version is not None and version > tables.HEAD:
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
     if newest and version != tables.HEAD:
-        raise Invalid(f"{name} is a store from before {tables.HEAD}: undertone migrate {name} brings it up to date")
+        raise Invalid(f"{name} is a store from before {tables.HEAD}: undertone upgrade {name} brings it up to date")

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import secrets
 import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.base.files import sync
@@ -88,6 +89,20 @@ class SqliteStore(SqlStore):
             path.unlink(missing_ok=True)
             raise
 
+    def _keep_copy(self) -> None:
+        if not self._path.stat().st_size or not inspect(self._connection).get_table_names():
+            # A new store has nothing to keep.
+            return
+        copy = copy_before(self._path)
+        whole = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
+        try:
+            self.backup(whole)
+            # A process that migrated at the same time may have kept the same copy.
+            with contextlib.suppress(FileExistsError):
+                os.link(whole, copy)
+        finally:
+            whole.unlink(missing_ok=True)
+
     def damage(self) -> str:
         said = [str(row[0]) for row in self.rows(text("PRAGMA quick_check(3)"))]
         return "" if said == ["ok"] else "; ".join(said)
@@ -108,6 +123,27 @@ class SqliteStore(SqlStore):
         path = Path(f"{self._path}.{'server' if server else 'lock'}")
         refusal = f"another aggregator uses the store {self._path}"
         return locked(path, self._path, seconds, refusal, shared=shared)
+
+
+def copy_before(path: Path) -> Path:
+    """Return the path of the copy that is kept when the store in this file is migrated to the tables of today."""
+    return path.with_name(f"{path.name}.before-{tables.HEAD}")
+
+
+def revision_in(path: Path) -> str | None:
+    """Return the revision of the tables in a store's file; None for one of 0.1.0. Raises Invalid for another file."""
+    with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        try:
+            (application,) = database.execute("PRAGMA application_id").fetchone()
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            if application != tables.APPLICATION:
+                raise Invalid(f"{path} is a database, but not an Undertone store")
+            if tables.revision.name not in names:
+                return None
+            found = database.execute(f"SELECT version_num FROM {tables.revision.name}").fetchone()
+        except sqlite3.Error as wrong:
+            raise Invalid(f"{path} cannot be used as a store: {wrong}") from None
+    return str(found[0]) if found else None
 
 
 def _make_private(path: Path) -> None:

@@ -22,7 +22,7 @@ from undertone_aggregator.counts.partial import pack_counts
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store.postgres_store import PostgresStore
 from undertone_aggregator.store.sql_store import SqlStore
-from undertone_aggregator.store.sqlite_store import SqliteStore
+from undertone_aggregator.store.sqlite_store import SqliteStore, copy_before, revision_in
 from undertone_aggregator.store.store import SETTLED, Batch, DiskFull, Store, StoreError, open_store
 from undertone_aggregator.store.tables import HEAD
 from undertone_shared.errors import Invalid
@@ -89,8 +89,11 @@ def before(tmp_path: Path) -> Path:
 
 
 def test_a_file_from_before_revisions_moves_over_whole(before: Path) -> None:
-    with pytest.raises(Invalid, match=f"from before {HEAD}: undertone migrate"):
+    with pytest.raises(Invalid, match=f"from before {HEAD}: undertone upgrade"):
         open_store(before, read_only=True)
+    assert revision_in(before) is None
+    open_store(before).close()
+    assert (revision_in(before), revision_in(copy_before(before))) == (HEAD, None), "the copy is of the old format"
     for _ in range(2):
         with open_store(before) as store:
             assert store.meta() == {"campaign": "load", "epsilon": "1"}

@@ -1,0 +1,39 @@
+"""What an upgrade of Undertone will change in a server's folder, before it changes anything."""
+
+from collections.abc import Mapping
+
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.sqlite_store import copy_before, revision_in
+from undertone_aggregator.store.store_address import store_address
+from undertone_shared.errors import Invalid
+
+
+def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each store that this version would change or refuse, and for each plan that it refuses.
+
+    ``stores``: name -> address; ``home``: the server's folder that they belong to, if any. Raises Invalid, OSError.
+    """
+    said = []
+    for name, url in sorted(stores.items()):
+        file = store_address(url).file
+        if file is None:
+            said.append(f"{name}: the database is brought to revision {tables.HEAD} if it is older: pg_dump it first")
+            continue
+        revision = revision_in(file)
+        if revision is not None and revision > tables.HEAD:
+            said.append(
+                f"{name}: {file} has revision {revision}, this version knows up to {tables.HEAD} and refuses it: use"
+                " the later version, or restore a backup of this one"
+            )
+        elif revision != tables.HEAD:
+            of = "the format of 0.1.0" if revision is None else f"revision {revision}"
+            said.append(f"{name}: {file} goes from {of} to {tables.HEAD}; a copy stays in {copy_before(file)}")
+    if home is None:
+        return said
+    for name in home.names():
+        try:
+            home.config(name)
+        except Invalid as wrong:
+            said.append(f"{name}: this version refuses the plan: {wrong}")
+    return said

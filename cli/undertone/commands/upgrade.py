@@ -1,0 +1,53 @@
+"""``undertone upgrade``: bring stores of earlier versions up to date, or say what that would change."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("upgrade")(upgrade)
+
+
+def upgrade(
+    place: Annotated[
+        str, typer.Argument(help="A store, or a server's folder with all its stores; stop the server first.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing: say what would change. Exit code 1 if anything does.")
+    ] = False,
+) -> None:
+    """Bring stores of an earlier version up to date; a copy of each stays beside it.
+
+    A server does the same when it starts. A store of a later version is refused.
+    """
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.store.store import NoStore, open_store
+    from undertone_aggregator.store.store_address import store_address
+
+    home = Home(Path(place)) if Path(place).is_dir() else None
+    stores = {place: place} if home is None else home.stores()
+    if not stores and home is not None and not check:
+        raise Invalid(f"{place} holds no stores")
+    for url in stores.values():
+        file = store_address(url).file
+        if file is not None and not file.is_file():
+            raise NoStore(f"there is no store {file}")
+    if check:
+        from undertone_operate.upgrade import what_would_change
+
+        said = what_would_change(home, stores)
+        print("\n".join(said) or "nothing would change")
+        if said:
+            raise typer.Exit(1)
+        return
+    for name, url in stores.items():
+        try:
+            with open_store(url, campaign=name if home is not None else None) as store:
+                print(f"{store.url}: up to date, {store.epoch_count()} epochs")
+        except NoStore:
+            print(f"{url}: no campaign {name} in it")

@@ -1,0 +1,94 @@
+"""`undertone upgrade`: a store of an earlier version is read without a server."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from support.command import undertone
+from undertone_aggregator.store import tables
+from undertone_aggregator.store.sqlite_store import copy_before
+from undertone_aggregator.store.store import open_store
+from undertone_shared.errors import Invalid
+
+OLD = Path(__file__).parents[1] / "aggregator/store/store_0005.sql"
+
+
+def old(path: Path) -> Path:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(OLD.read_text(encoding="utf-8"))
+    return path
+
+
+def test_a_store_and_a_folder_of_stores_are_brought_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "stores").mkdir()
+    alone, within = old(tmp_path / "s.sqlite"), old(tmp_path / "stores/meters.sqlite")
+    for path, place in ((alone, alone), (within, tmp_path)):
+        with pytest.raises(Invalid, match="undertone upgrade"):
+            open_store(path, read_only=True)
+        done = undertone("upgrade", str(place))
+        assert (done.returncode, "2 epochs" in done.stdout) == (0, True), done.stderr
+        with open_store(path, read_only=True) as store:
+            assert store.outcomes()["counted"] == 11
+    missing = undertone("upgrade", str(tmp_path / "none.sqlite"))
+    assert (missing.returncode, "no store" in missing.stderr) == (2, True)
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+def revision(path: Path) -> str:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        return str(database.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def test_check_says_what_would_change_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "stores").mkdir()
+    path = old(tmp_path / "stores/meters.sqlite")
+    before = path.read_bytes()
+    done = undertone("upgrade", str(tmp_path), "--check")
+    assert (done.returncode, "revision 0005" in done.stdout, tables.HEAD in done.stdout) == (1, True, True)
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["meters.sqlite"]
+    assert undertone("upgrade", str(tmp_path)).returncode == 0
+    done = undertone("upgrade", str(tmp_path), "--check")
+    assert (done.returncode, done.stdout) == (0, "nothing would change\n")
+
+
+def test_a_copy_is_kept_of_each_store_before_it_changes(tmp_path: Path) -> None:
+    path = old(tmp_path / "s.sqlite")
+    assert undertone("upgrade", str(path)).returncode == 0
+    copy = copy_before(path)
+    assert revision(copy) == "0005"
+    assert revision(path) == tables.HEAD
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
+    kept = copy.read_bytes()
+    again = tmp_path / "again.sqlite"
+    again.write_bytes(kept)
+    with open_store(again) as store:
+        assert store.outcomes()["counted"] == 11, "the copy is a whole store"
+    open_store(tmp_path / "new.sqlite", campaign="new").close()
+    assert not copy_before(tmp_path / "new.sqlite").exists(), "a new store has nothing to keep"
+
+
+def test_a_store_of_a_later_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = old(tmp_path / "s.sqlite")
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.commit()
+    done = undertone("upgrade", str(path), "--check")
+    assert (done.returncode, "9999" in done.stdout, "refuses" in done.stdout) == (1, True, True)
+    refused = undertone("upgrade", str(path))
+    assert (refused.returncode, "9999" in refused.stderr) == (2, True)
+    assert revision(path) == "9999"
+    assert not copy_before(path).exists()
+
+
+def test_a_plan_that_this_version_refuses_is_named(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns/power.toml").write_text('[campaign]\nname = "power"\n')
+    done = undertone("upgrade", str(tmp_path), "--check")
+    assert (done.returncode, done.stdout.startswith("power: ")) == (1, True)
