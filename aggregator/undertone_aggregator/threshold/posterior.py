@@ -44,7 +44,8 @@ class Posterior:
     `weights` [components]: posterior probability of each component. `reports`: number of reports; `information`: Σ n ε²
     of the cohort's reports. `misfit`: see `threshold.misfit`. `fakes`: share of the cohort's reports that no honest
     devices would send; the fit leaves them out.
-    `shapes`: some densities [draws, d] of each component that the data do not exclude, whatever its prior weight.
+    `shapes`: some densities [draws, d] of each component that the data do not exclude, whatever its prior weight;
+    `evidence`: the likelihoods of these components over the largest, without any prior weight.
     `seen`: value above which readings are so rare that the reports do not distinguish them from none; a larger θ is an
     extrapolation.
     `model`, `prior` and `mode` belong to the likeliest component.
@@ -58,6 +59,7 @@ class Posterior:
     misfit: float
     fakes: float
     shapes: tuple[Vector, ...]
+    evidence: tuple[float, ...]
     seen: int
     model: TailModel
     prior: Prior
@@ -134,11 +136,15 @@ def posterior(
     densities = cell_masses(survival(parameters, model.lengths(u)))
     each = weights.reshape(len(COMPONENTS), _DRAWS_EACH).sum(axis=1)
     prior, mode = fitted.fits[int(np.argmax(each))]
+    shapes, evidence = _plausible(
+        fitted.drawn, log_weights, flatten, lambda p: cell_masses(survival(p, model.lengths(u)))
+    )
     return Posterior(
         model=model,
         prior=prior,
         mode=mode,
-        shapes=_plausible(fitted.drawn, log_weights, flatten, lambda p: cell_masses(survival(p, model.lengths(u)))),
+        shapes=shapes,
+        evidence=evidence,
         seen=grid[min(int((fitted.body_s > fitted.tells).sum()) + 1, len(grid) - 2)],
         densities=densities / densities.sum(axis=1, keepdims=True),
         edges=grid,
@@ -196,9 +202,9 @@ def _fitted(rounds: Sequence[CohortCounts], reports: Sequence[ReportCounts], bou
 
 def _plausible(
     drawn: Sequence[Vector], log_weights: Sequence[Vector], flatten: float, masses: Callable[[Vector], Vector]
-) -> tuple[Vector, ...]:
-    """Draw densities of each component whose evidence is at least e^-_EXCLUDED of the largest."""
-    densities = []
+) -> tuple[tuple[Vector, ...], tuple[float, ...]]:
+    """Draw densities of each component whose evidence is at least e^-_EXCLUDED of the largest; return both."""
+    densities, shares = [], []
     own = [w - flatten * np.log(c.weight) for w, c in zip(log_weights, COMPONENTS, strict=True)]
     evidence = [float(np.logaddexp.reduce(w)) for w in own]
     for parameters, w, of_it in zip(drawn, own, evidence, strict=True):
@@ -208,7 +214,8 @@ def _plausible(
         at = np.minimum(np.searchsorted(chance, (np.arange(_SHAPES) + 0.5) / _SHAPES), len(w) - 1)
         law = masses(parameters[at])
         densities.append(law / law.sum(axis=1, keepdims=True))
-    return tuple(densities)
+        shares.append(float(np.exp(of_it - max(evidence))))
+    return tuple(densities), tuple(shares)
 
 
 def decision_grid(bound: int, *further: int) -> tuple[int, ...]:

@@ -90,12 +90,13 @@ def choose_robustly(
 
 
 def _doubt(after: Posterior, theta: int, bias: float) -> float:
-    """Return the root mean square deviation of E[(x - θ)⁺] from ``bias`` if all shapes of tails are equally likely.
+    """Return the root mean square deviation of E[(x - θ)⁺] from ``bias`` with tails weighted by their evidence alone.
 
     The reports hardly tell which shape the tail has, and the prior of the shapes is no evidence.
     """
     excesses = [mean_excess(shape, after.edges, np.array([theta])) for shape in after.shapes]
-    return float(np.sqrt(np.mean([np.mean(np.square(excess - bias)) for excess in excesses])))
+    squares = [np.mean(np.square(excess - bias)) for excess in excesses]
+    return float(np.sqrt(np.average(squares, weights=after.evidence)))
 
 
 def _range(

@@ -31,7 +31,8 @@ _OUTSIDE = 0.03
 _SEEN = 4.0
 # Margin that is added at each end of the range, as a share of its width.
 _MARGIN = 0.5
-# A round zooms to a range whose low end is above zero only if the low end is above this share of the high end.
+# A round zooms to a range whose low end is above zero, margin included, only if the low end is above this share of the
+# high end.
 _FAR = 1 / 3
 _ENDS = 200
 
@@ -41,10 +42,10 @@ def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, in
     density, grid = _density(rounds, bound)
     outside = min(max(_visible(rounds), _OUTSIDE), 0.25)
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
-    if low < _FAR * high:
-        return None
     margin = max(int(_MARGIN * (high - low)), 1)
-    return max(low - margin, 1), min(high + margin, bound)
+    if low < max(_FAR * high, margin + 1):
+        return None
+    return low - margin, min(high + margin, bound)
 
 
 def with_bottom(

@@ -17,6 +17,7 @@ from undertone_aggregator.threshold import (
     theta_from_reports,
     with_bottom,
 )
+from undertone_aggregator.threshold.two_sided import two_sided_range
 
 BOUND = 1250
 POPULATIONS = {
@@ -64,6 +65,17 @@ def test_both_ends_are_found_where_the_first_round_is_sharp_but_has_noise_far_fr
     assert 550 < chosen.bottom < 600 < chosen.theta < 650
     # No reading is far from the others, so hardly anything is removed; noise far from them would remove some units.
     assert abs(chosen.bias) < 0.5
+
+
+def test_small_counts_are_not_far_from_zero_however_few_devices_report():
+    """Few reports of ε = 1 show little more than that a count is 1, 2 or 3."""
+    rng = np.random.default_rng(5)
+    edges = first_edges(28)
+    mechanism = square_wave("1", edges)
+    level = np.searchsorted(edges[1:-1], np.clip(1 + rng.poisson(0.4, 800), 0, 28), side="right")
+    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.total
+    counts = sum(rng.multinomial(number, rows[k]) for k, number in enumerate(np.bincount(level)) if number)
+    assert two_sided_range([CohortCounts(mechanism, counts)], 28) is None
 
 
 @pytest.mark.parametrize("name", ["rooms", "mains voltage", "skewed"])
