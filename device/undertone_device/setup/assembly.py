@@ -65,6 +65,11 @@ def tls_context(broker: "BrokerSettings", policy: "Policy") -> "Any":
 
 def apply_handover(config: "DeviceConfig", policy: "Policy") -> None:
     """Put what the last hand-over has asked for, if any, into the configuration. Raises OSError."""
+    try:
+        os.stat(config.state)
+    except OSError:
+        # The device is new and has no state folder yet. `make_client` reports any other error.
+        return
     if policy.handover and FileStorage(config.state).read("handover"):
         from undertone_device.core import handover
 
