@@ -208,9 +208,9 @@ def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Ve
     """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)
-    # A multinomial probability is a factor for A, one for B, and one for the other R = T - A - B blankets. The
-    # logarithm of the last one is ``by_sum[A + B - 2 low]``. If t = 1/2, every blanket is counted in A or B, so that
-    # only R = 0 has a probability.
+    # The multinomial probability of (A, B) is a product of three factors: one depends on A, one on B, and one on the
+    # number R = T - A - B of blankets that are in neither count. The logarithm of the third one is
+    # ``by_sum[A + B - 2 low]``. If t = 1/2, every blanket is counted in A or B, so the probability is 0 unless R = 0.
     fewest, most = max(blankets - 2 * high, 0), max(blankets - 2 * low, 0)
     others = _factorials(fewest, most)
     left = np.arange(fewest, most + 1)

@@ -27,11 +27,12 @@ from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 
-# Assumed standard deviation between one slot's excess and the model's, as a share of the excess, besides the errors of
-# the model that are known. On half-hourly household meters the excess of slots at one time of the day differs by .3 to
-# .5, and the model of the day is rough itself. Its square is divided in two: the square of `_OWN` is the variance of
-# the slot's own error, and the rest that of the day's shape. `_OWN` was chosen so that on these meters the intervals of
-# selections are as wide as their errors (undertone experiment selections).
+# The excess is what truncation removes from a slot's mean. The real excess of one slot differs from the excess that the
+# model predicts, by more than the errors that the model knows of. This is the assumed standard deviation of that
+# difference, as a share of the excess. On half-hourly household meters it is .3 to .5 between slots at the same time of
+# different days, and the model of the day is rough itself. The square of `_OWN` is the part of its variance that each
+# slot has by itself; the rest belongs to the shape of the day. `_OWN` was chosen so that on these meters the intervals
+# of selections fit their errors (undertone experiment selections).
 DAILY = 0.8
 _OWN = 0.6
 # The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over

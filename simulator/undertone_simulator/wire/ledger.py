@@ -102,8 +102,8 @@ class FleetLedger:
 class Sent:
     """Content of ledgers: distinct reports sent, acknowledged and lost (with the time in ms or the fault), and faults.
 
-    `faults` are (ms, name, device); `plays` in order; `lines` and `torn` count the lines that were complete, and those
-    that were not.
+    `faults` are (ms, name, device). `plays` say, in order, from which slot on the devices measured which readings.
+    `lines` and `torn` count the lines that were complete, and those that were not.
     """
 
     sent: dict[Key, int] = field(default_factory=dict)

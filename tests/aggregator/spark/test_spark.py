@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -58,6 +59,9 @@ def children(pid: int) -> dict[int, str]:
 class Driver:
     """`undertone spark run` on one store, in lives that end in one way or another."""
 
+    # All drivers of the running test, which end with it.
+    started: ClassVar[list["Driver"]] = []
+
     def __init__(
         self, folder: Path, store: str, master: str, epochs: Sequence[Epoch] = landed.EPOCHS, **options: int
     ) -> None:
@@ -81,6 +85,7 @@ class Driver:
                 stderr=log,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TZ": "UTC"},
             )
+        self.started.append(self)
 
     def wait(self, seconds: float = 1800) -> int:
         assert self._process is not None
@@ -123,6 +128,15 @@ class Driver:
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _no_driver_outlives_its_test() -> Iterator[None]:
+    yield
+    for driver in Driver.started:
+        if driver.running:
+            driver.kill()
+    Driver.started.clear()
 
 
 def end(pid: int) -> None:
