@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from undertone_aggregator.base.log import Journal
 
 FORMATS = ("text", "json")
-Seconds = Annotated[float | None, typer.Option(help="Stop after so many seconds; without it, at SIGTERM or Ctrl-C.")]
-LogFormat = Annotated[str, typer.Option(help="text, or json with one object per line.")]
+Seconds = Annotated[
+    float | None, typer.Option(help="Stop after this many seconds; without it, stop at SIGTERM or Ctrl-C.")
+]
+LogFormat = Annotated[str, typer.Option(help="Format of the log: text, or json with one object per line.")]
 
 
 def stop_event(seconds: float | None = None) -> threading.Event:

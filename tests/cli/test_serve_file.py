@@ -26,7 +26,7 @@ def sample() -> str:
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    assert "serve needs a server's folder or a file" in undertone("serve").stderr
+    assert "expected a server's folder or a campaign's file" in undertone("serve").stderr
     config = tmp_path / "c.toml"
     assert undertone("serve", config).returncode == 2
     config.write_text(sample().replace("epsilon = 1", "epsilon = 100"))

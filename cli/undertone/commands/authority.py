@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Renew the server's certificate by the private authority of its folder.", no_args_is_help=True)
+app = typer.Typer(help="Renew the server's certificate with the private authority of its folder.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
@@ -25,14 +25,16 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address of the server; again for more; without it those of the old certificate."),
+        typer.Option(
+            help="A name or address of the server; repeat it for more. By default those of the old certificate."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Give the server a new certificate by its own authority, which its devices trust already.
+    """Give the server a new certificate from its own authority, which its devices trust already.
 
-    The running server takes it up without a restart, and devices see nothing of it. An external broker whose files
-    are in the folder is told by the running server.
+    The running server uses it without a restart, and devices notice nothing. If the folder contains the files of an
+    external broker, the running server reloads that broker.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_operate.authority import renew_server

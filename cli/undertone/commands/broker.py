@@ -23,9 +23,9 @@ def _group() -> None:
 def rotate(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
 ) -> None:
-    """Give a new password to the server, with its workers; the old one is refused from now on.
+    """Give the server and its workers a new password; the broker refuses the old one from now on.
 
-    For other passwords: undertone devices rotate, undertone readers rotate.
+    undertone devices rotate and undertone readers rotate change the other passwords.
     """
     from undertone_aggregator.base.files import write_private
     from undertone_aggregator.mqtt import credentials

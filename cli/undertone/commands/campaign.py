@@ -20,8 +20,8 @@ _KEY = re.compile(r"[a-z_]+")
 app = typer.Typer(help="Create, show, change and end the campaigns of a server's folder.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")]
-Name = Annotated[str, typer.Argument(help="The campaign.")]
-Plan = Annotated[Path, typer.Argument(help="The changed plan, TOML.")]
+Name = Annotated[str, typer.Argument(help="The campaign's name.")]
+Plan = Annotated[Path, typer.Argument(help="The changed plan, a TOML file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -38,19 +38,19 @@ def create(
     unit: Annotated[str, typer.Option(help="Unit of the readings, which are whole numbers.")],
     bound: Annotated[int, typer.Option(help="Public upper bound of a reading.")],
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
-    slot_seconds: Annotated[int, typer.Option(help="Length of a slot.")] = 1800,
+    slot_seconds: Annotated[int, typer.Option(help="Length of a slot in seconds.")] = 1800,
     options: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other option of a plan, such as --set rounds=[48,96] --set window=24h."),
+        typer.Option("--set", help="Any other option of the plan, such as --set rounds=[48,96] --set window=24h."),
     ] = None,
     collect: Annotated[
-        str, typer.Option(help="reports, or stream: all reports of a device under one budget.")
+        str, typer.Option(help="How to collect: reports, or stream, where one budget covers all reports of a device.")
     ] = "reports",
     only_show: Annotated[bool, typer.Option("--preview", help="Show the campaign, and write nothing.")] = False,
 ) -> None:
-    """Show what a campaign costs in privacy and what would go wrong, then write its plan.
+    """Show the privacy cost of a campaign and what would go wrong, then write its plan.
 
-    A running server starts it at once. `undertone campaign delete` removes a campaign that has no reports yet.
+    A running server starts the campaign at once. `undertone campaign delete` deletes a campaign without reports.
     """
     import time
 
@@ -97,19 +97,19 @@ def _settings(options: list[str] | None, taken: Container[str]) -> dict[str, Any
 def succeed(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="OLD", help="The campaign that ends.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The name of the next one.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The next campaign's name.")],
     options: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the plan that changes, such as --set epsilon=0.5.")
     ] = None,
     although_refused: Annotated[
-        bool, typer.Option("--although-refused", help="Start it even if policies of devices refuse it.")
+        bool, typer.Option("--although-refused", help="Start the campaign even if policies of devices refuse it.")
     ] = False,
     only_show: Annotated[bool, typer.Option("--preview", help="Show the campaign, and write nothing.")] = False,
 ) -> None:
     """Start the next campaign for the same devices when the old one ends, without touching a device.
 
-    It has the plan of the old one. The devices go over by a signed hand-over, if their policies allow it; what they
-    may spend in their life counts over both.
+    The next campaign has the plan of the old one. The server moves the devices by a signed hand-over, if their policies
+    allow it. A device's lifetime budget covers both campaigns.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_operate.succession import succeed
@@ -155,7 +155,10 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> None:
-    """Show what a changed plan would change and which devices would refuse it. Exit code 1 if anything differs."""
+    """Show what a changed plan would change and which devices would refuse it.
+
+    The exit code is 1 if anything differs.
+    """
     from undertone_aggregator.server.folder import Home
 
     made, refusals, warnings = _changes(Home(folder), name, plan.read_text())
@@ -178,9 +181,9 @@ def apply(
         bool, typer.Option("--although-refused", help="Apply even if policies of devices refuse the changed campaign.")
     ] = False,
 ) -> None:
-    """Make the changes that diff shows; a running server uses them from the next epoch on.
+    """Make the changes that undertone campaign diff shows; a running server uses them from the next epoch on.
 
-    The plan must have the version that is in force, and no device's policy may refuse it.
+    The plan must state the version that is in force. The command refuses a plan that a device's policy refuses.
     """
     from undertone_aggregator.campaign.binding import apply_plan, version_of
     from undertone_aggregator.server.folder import Home
@@ -209,7 +212,7 @@ def apply(
 
 @app.command()
 def delete(folder: Folder, name: Name) -> None:
-    """Delete a campaign that has no reports yet, with its plan and its store. Retire any other instead."""
+    """Delete a campaign that has no reports yet, with its plan and its store. Retire any other campaign instead."""
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.lifecycle import delete
 
@@ -218,7 +221,7 @@ def delete(folder: Folder, name: Name) -> None:
 
 @app.command()
 def log(folder: Folder, name: Name, as_json: AsJson = False) -> None:
-    """Show who changed what in a campaign, and when; oldest first, also after it was deleted."""
+    """Show who changed what in a campaign and when, oldest first; it also works after the campaign was deleted."""
     import time
 
     from undertone_aggregator.server.folder import Home
@@ -247,9 +250,9 @@ def _state_command(verb: str, explain: str) -> None:
     app.command(verb)(change)
 
 
-_state_command("pause", "Issue no epoch and publish nothing; reports under the last campaign still count.")
-_state_command("resume", "End a pause.")
-_state_command("retire", "End the campaign for good; reports that are under way still count.")
+_state_command("pause", "Stop issuing epochs and publishing; reports for the last broadcast campaign still count.")
+_state_command("resume", "End the pause of a campaign.")
+_state_command("retire", "End a campaign for good; reports that are under way still count.")
 
 
 def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":

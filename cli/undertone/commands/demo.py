@@ -25,44 +25,64 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    devices: Annotated[int, typer.Option(help="how many devices, one of them under MicroPython")] = 500,
-    slots: Annotated[int, typer.Option(help="report slots; before those of reports, 3 threshold rounds of 12")] = 48,
-    epsilon: Annotated[str, typer.Option(help="privacy of one reading, or of a whole stream; 0.05 to 8")] = "1",
-    seed: Annotated[int, typer.Option(help="fixes the population and the cohort, never a device's noise")] = 1,
-    data: Annotated[Path | None, typer.Option(help="readings to play: .npz, .csv or .parquet")] = None,
+    devices: Annotated[int, typer.Option(help="Number of devices; one of them runs under MicroPython.")] = 500,
+    slots: Annotated[
+        int, typer.Option(help="Number of report slots; with reports, 3 threshold rounds of 12 come first.")
+    ] = 48,
+    epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")] = "1",
+    seed: Annotated[int, typer.Option(help="Seed of the population and the cohort, never of a device's noise.")] = 1,
+    data: Annotated[Path | None, typer.Option(help="File of readings to play: .npz, .csv or .parquet.")] = None,
     unit: Annotated[
-        str | None, typer.Option(help="unit of the readings where the file does not say, such as kwh")
+        str | None, typer.Option(help="Unit of the readings, such as kwh, if the file does not name it.")
     ] = None,
-    bound: Annotated[int | None, typer.Option(help="public upper bound of a reading, in whole units")] = None,
-    png: Annotated[Path | None, typer.Option(help="write a picture there")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="write the results as JSON")] = None,
-    directory: Annotated[Path | None, typer.Option(help="keep ledger, store, logs and configuration there")] = None,
+    bound: Annotated[int | None, typer.Option(help="Public upper bound of a reading, in whole units.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the results to this file as JSON.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Keep ledger, store, logs and configuration in this folder.")
+    ] = None,
     kill_aggregator_at: Annotated[
-        int | None, typer.Option(metavar="SLOT", help="kill -9 the aggregator in this report slot, then restart it")
+        int | None,
+        typer.Option(metavar="SLOT", help="Kill the aggregator (kill -9) in this report slot, then restart it."),
     ] = None,
     kill_device_at: Annotated[
-        int | None, typer.Option(metavar="SLOT", help="kill a device in this report slot between send and PUBACK")
+        int | None,
+        typer.Option(metavar="SLOT", help="Kill a device in this report slot between its send and the PUBACK."),
     ] = None,
     collect: Annotated[
-        str, typer.Option(help="reports, or stream: ε, with δ, is then of all reports of a device (user level)")
+        str,
+        typer.Option(
+            help="How to collect: reports, or stream, where ε and δ cover all reports of a device (user level)."
+        ),
     ] = "reports",
-    delta: Annotated[float, typer.Option(help="of a whole stream")] = 1e-5,
-    slew: Annotated[float, typer.Option(help="of a stream: largest step, a share of the range below 1/2")] = 0.05,
-    mechanism: Annotated[str, typer.Option(help="of a stream: gaussian, one-bit or direct")] = "gaussian",
-    theta: Annotated[int | None, typer.Option(help="of a stream: readings are truncated to it")] = None,
-    dimension: Annotated[int, typer.Option(help="of a stream: coordinates of a reading")] = 1,
+    delta: Annotated[float, typer.Option(help="With --collect stream: δ of the whole stream.")] = 1e-5,
+    slew: Annotated[
+        float, typer.Option(help="With --collect stream: largest step, as a share of the range below 1/2.")
+    ] = 0.05,
+    mechanism: Annotated[str, typer.Option(help="With --collect stream: gaussian, one-bit or direct.")] = "gaussian",
+    theta: Annotated[
+        int | None, typer.Option(help="With --collect stream: devices truncate their readings to this value.")
+    ] = None,
+    dimension: Annotated[int, typer.Option(help="With --collect stream: number of coordinates of a reading.")] = 1,
     broker: Annotated[
         str | None,
-        typer.Option(help="mosquitto: one between devices and aggregator; else devices connect to the aggregator"),
+        typer.Option(
+            help="Broker between devices and aggregator: mosquitto. Without it, devices connect to the aggregator."
+        ),
     ] = None,
     window: Annotated[
-        str | None, typer.Option(help='of reports: ε is of all readings in any window, as "16s": devices take turns')
+        str | None,
+        typer.Option(
+            help="With --collect reports: ε covers all readings in any window, such as 16s; devices report in turns."
+        ),
     ] = None,
 ) -> None:
-    """Run aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
+    """Run an aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
-    One-second slots, each playing a half-hour of the data: three threshold rounds, then the report phase; streams have
-    no threshold rounds.
+    A slot takes one second and plays a half-hour of the data. Three threshold rounds come before the report phase;
+    streams have no threshold rounds.
     """
     from undertone_simulator.demo import DemoOptions, Failed, run
     from undertone_simulator.demo.picture import draw

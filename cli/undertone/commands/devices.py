@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from undertone_aggregator.settings.broker_options import BrokerOptions
     from undertone_operate.devices import FleetFiles
 
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetChoice:
     """The fleet that a command works on: one campaign of a server's folder, or a folder that `provision` wrote."""
 
-    home: Annotated[Path | None, "the server's folder, as undertone init makes it"] = None
-    campaign: Annotated[str | None, "with --home: the campaign; not needed if there is only one"] = None
-    config: Annotated[Path | None, "without --home: the aggregator's configuration, TOML"] = None
-    fleet: Annotated[Path | None, "with --config: the folder that provision wrote"] = None
+    home: Annotated[Path | None, "The server's folder, as undertone init makes it."] = None
+    campaign: Annotated[str | None, "With --home: the campaign; needed if there are several."] = None
+    config: Annotated[Path | None, "Without --home: the aggregator's configuration, TOML."] = None
+    fleet: Annotated[Path | None, "With --config: the folder that undertone provision wrote."] = None
 
     @contextmanager
     def open(self) -> "Iterator[FleetFiles]":
@@ -65,14 +65,14 @@ def register(root: typer.Typer) -> None:
 @with_options(FleetChoice)
 def add(
     choice: FleetChoice,
-    count: Annotated[int, typer.Argument(metavar="N", help="how many")],
-    group: Annotated[str, typer.Option(help="their group")] = "all",
+    count: Annotated[int, typer.Argument(metavar="N", help="Number of devices to add.")],
+    group: Annotated[str, typer.Option(help="Group of the new devices.")] = "all",
     successors: Annotated[
-        int, typer.Option(help="how many later campaigns like this one a device's lifetime is to allow")
+        int, typer.Option(help="Number of later campaigns like this one that a device's lifetime budget allows.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Provision more devices like the first one of the fleet; a name is never used twice."""
+    """Provision more devices like the first one of the fleet. No two devices ever get the same name."""
     from undertone_operate.devices import for_successors, model_of
     from undertone_operate.provision import life_sentence
 
@@ -93,12 +93,12 @@ def add(
 def list_devices(
     choice: FleetChoice,
     silent: Annotated[
-        str | None, typer.Option(help="only devices that have sent nothing for so long: 90m, 12h, 2d")
+        str | None, typer.Option(help="Only devices that have sent nothing for this long: 90m, 12h, 2d.")
     ] = None,
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="only active devices that were silent so long that the reports they kept would be late"
+            "--lost", help="Only active devices that were silent for so long that their queued reports would be late."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -140,26 +140,26 @@ def show(
 def move(
     choice: FleetChoice,
     name: Name,
-    to: Annotated[str | None, typer.Option(help="with --home: the campaign to which it goes")] = None,
-    group: Annotated[str | None, typer.Option(help="its group from now on")] = None,
+    to: Annotated[str | None, typer.Option(help="With --home: the campaign that the device moves to.")] = None,
+    group: Annotated[str | None, typer.Option(help="Group of the device from now on.")] = None,
 ) -> None:
     """Move a device to another campaign of the server's folder, or to another group, while it reports.
 
-    The device obeys at its next contact, if its policy allows hand-overs and the campaign. A group is the server's
-    business alone, and takes effect at once.
+    The device follows at its next contact if its policy allows hand-overs and the campaign. Only the server knows
+    groups, so a new group takes effect at once.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_operate.moving import move_device
 
     if to is None and group is None:
-        raise Invalid("nothing to change, expected --to CAMPAIGN or --group GROUP")
+        raise Invalid("the change is missing, expected --to CAMPAIGN or --group GROUP")
     if to is None:
         with choice.open() as fleet:
             fleet.regroup(name, group or "all")
         print(f"{name} is in group {group} from now on; what it reported stays in the sums of its old group")
         return
     if choice.home is None:
-        raise Invalid("--to needs --home: both campaigns are in one server's folder")
+        raise Invalid("--to needs --home, because both campaigns must be in one server's folder")
     home = Home(choice.home)
     print("\n".join(move_device(home, home.only(choice.campaign), name, to, group or "all")))
 
@@ -170,7 +170,7 @@ def rotate(
     choice: FleetChoice,
     name: Name,
 ) -> None:
-    """Give a device a new password or certificate; the old one is refused from now on."""
+    """Give a device a new password or certificate; the broker refuses the old one from now on."""
     with choice.open() as fleet:
         path = fleet.rotate(name)
     what = "password" if path.name == "password" else "certificate, with its key beside it,"
@@ -196,7 +196,10 @@ def forget(
     choice: FleetChoice,
     name: Name,
 ) -> None:
-    """Delete a revoked device's name and files. Its key, which names nobody, stays, so that no device gets its name."""
+    """Delete a revoked device's name and files.
+
+    The server keeps the device's key, which names nobody, so that no other device gets the name.
+    """
     with choice.open() as fleet:
         fleet.forget(name, int(time.time()))
     print(f"{name} is forgotten; what it reported stays in the sums")
@@ -210,7 +213,7 @@ def conflicts(
 ) -> None:
     """List devices that sent two reports for one interval: a sign of a copied ledger or a stolen password.
 
-    Needs [store] audit in the configuration.
+    The command needs [store] audit in the configuration.
     """
     with choice.open() as fleet:
         names = sorted({device for device, _, outcome in fleet.store.audit() if outcome == "conflict"})
@@ -223,7 +226,7 @@ def conflicts(
 @with_options(FleetChoice)
 def export(
     choice: FleetChoice,
-    out: Annotated[Path, typer.Option(help="a CSV file")],
+    out: Annotated[Path, typer.Option(help="CSV file to write.")],
 ) -> None:
     """Write the inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
     import csv
@@ -247,10 +250,10 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
     from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE
 
     if not options.source.broker:
-        return "the server reads the files again within a second, or when it starts"
+        return "the server reads the changed files within a second, or when it starts"
     if (folder / CONFIG_FILE).is_file():
-        return "the server tells its broker, now or when it starts"
-    return f"copy passwords and access of {folder} to the broker, and kill -HUP it while the server runs"
+        return "the server reloads its broker now, or when it starts"
+    return f"copy passwords and access from {folder} to the broker, and kill -HUP the broker while the server runs"
 
 
 def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:

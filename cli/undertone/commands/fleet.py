@@ -19,8 +19,6 @@ from undertone_shared.errors import Invalid
 if TYPE_CHECKING:
     from undertone_simulator.load.load_options import LoadResult
 
-_SHARE = "share of the clients that this happens to, once"
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -28,41 +26,51 @@ def register(app: typer.Typer) -> None:
 
 
 def fleet(
-    clients: Annotated[int, typer.Option(help="MQTT connections, up to 10,000")] = 1000,
+    clients: Annotated[int, typer.Option(help="Number of MQTT connections, up to 10,000.")] = 1000,
     interval: Annotated[
-        int | None, typer.Option(help="seconds between two reports of a client: the campaign's slot; 10 if absent")
+        int | None,
+        typer.Option(help="Seconds between two reports of a client, which is the campaign's slot; without it 10."),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="reports per second of all clients, instead of --interval")] = None,
-    slots: Annotated[int, typer.Option(help="report slots, after a threshold round of 2")] = 6,
-    ramp_up: Annotated[float, typer.Option(help="seconds over which the connections are spread")] = 0.0,
+    rate: Annotated[
+        float | None, typer.Option(help="Reports per second of all clients, instead of --interval.")
+    ] = None,
+    slots: Annotated[int, typer.Option(help="Number of report slots after a threshold round of 2.")] = 6,
+    ramp_up: Annotated[float, typer.Option(help="Seconds over which the connections are spread.")] = 0.0,
     jitter: Annotated[
-        float, typer.Option(help="share of a slot over which the clients' reports are spread, 0 to 0.8")
+        float, typer.Option(help="Share of a slot over which the clients' reports are spread, 0 to 0.8.")
     ] = 0.6,
-    qos: Annotated[int, typer.Option(help="1; a report is never sent at another QoS")] = 1,
-    kill: Annotated[float, typer.Option(help=f"power cut, booted two slots later: {_SHARE}")] = 0.0,
-    duplicate: Annotated[float, typer.Option(help=f"a report published twice: {_SHARE}")] = 0.0,
-    delay: Annotated[float, typer.Option(help=f"reports two slots late, the newest first: {_SHARE}")] = 0.0,
-    lie: Annotated[float, typer.Option(help=f"from then on the largest symbol: {_SHARE}")] = 0.0,
-    drop_out: Annotated[float, typer.Option(help="share of reports that never leave their device")] = 0.0,
-    late: Annotated[float, typer.Option(help="share of devices that join late")] = 0.0,
-    epsilon: Annotated[str, typer.Option(help="privacy of one reading (event level), 0.05 to 8")] = "1",
+    qos: Annotated[int, typer.Option(help="MQTT quality of service, which must be 1.")] = 1,
+    kill: Annotated[
+        float, typer.Option(help="Share of the clients that lose power once and boot two slots later.")
+    ] = 0.0,
+    duplicate: Annotated[float, typer.Option(help="Share of the clients that publish one report twice.")] = 0.0,
+    delay: Annotated[
+        float, typer.Option(help="Share of the clients that once send reports two slots late, newest first.")
+    ] = 0.0,
+    lie: Annotated[
+        float, typer.Option(help="Share of the clients that send only the largest symbol from some slot on.")
+    ] = 0.0,
+    drop_out: Annotated[float, typer.Option(help="Share of the reports that never leave their device.")] = 0.0,
+    late: Annotated[float, typer.Option(help="Share of the devices that join late.")] = 0.0,
+    epsilon: Annotated[str, typer.Option(help="Privacy of one reading (event level); 0.05 to 8.")] = "1",
     population: Annotated[
-        str, typer.Option(help="synthetic: households, phones, time-in-state, heavy-tail or temperature")
+        str, typer.Option(help="Synthetic readings: households, phones, time-in-state, heavy-tail or temperature.")
     ] = "households",
-    seed: Annotated[int, typer.Option(help="of population and faults, never of a device's noise")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the population and the faults, never of a device's noise.")] = 1,
     window: Annotated[
-        str | None, typer.Option(help='ε is of all readings in any window, as "60s": devices report in turns')
+        str | None, typer.Option(help="ε covers all readings in any window, such as 60s; devices report in turns.")
     ] = None,
-    micropython: Annotated[int, typer.Option(help="so many of the clients are processes under MicroPython")] = 0,
+    micropython: Annotated[int, typer.Option(help="Number of clients that are processes under MicroPython.")] = 0,
     provisioned: Annotated[
-        Path | None, typer.Option("--fleet", help="a folder of undertone provision: its broker, TLS and campaign")
+        Path | None,
+        typer.Option("--fleet", help="Folder of undertone provision whose broker, TLS and campaign to use."),
     ] = None,
-    directory: Annotated[Path | None, typer.Option(help="keep ledger, store and logs in this new folder")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    directory: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Load a broker and an aggregator, and account for every report; both are started here unless --fleet is given.
+    """Load a broker and an aggregator, and account for every report.
 
-    Exit code 1 if anything is unexplained.
+    The command starts both here, unless --fleet is given. The exit code is 1 if a report is unexplained.
     """
     from undertone_simulator.load.load_options import LoadOptions
     from undertone_simulator.load.run import run
@@ -76,7 +84,7 @@ def fleet(
             " for what the aggregator recognises as a duplicate anyway"
         )
     if provisioned is not None and (interval is not None or rate is not None or window is not None):
-        raise Invalid("--interval, --rate and --window are the campaign's, which --fleet brings along")
+        raise Invalid("--interval, --rate and --window do not go with --fleet, whose campaign sets them")
     options = LoadOptions(
         clients=clients,
         slots=slots,
@@ -93,9 +101,9 @@ def fleet(
         provisioned=provisioned,
     )
     if provisioned is not None and directory is None:
-        raise Invalid("--fleet needs --directory, where the ledger for undertone verify is kept")
+        raise Invalid("--fleet needs --directory, which keeps the ledger for undertone verify")
     if directory is not None and directory.exists() and any(directory.iterdir()):
-        raise Invalid(f"directory {directory} is not empty")
+        raise Invalid(f"directory {directory} is not empty, expected a new folder")
     with ExitStack() as stack:
         folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-fleet-")))
         show = stack.enter_context(_Line())

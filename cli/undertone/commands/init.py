@@ -24,30 +24,38 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The server's folder, made if need be.")],
+    folder: Annotated[Path, typer.Argument(help="The server's folder; the command makes it if it does not exist.")],
     host: Annotated[
-        str, typer.Option(help="This server's name or address, as devices reach it; TLS is on unless it is loopback.")
+        str, typer.Option(help="Name or address at which devices reach this server; TLS is on unless it is loopback.")
     ] = _HOST,
-    port: Annotated[int, typer.Option(help="The port that devices connect to; 8883 with TLS, 1883 without, if 0.")] = 0,
+    port: Annotated[
+        int, typer.Option(help="Port that devices connect to; 0 means 8883 with TLS and 1883 without TLS.")
+    ] = 0,
     tls: Annotated[
-        bool, typer.Option("--tls", help="TLS also on loopback: make a private authority and a certificate by it.")
+        bool, typer.Option("--tls", help="Use TLS on loopback, too, with a private authority and a server certificate.")
     ] = False,
     certificates: Annotated[
-        bool, typer.Option("--certificates", help="With TLS: devices have certificates, and no passwords.")
+        bool, typer.Option("--certificates", help="With TLS, give devices certificates instead of passwords.")
     ] = False,
     broker: Annotated[
         str | None,
         typer.Option(
             metavar="mqtts://HOST[:PORT]",
-            help="Devices connect to a broker of yours there, and this server reads from it: its files are made, too."
-            " mqtt:// is without TLS, for loopback.",
+            help="Address of your own broker, if devices connect to it and this server reads from it; the command makes"
+            " the broker's files, too. mqtt:// turns TLS off and needs a loopback address.",
         ),
     ] = None,
-    audit: Annotated[bool, typer.Option("--audit", help="Keep a row for each report, for undertone verify.")] = False,
-    health: Annotated[str, typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz.")] = "127.0.0.1:9464",
-    page: Annotated[str | None, typer.Option(help="ADDRESS:PORT of the page; none if absent.")] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Keep a row for each report, which undertone verify needs.")
+    ] = False,
+    health: Annotated[
+        str, typer.Option(help="ADDRESS:PORT that serves /metrics, /healthz and /readyz.")
+    ] = "127.0.0.1:9464",
+    page: Annotated[
+        str | None, typer.Option(help="ADDRESS:PORT that serves the web page; without it there is no page.")
+    ] = None,
 ) -> None:
-    """Write a server's configuration, keys, passwords, certificates and systemd unit, ready to serve."""
+    """Write the configuration, keys, passwords, certificates and systemd unit of a new server."""
     from undertone_aggregator.settings.broker_options import is_loopback
     from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
     from undertone_operate.initialise import Wishes, initialise
@@ -55,14 +63,16 @@ def init(
     mode = DIRECT
     if broker is not None:
         if host != _HOST or port or tls or certificates:
-            raise Invalid("--host, --port, --tls and --certificates are for devices that connect to this server")
+            raise Invalid(
+                "--host, --port, --tls and --certificates apply only if devices connect to this server, not to --broker"
+            )
         mode = EXTERNAL
         host, port, tls = _broker(broker)
     tls = tls or not is_loopback(host)
     if certificates and not tls:
-        raise Invalid("--certificates needs TLS: give --tls, or --host with a name that is not of this machine alone")
+        raise Invalid("--certificates needs TLS: give --tls, or --host with a name that is not loopback")
     if (folder / "server.toml").exists():
-        raise Invalid(f"{folder / 'server.toml'} exists already: nothing in it is replaced")
+        raise Invalid(f"{folder / 'server.toml'} exists already, and undertone init replaces no file")
     check_integer("--port", port, 0, 65535)
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
@@ -117,10 +127,13 @@ def _authority(folder: Path, host: str) -> Path:
 
 
 def doctor(
-    folder: Annotated[Path, typer.Argument(help="The server's folder.")],
+    folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Examine a server's folder, its machine and its broker; a server that runs is not disturbed. Exit 1 on failure."""
+    """Examine a server's folder, its machine and its broker without disturbing a running server.
+
+    The exit code is 1 if a check fails.
+    """
     from undertone_operate.doctor import examine
     from undertone_operate.doctor_broker import FAILURE
 

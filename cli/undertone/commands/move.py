@@ -17,17 +17,21 @@ def register(app: typer.Typer) -> None:
 def move(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     address: Annotated[
-        str, typer.Argument(help="The new address, HOST or HOST:PORT; without a port the present one stays.")
+        str, typer.Argument(help="The new address, HOST or HOST:PORT; without PORT the port stays the same.")
     ],
     endpoint: Annotated[
-        bool, typer.Option("--endpoint", help="From an external broker to this server's own endpoint at that address.")
+        bool,
+        typer.Option(
+            "--endpoint", help="Move the devices from an external broker to this server's own endpoint at that address."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Send all devices of a server to another address. They go at their next contact, if their policies allow it.
+    """Send all devices of a server to another address.
 
-    The running server sends the signed hand-over with its campaigns. A device that is not let in at the new address
-    comes back, and tries both in turn. server.toml and the devices' files get the new address, too.
+    A device moves at its next contact, if its policy allows it. The running server sends the signed hand-over with
+    its campaigns. A device that cannot log in at the new address tries both addresses in turn. The command also
+    writes the new address into server.toml and the devices' files.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.options import split_address

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class ReaderChoice:
     """The server whose readers a command changes: a server's folder, or a folder that `provision` wrote."""
 
-    home: Annotated[Path | None, "the server's folder, as undertone init makes it"] = None
-    config: Annotated[Path | None, "without --home: the aggregator's configuration, TOML"] = None
-    fleet: Annotated[Path | None, "with --config: the folder that provision wrote"] = None
+    home: Annotated[Path | None, "The server's folder, as undertone init makes it."] = None
+    config: Annotated[Path | None, "Without --home: the aggregator's configuration, TOML."] = None
+    fleet: Annotated[Path | None, "With --config: the folder that undertone provision wrote."] = None
 
     def open(self) -> "ReaderFiles":
         """Return the files of the readers. Raises Invalid if the options name no server, or two."""
@@ -66,7 +66,7 @@ def list_readers(choice: ReaderChoice, as_json: AsJson = False) -> None:
 @app.command()
 @with_options(ReaderChoice)
 def rotate(choice: ReaderChoice, name: Name) -> None:
-    """Give a reader a new password; the old one is refused from now on."""
+    """Give a reader a new password; the broker refuses the old one from now on."""
     files = choice.open()
     print(f"{files.rotate(name)} holds the new password of {name}")
     print(broker_advice(files.options, files.broker))
@@ -75,7 +75,7 @@ def rotate(choice: ReaderChoice, name: Name) -> None:
 @app.command()
 @with_options(ReaderChoice)
 def remove(choice: ReaderChoice, name: Name) -> None:
-    """Remove a reader; its connections end."""
+    """Remove a reader and close its connections."""
     files = choice.open()
     files.remove(name)
     print(f"{name} is removed")

@@ -23,23 +23,24 @@ def serve(
     seconds: Seconds = None,
     health: Annotated[
         str | None,
-        typer.Option(help="ADDRESS:PORT of /metrics, /healthz and /readyz, else as configured."),
+        typer.Option(help="ADDRESS:PORT that serves /metrics, /healthz and /readyz; without it the configured one."),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Make the changes of plans that were edited and not applied.")
+        bool, typer.Option("--apply", help="Apply the changes of plans that were edited but not applied.")
     ] = False,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Replace campaigns of these names that another server broadcasts.")
+        bool,
+        typer.Option("--take-over", help="Replace the campaigns that another server broadcasts under the same names."),
     ] = False,
     sample_config: Annotated[
-        bool, typer.Option("--sample-config", help="Print a complete file of one campaign, to start from.")
+        bool, typer.Option("--sample-config", help="Print a complete file of one campaign as a starting point.")
     ] = False,
     log_format: LogFormat = "text",
 ) -> None:
-    """Run all campaigns of a folder, or the one of a file: one process, one broker, threshold rounds, estimates.
+    """Run the aggregation server for all campaigns of a folder, or for the one campaign of a file.
 
-    In a folder, a campaign that fails does not stop the others. The server may be killed at any moment: a restart
-    resumes from the stores.
+    In a folder, a campaign that fails does not stop the others. You may kill the server at any moment: when it
+    starts again, it continues from the stores.
     """
     from undertone_aggregator.base.packages import METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.base.systemd import notify
@@ -56,7 +57,9 @@ def serve(
         print(sample.sample_config(), end="")
         return
     if place is None:
-        raise Invalid("serve needs a server's folder or a file; --sample-config prints a file to start from")
+        raise Invalid(
+            "the place is missing, expected a server's folder or a campaign's file; --sample-config prints such a file"
+        )
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = PlanFile.read(place) if place.is_file() else Home(place)
     if home.server.page is not None:

@@ -18,23 +18,23 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     store: Annotated[str, typer.Option(help="The campaign's store: postgresql://user@host/database.")],
-    password_file: Annotated[Path, typer.Option(help="A file with the server's password at the brokers.")],
+    password_file: Annotated[Path, typer.Option(help="File with the password that the server uses at the brokers.")],
     campaign: Annotated[str | None, typer.Option(help="The campaign; needed if the database holds several.")] = None,
     shards: Annotated[
-        str, typer.Option(help=f"{AUTO}: a fair share of the partitions; or the largest number of partitions to take.")
+        str, typer.Option(help=f"Largest number of partitions to take; {AUTO} takes a fair share.")
     ] = AUTO,
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            help="Certificate of the authority that signed the brokers' certificates; by default the system's."
+            help="Certificate of the authority that signed the brokers' certificates; by default the system's own."
         ),
     ] = None,
     seconds: Seconds = None,
     log_format: LogFormat = "text",
 ) -> None:
-    """Take in reports together with the workers of other machines; the store holds the configuration.
+    """Ingest reports together with the workers of other machines; the store contains the configuration.
 
-    The worker may be killed at any moment: others then take over its partitions.
+    You may kill the worker at any moment: other workers then take over its partitions.
     """
     from undertone_aggregator.base.systemd import notify
     from undertone_aggregator.server.worker import SharedWorkerOptions
