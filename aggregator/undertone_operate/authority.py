@@ -77,7 +77,9 @@ def _names(path: Path) -> list[str]:
         shown = x509.load_pem_x509_certificate(path.read_bytes())
         names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound) as wrong:
-        raise Invalid(f"{path} is no certificate with names: give them by --host ({wrong})") from None
+        raise Invalid(
+            f"{path} is not a certificate with names, expected one, or names given with --host ({wrong})"
+        ) from None
     return names.get_values_for_type(x509.DNSName) + [str(each) for each in names.get_values_for_type(x509.IPAddress)]
 
 
@@ -122,13 +124,13 @@ def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> P
 def _signer(authority: Path) -> ec.EllipticCurvePrivateKey:
     path = authority.with_suffix(".key")
     if not path.exists():
-        raise Invalid(f"{path} is not there, expected the authority's key")
+        raise Invalid(f"{path} is missing, expected the authority's key")
     try:
         signer = serialization.load_pem_private_key(path.read_bytes(), None)
     except (ValueError, TypeError):
         signer = None
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise Invalid(f"{path} is no elliptic-curve key in PEM without a pass phrase")
+        raise Invalid(f"{path} is not a usable key, expected an elliptic-curve key in PEM without a passphrase")
     return signer
 
 

@@ -60,17 +60,18 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
     with open_store(target) as store, store.serving(_LOCK_SECONDS), store.exclusive(_LOCK_SECONDS):
         held = store.meta().get("campaign", "")
         if held != campaign:
-            raise Invalid(f"{target} holds the campaign {held}, the backup {campaign}")
+            raise Invalid(f"{target} contains the campaign {held}, expected {campaign}, which the backup contains")
         later = [epoch for epoch in store.epochs() if epoch.campaign.fingerprint not in fingerprints]
         more = store.outcomes()["counted"] - counted
         store.close()
         aside = _move(target)[0]
-    said = [f"what was there is now {aside}: it has counted {more} reports more"]
+    said = [f"the store that was there is now {aside}; it had counted {more} reports more than the backup"]
     if later:
         starts = ", ".join(str(epoch.campaign.epoch) for epoch in later)
         said.append(
-            f"it has issued {len(later)} epochs that the backup does not know ({starts}): devices that follow them are"
-            " refused as other_campaign, and refuse what starts earlier, until a later epoch is issued (--take-over)"
+            f"that store has issued {len(later)} epochs that the backup does not contain ({starts}): the server"
+            " refuses the reports of devices that follow them (other_campaign), and these devices refuse earlier"
+            " epochs, until the server issues a later one (--take-over)"
         )
     return said
 
@@ -78,7 +79,7 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
 def _clear(target: Path) -> list[str]:
     """Move aside the log of a missing store, which SQLite would otherwise replay into the restored one."""
     left = _move(target)
-    return [f"what was left of a store that is gone is now {' and '.join(map(str, left))}"] if left else []
+    return [f"the store was missing; the files that it left are now {' and '.join(map(str, left))}"] if left else []
 
 
 def _move(target: Path) -> list[Path]:
@@ -90,7 +91,7 @@ def _move(target: Path) -> list[Path]:
     }
     for aside in parts.values():
         if aside.exists():
-            raise Invalid(f"{aside} exists already: an earlier restore kept it there; move it away")
+            raise Invalid(f"{aside} exists already: an earlier restore made it; move it elsewhere first")
     for part, aside in parts.items():
         part.rename(aside)
     return list(parts.values())

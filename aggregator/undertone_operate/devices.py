@@ -63,14 +63,14 @@ class FleetFiles:
     def provisioned(config: Config, folder: Path, store: Store) -> "FleetFiles":
         """Open a folder that `provision` wrote, with a broker of its own. Raises Invalid."""
         if not (folder / "devices").is_dir() or not (folder / "passwords").is_file():
-            raise Invalid(f"{folder} holds no fleet, expected a folder as provision writes it")
+            raise Invalid(f"{folder} contains no fleet, expected a folder that undertone provision wrote")
         return FleetFiles(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
 
     @staticmethod
     def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
         """Open the devices of one campaign of a server's folder, whose campaigns share one broker. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
-            raise Invalid(f"{home.broker} holds no passwords, expected a folder as undertone init makes it")
+            raise Invalid(f"{home.broker} contains no passwords, expected a folder as undertone init makes it")
         folder = home.fleet(name)
         for path in (folder, folder / "devices"):
             if not path.is_dir():
@@ -127,7 +127,9 @@ class FleetFiles:
         check_name("group", group)
         groups = self.config.campaign.groups
         if groups is None and group != EVERYBODY:
-            raise Invalid(f"group is {group!r}, but the campaign has no groups: name a file in [campaign] groups")
+            raise Invalid(
+                f"group is {group!r}, but the campaign has no groups: name a file of groups in [campaign] groups"
+            )
         if groups is not None:
             append_groups(self.config.path(groups), group, [])
 
@@ -173,7 +175,7 @@ class FleetFiles:
         certificate = self.folder / "devices" / name / f"{IDENTITY}.crt"
         if certificate.exists():
             revoke_certificates(self.authority, [certificate])
-        return f"{name} is revoked: its later reports are refused; its earlier ones stay in the sums"
+        return f"{name} is revoked: the server refuses its later reports, and its earlier reports stay in the sums"
 
     def forget(self, name: str, now: int) -> None:
         """Delete a revoked device's name and files; keep its key, so that the name is not given again."""
@@ -244,7 +246,7 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
         device = read_config(str(first))
         parse_policy(policy)
     except Invalid as wrong:
-        raise Invalid(f"{first.parent}, which the others are to be like, cannot be read: {wrong}") from None
+        raise Invalid(f"{first.parent}, the model of the new devices, cannot be read: {wrong}") from None
     authority = first.with_name("ca.crt")
     target = Target(device.broker.host, device.broker.port, authority if authority.is_file() else None)
     places = [(host, port or device.broker.port) for host, port in fleet.config.broker.places]

@@ -34,7 +34,7 @@ _EARLIEST = 1_700_000_000
 def examine(folder: Path) -> Iterator[Finding]:
     """Yield all findings, in order; problems are findings and never exceptions."""
     if not (folder / SERVER).is_file():
-        yield Finding("folder", FAILURE, f"{folder} holds no {SERVER}", f"undertone init {folder}")
+        yield Finding("folder", FAILURE, f"{folder} contains no {SERVER}", f"undertone init {folder}")
         return
     home = Home(folder)
     yield from _files(home)
@@ -52,7 +52,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         except (Invalid, OSError) as wrong:
             yield Finding(f"campaign {name}", FAILURE, str(wrong), f"edit {name}.toml in {home.folder / CAMPAIGNS}")
     if not home.names():
-        yield Finding("campaigns", WARNING, "there is none yet", f"undertone campaign create {folder} NAME ...")
+        yield Finding("campaigns", WARNING, "there is no campaign yet", f"undertone campaign create {folder} NAME ...")
     yield from _ports(server)
     for config in configs[:1]:
         yield from _certificates(config)
@@ -60,7 +60,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         yield from _ending(home, config)
         yield _store(config)
         for sentence in kept_by_name(config.store.audit, config.landing.kept_days):
-            yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, "turn it off where nobody needs it")
+            yield Finding(f"privacy of {config.campaign.name}", WARNING, sentence, "turn it off if nobody needs it")
     if configs:
         yield from examine_broker(configs)
 
@@ -69,12 +69,12 @@ def _state(home: Home) -> Iterator[Finding]:
     """Yield findings from the state that a running server reports of itself and its campaigns."""
     served, now = read_state(home.state), time.time()
     if served is None:
-        yield Finding("server", OK, "none runs on this folder now")
+        yield Finding("server", OK, "no server runs on this folder now")
         return
     problems = served.problems(now)
     if not problems:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(served.started))
-        yield Finding("server", OK, f"it runs since {since} and takes in reports")
+        yield Finding("server", OK, f"the server has run since {since} and ingests reports")
     for sentence in problems if served.alive(now) else problems[:1]:
         yield Finding("server", FAILURE, sentence, "see its log")
 
@@ -83,8 +83,8 @@ def _certificates(config: Config) -> Iterator[Finding]:
     """Yield a finding about each certificate in the server's folder."""
     now = time.time()
     for path, end in certificate_ends(config).items():
-        said = f"{path} is good for {days_left(end, now)} days"
-        fix = "undertone authority renew, or put a new one there" if notice(end, now) is not None else ""
+        said = f"{path} is valid for {days_left(end, now)} more days"
+        fix = "undertone authority renew, or put a new certificate there" if notice(end, now) is not None else ""
         yield Finding("certificate", WARNING if fix else OK, said, fix)
 
 
@@ -102,22 +102,25 @@ def _files(home: Home) -> Iterator[Finding]:
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            yield Finding("modes", FAILURE, f"{path} may be used by others: mode {mode:04o}", f"chmod 600 {path}")
+            yield Finding("modes", FAILURE, f"other users may open {path}: its mode is {mode:04o}", f"chmod 600 {path}")
             return
-    yield Finding("modes", OK, "nobody else reads the server's files")
+    yield Finding("modes", OK, "no other user may open the server's secret files")
     try:
         read_key(home.folder / "signing.key")
-        yield Finding("signing key", OK, "campaigns are signed")
+        yield Finding("signing key", OK, "the server can sign campaigns")
     except (Invalid, OSError) as wrong:
         yield Finding(
-            "signing key", WARNING, f"campaigns are not signed: {wrong}", "restore signing.key, see docs/keys.md"
+            "signing key",
+            WARNING,
+            f"the server cannot sign campaigns: {wrong}",
+            "restore signing.key, see docs/keys.md",
         )
 
 
 def _machine(disk: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(disk).free
     said = f"{free >> 20} MB are free"
-    yield Finding("disk", OK, said) if free > _LEAST_FREE else Finding("disk", FAILURE, said, "make room")
+    yield Finding("disk", OK, said) if free > _LEAST_FREE else Finding("disk", FAILURE, said, "free disk space")
     yield _sync(disk)
     now = time.time()
     said = time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
@@ -132,7 +135,7 @@ def _sync(folder: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as wrong:
-        return Finding("sync", FAILURE, f"nothing can be written in {folder}: {wrong.strerror}", "make room")
+        return Finding("sync", FAILURE, f"the server cannot write in {folder}: {wrong.strerror}", "free disk space")
     seconds = time.perf_counter() - start
     said = f"a write reaches the disk in {1000 * seconds:.1f} ms"
     return Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, said)
@@ -147,7 +150,7 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
         place = split_address(name, address)
         try:
             with socket.create_server(place, family=family_of(place)):
-                yield Finding("ports", OK, f"{name}: {address} is free: nothing serves there now")
+                yield Finding("ports", OK, f"{name}: {address} is free; no program listens there")
         except OSError as wrong:
             path = "/healthz" if name == "health" else "/api/v1/session"
             try:
@@ -167,9 +170,11 @@ def _store(config: Config) -> Finding:
             store.partial(store.newest_slot() or 0)
             damage = store.damage()
         if damage:
-            return Finding(check, FAILURE, f"it is damaged: {damage}", "restore it from a backup: undertone restore")
+            return Finding(
+                check, FAILURE, f"the store is damaged: {damage}", "restore the store from a backup: undertone restore"
+            )
         return Finding(check, OK, f"{epochs} epochs, {counted} reports counted")
     except NoStore:
-        return Finding(check, OK, "not made yet: the server makes it")
+        return Finding(check, OK, "the store does not exist yet; the server makes it")
     except (Invalid, OSError) as wrong:
-        return Finding(check, FAILURE, str(wrong), "restore it from a backup: undertone restore")
+        return Finding(check, FAILURE, str(wrong), "restore the store from a backup: undertone restore")

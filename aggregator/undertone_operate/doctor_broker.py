@@ -51,8 +51,8 @@ def _settings(config: Config) -> Iterator[Finding]:
     """
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
-        said = f"there is no {path}: persistence and queues of somebody's broker cannot be seen from here"
-        yield Finding("broker's file", WARNING, said, "see to them there: aggregator/README.md, four promises")
+        said = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"
+        yield Finding("broker's file", WARNING, said, "check them on the broker: aggregator/README.md, four promises")
         return
     lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace").splitlines())
     queued = lines.get("max_queued_messages", "1000")
@@ -69,10 +69,10 @@ def _settings(config: Config) -> Iterator[Finding]:
     ]
     if wrong:
         yield Finding(
-            "broker's file", FAILURE, f"{path} does not say {', '.join(wrong)}", "set it, and start the broker"
+            "broker's file", FAILURE, f"{path} does not set {', '.join(wrong)}", "set it, and restart the broker"
         )
         return
-    said = f"persistent, {queued} messages queued for each session, client ids belong to users"
+    said = f"persistent, {queued} messages queued for each session, a client id belongs to its user"
     yield Finding("broker's file", OK, said)
 
 
@@ -86,8 +86,8 @@ def _days_left(secure: ssl.SSLSocket) -> float | None:
 def _absence(config: Config) -> Finding:
     """Check how long devices store reports while a direct endpoint is away."""
     hours = OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600
-    said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; nobody else queues them"
-    fix = "provision devices with --absence, which sizes what they keep, be back in time, or use a broker"
+    said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; no broker queues them"
+    fix = "provision devices with --absence, which sets their queue's size, restart the server in time, or use a broker"
     return Finding("absence", OK, said) if hours >= _LEAST_HOURS else Finding("absence", WARNING, said, fix)
 
 
@@ -116,15 +116,20 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
                 with context.wrap_socket(plain, server_hostname=address.host) as secure:
                     days = _days_left(secure)
     except OSError as wrong:
-        fix = "start it; check host, port and ca_file in [broker]"
+        fix = "start the broker; check host, port and ca_file in [broker]"
         yield Finding("broker", FAILURE, f"{address.host}:{address.port}: {wrong}", fix)
         return
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
     yield Finding("broker", OK, f"{address.host}:{address.port} answers ({how})")
     if days is not None:
-        said = f"the broker's certificate is good for {days:.0f} days"
+        said = f"the broker's certificate is valid for {days:.0f} more days"
         soon = days < _LEAST_DAYS
-        yield Finding("certificate", WARNING if soon else OK, said, "renew it, and SIGHUP the broker" if soon else "")
+        yield Finding(
+            "certificate",
+            WARNING if soon else OK,
+            said,
+            "renew the certificate, and send SIGHUP to the broker" if soon else "",
+        )
     if (yield from _sessions(config, address)):
         yield from _retained(configs, address)
 
@@ -177,7 +182,7 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
     client = _Client(worker, "undertone-doctor")
     try:
         if client.refused is not None:
-            fix = "give the broker the password file again; worker_users = false where it has but one user"
+            fix = "give the broker the password file again; worker_users = false if it has only one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
             return False
         yield Finding("password", OK, f"the broker knows the user {worker.user}")
@@ -203,7 +208,9 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
     taken = client.lost.wait(_QUIET_SECONDS)
     thief.close()
     if taken:
-        said = "another user takes a session by its client id: a device could delete what waits for the server"
+        said = (
+            "another user can take over a session by its client id: a device could delete the server's queued messages"
+        )
         return Finding("client ids", FAILURE, said, "set use_username_as_clientid true in mosquitto.conf")
     return Finding("client ids", OK, "a session belongs to its user")
 
@@ -238,24 +245,26 @@ def _state(config: Config) -> str | None:
 
 def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
     if not message and _state(config) == RETIRED:
-        return Finding(check, OK, "the campaign is retired, and off the air")
+        return Finding(check, OK, "the campaign is retired, and nothing broadcasts it")
     if not message:
-        return Finding(check, WARNING, "no campaign is on the air", "start the server: undertone serve")
+        return Finding(check, WARNING, "nothing broadcasts the campaign", "start the server: undertone serve")
     try:
         fingerprint = header(message)[1]
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
             known = fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}
     except (Invalid, OSError) as wrong:
-        return Finding(check, FAILURE, str(wrong), "let the server broadcast it again: restart it")
+        return Finding(check, FAILURE, str(wrong), "restart the server, which broadcasts the campaign again")
     if not known:
-        return Finding(check, FAILURE, "the store does not know what is broadcast", "check the path in [store]")
+        return Finding(
+            check, FAILURE, "the store does not contain the campaign that is broadcast", "check the path in [store]"
+        )
     path = config.secret(config.server.signing_key)
     try:
         key = read_key(path)
     except (Invalid, OSError) as wrong:
-        said = f"what is broadcast is the store's; its signature cannot be checked: {wrong}"
+        said = f"the broadcast campaign is in the store; its signature cannot be checked: {wrong}"
         return Finding(check, WARNING, said, "restore signing.key, see docs/keys.md")
     if not verify(bytes.fromhex(key.public), digest_of(body_of(message)), signature_of(message)):
         fix = "devices refuse it: restore the key that their policies name, and start the server again"
-        return Finding(check, FAILURE, f"what is broadcast is not signed by {path}", fix)
-    return Finding(check, OK, f"what is broadcast is the store's, signed by {path.name}")
+        return Finding(check, FAILURE, f"the broadcast campaign is not signed by {path}", fix)
+    return Finding(check, OK, f"the broadcast campaign is in the store and signed by {path.name}")

@@ -46,14 +46,14 @@ _LEFT_OUT = (
 _WITH_PATHS = ("broker/mosquitto.conf", "compose.yaml", "undertone.service")
 # Pattern of a file name -> description of the secret in it.
 _SECRETS = {
-    "signing.key": "the key that signs campaigns: whoever has it can issue campaigns to all devices",
-    "*ca.key": "the private authority's key: whoever has it can make certificates that devices trust",
-    "*.key": "a private key of a certificate, or of signatures",
-    "*.password": "a password of the server or of a reader, as text",
-    "*passwords": "the broker's password file, hashed",
-    "*token*": "the page's token",
-    "fleets/*": "the devices' files, with their passwords, until they are handed over",
-    "*.sqlite": "who reported when, and with audit what: no reading, but each device's name",
+    "signing.key": "the key that signs campaigns: its owner can issue campaigns to all devices",
+    "*ca.key": "the private authority's key: its owner can make certificates that devices trust",
+    "*.key": "a private key for a certificate or for signatures",
+    "*.password": "a password of the server or of a reader, in plain text",
+    "*passwords": "the broker's password file, with hashed passwords",
+    "*token*": "the token of the web page",
+    "fleets/*": "the devices' files, with their passwords",
+    "*.sqlite": "the names of devices and when each reported; with audit, each report, too; never a reading",
 }
 
 
@@ -74,9 +74,11 @@ def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Bac
     """
     home = Home(folder)
     if file.exists():
-        raise Invalid(f"{file} exists already: a backup replaces nothing")
+        raise Invalid(f"{file} exists already, and a backup replaces no file")
     if file.resolve().is_relative_to(folder.resolve()):
-        raise Invalid(f"{file} is inside {folder}, expected a file elsewhere: a machine that is lost takes both along")
+        raise Invalid(
+            f"{file} is inside {folder}, expected a file elsewhere, because both would be lost with the machine"
+        )
     stores = {Path(store_address(url).where).resolve() for url in home.stores().values() if not _is_shared(url)}
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as name:
         scratch = Path(name)
@@ -121,9 +123,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     Raises Invalid for a folder that is not empty and for a file that is not a complete backup; OSError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Invalid(
-            f"{folder} holds something already, expected an empty folder, or none: a restore replaces nothing"
-        )
+        raise Invalid(f"{folder} is not empty, expected an empty folder or none, because a restore replaces no file")
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     scratch.mkdir(mode=0o700)
@@ -144,14 +144,16 @@ def restore_home(file: Path, folder: Path) -> list[str]:
         scratch.rename(folder)
         sync(folder.parent)
     except tarfile.TarError as wrong:
-        raise Invalid(f"{file} is no backup of a server's folder: {wrong}") from None
+        raise Invalid(f"{file} is not a backup of a server's folder: {wrong}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     said.append(
-        "reports that were acknowledged after the backup was made are in none of these stores; the devices' sequence"
+        "reports that were acknowledged after the backup was made are not in these stores; the devices' sequence"
         " numbers will show them as lost"
     )
-    said.append("devices reach the server by the name or address in server.toml: give it to this machine, then serve")
+    said.append(
+        "devices reach the server at the name or address in server.toml: give it to this machine, then start the server"
+    )
     return said
 
 
@@ -215,7 +217,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
     first = archive.next()
     data = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
     if data is None or first is None or first.size > _LARGEST_MANIFEST:
-        raise Invalid(f"{archive.name!s} is no backup of a server's folder: it has no {MANIFEST}")
+        raise Invalid(f"{archive.name!s} is not a backup of a server's folder: it has no {MANIFEST}")
     try:
         manifest = json.loads(data.read())
         if manifest["format"] != _FORMAT:
@@ -227,7 +229,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
             entry = wanted.pop(name, None)
             path = folder / name
             if entry is None or not member.isfile() or not path.resolve().is_relative_to(folder.resolve()):
-                raise Invalid(f"the backup holds {member.name!r}, which its manifest does not name")
+                raise Invalid(f"the backup contains {member.name!r}, which its manifest does not name")
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = archive.extractfile(member)
             assert content is not None
@@ -237,14 +239,14 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
                 out.flush()
                 os.fsync(out.fileno())
             if _digest(path) != entry["sha256"]:
-                raise Invalid(f"{name} in the backup is damaged: it is not what was written")
+                raise Invalid(f"{name} in the backup is damaged: its content has changed since the backup")
             path.chmod(int(entry["mode"]) & 0o777)
     except Invalid:
         raise
     except (ValueError, KeyError, TypeError):
-        raise Invalid(f"the backup's {MANIFEST} cannot be understood") from None
+        raise Invalid(f"the backup's {MANIFEST} is not valid, expected the one that undertone backup wrote") from None
     if wanted:
-        raise Invalid(f"the backup is cut off: it lacks {sorted(wanted)[0]} and {len(wanted) - 1} more files")
+        raise Invalid(f"the backup is truncated: {sorted(wanted)[0]} and {len(wanted) - 1} more files are missing")
     return before
 
 
@@ -279,7 +281,10 @@ def _notes(home: Home) -> list[str]:
         if _is_shared(url)
     ]
     configs = {name: home.config(name) for name in home.names()}
-    said += [f"landed files are not in it: {folder}" for folder in sorted(map(str, _landing_folders(home)))]
+    said += [
+        f"the backup does not contain the landed files in {folder}"
+        for folder in sorted(map(str, _landing_folders(home)))
+    ]
     outside = {
         str(config.path(path))
         for config in configs.values()
@@ -289,7 +294,9 @@ def _notes(home: Home) -> list[str]:
         )
         if path is not None and not config.path(path).resolve().is_relative_to(home.folder.resolve())
     }
-    return said + [f"{path} is outside the folder, and not in it: take it along" for path in sorted(outside)]
+    return said + [
+        f"{path} is outside the folder, so the backup does not contain it: copy it yourself" for path in sorted(outside)
+    ]
 
 
 def _secrets(names: Iterator[str]) -> list[tuple[str, str]]:

@@ -46,7 +46,9 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
         raise Invalid(f"there is no campaign in {home.folder}, so there is no device to move: edit {SERVER} instead")
     config = home.config(names[0])
     if config.broker.hosts:
-        raise Invalid(f"broker.hosts in {home.folder / SERVER} names several brokers, expected one address to move")
+        raise Invalid(
+            f"broker.hosts in {home.folder / SERVER} names several brokers, expected one broker whose devices can move"
+        )
     if endpoint and not config.broker.source.broker:
         raise Invalid("devices connect to this server's endpoint already, expected an external broker with --endpoint")
     signer = _signer(config)
@@ -70,12 +72,12 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
     server = home.folder / SERVER
     write_private(server, with_options(server.read_text(encoding="utf-8"), "broker", {**options, "port": port}))
     obeying = sum(n for data, n in policies.items() if _obeys(parse_policy(data), signer))
-    said.append(f"{obeying} of {policies.total()} devices go to {host}:{port} at their next contact with this server")
+    said.append(f"{obeying} of {policies.total()} devices move to {host}:{port} at their next contact with this server")
     said += _by_hand(policies.total() - obeying, home.folder / "fleets")
-    said.append("a device that is not let in there comes back here, and tries both in turn")
+    said.append("a device that cannot log in there tries both addresses in turn")
     first = "stop the broker, then the server" if endpoint else "stop the server"
     said.append(
-        f"{SERVER} has the new address, which takes effect at the server's next start: {first}, and start it there"
+        f"{SERVER} has the new address, which takes effect when the server starts: {first}, and start the server there"
     )
     return said
 
@@ -87,14 +89,14 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
     refuses the new campaign; OSError.
     """
     if to == campaign:
-        raise Invalid(f"the campaign is {to!r}, expected another one than the device's own")
+        raise Invalid(f"the campaign is {to!r}, expected another campaign than the device's own")
     now = int(time.time())
     there, here = home.config(to), home.config(campaign)
     signer = _signer(here)
     with _opened(home, campaign) as old_store, _opened(home, to) as new_store:
         old, new = FleetFiles.at_home(home, campaign, old_store), FleetFiles.at_home(home, to, new_store)
         if old.folder == new.folder:
-            raise Invalid(f"{campaign} and {to} have the same devices: one succeeds the other")
+            raise Invalid(f"{campaign} and {to} have the same devices, because one succeeds the other")
         old.check_active(device)
         folder = old.folder / "devices" / device
         policy = parse_policy((folder / "policy.json").read_bytes())
@@ -119,8 +121,8 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
         new.write_users({})
         new.regroup(device, group)
     return [
-        f"{device} goes from {campaign} to {to} at its next contact with this server, group {group}",
-        "it may report to both; its privacy budget, and what it spent, are the same as before",
+        f"{device} moves from {campaign} to {to}, group {group}, at its next contact with this server",
+        "the device may report to both campaigns; its privacy budget and its spending stay the same",
     ]
 
 
@@ -158,8 +160,8 @@ def _by_hand(devices: int, folder: Path) -> list[str]:
     if not devices:
         return []
     return [
-        f"{devices} devices have to be told by hand, because their policies allow no hand-over: copy their device.json"
-        f" from {folder}"
+        f"{devices} devices cannot move by themselves, because their policies allow no hand-over: copy to them their"
+        f" device.json from {folder}"
     ]
 
 
@@ -185,7 +187,9 @@ def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
     if is_loopback(host):
         return {**options, "host": host, "certificate": None, "key": None}
     if not (config.path(CERTIFICATE).is_file() and config.path(KEY).is_file()):
-        raise Invalid(f"the endpoint needs a certificate of {host}: put it and its key into {config.path(CERTIFICATE)}")
+        raise Invalid(
+            f"the endpoint has no certificate of {host}, expected {config.path(CERTIFICATE)} and its key beside it"
+        )
     return options
 
 
@@ -199,9 +203,9 @@ def _certificate(config: Config, host: str) -> list[str]:
     if not authority.is_file():
         return []
     if not authority.with_name(AUTHORITY_KEY).is_file():
-        return [f"the server must show a certificate of {host} there: the authority's key is not in this folder"]
+        return [f"the server needs a certificate of {host} there: this folder lacks the authority's key to make one"]
     names = [host, broker.reached_as or broker.host]
     certificate, key = server_certificate(authority, names)
     write_private(config.path(broker.key or KEY), key)
     write_private(config.path(broker.certificate or CERTIFICATE), certificate)
-    return [f"the server's certificate is new, for {' and '.join(dict.fromkeys(names))}"]
+    return [f"the server has a new certificate for {' and '.join(dict.fromkeys(names))}"]

@@ -85,7 +85,7 @@ def target_of(
         ca = own
     if ca is None and not plain:
         if broker.ca_file is None or direct:
-            raise Invalid("devices need TLS: give --ca or --private-ca, or --insecure for a demonstration on loopback")
+            raise Invalid("TLS is missing, expected --ca, --private-ca, or --insecure for a demonstration on loopback")
         ca = config.path(broker.ca_file)
     if ca is not None and not ca.is_file():
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")
@@ -112,12 +112,14 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
     """
     late = late_seconds(plan)
     if not 1 <= absence <= late:
-        raise Invalid(f"absence is {absence} s, expected at most {late} s: a report that comes later is not counted")
+        raise Invalid(
+            f"absence is {absence} s, expected at most {late} s, because the server does not count later reports"
+        )
     reports = -(-absence // (plan.slot_seconds * plan.stride)) + 1
     if reports > LARGEST_OUTBOX:
         raise Invalid(
             f"absence is {absence} s, in which a device draws {reports} reports, expected at most {LARGEST_OUTBOX}:"
-            " a broker keeps more"
+            " a broker queues more"
         )
     return reports
 
@@ -167,11 +169,13 @@ def life_sentence(policy: dict[str, Any]) -> str:
     lifetime, units = policy.get("lifetime", 0), epsilon_units(*policy["cap"])
     if not lifetime:
         return "no bound for life: the policy's lifetime is 0, so what a device ever spends is bounded by period alone"
-    sentence = f"each may spend epsilon = {lifetime / UNIT:.2f} in its whole life, {lifetime // units} reports"
+    sentence = (
+        f"each device may spend epsilon = {lifetime / UNIT:.2f} in its whole life, which is {lifetime // units} reports"
+    )
     rho = policy.get("stream", {}).get("lifetime", 0)
     if rho:
         sentence += f", and rho = {rho / UNIT:.5f} on streams"
-    return f"{sentence}: then it falls silent for good"
+    return f"{sentence}; then it stops reporting for good"
 
 
 def _slots(plan: CampaignPlan) -> int:
@@ -250,7 +254,9 @@ def provision(
     """
     devices = directory / "devices"
     if devices.exists():
-        raise Invalid(f"{devices} exists already: provision into an empty folder, passwords are never replaced")
+        raise Invalid(
+            f"{devices} exists already, expected an empty folder, because undertone provision never replaces passwords"
+        )
     devices.mkdir(mode=0o700, parents=True)
     password = credentials.new_password()
     write_private(directory / f"{credentials.AGGREGATOR}.password", password + "\n")

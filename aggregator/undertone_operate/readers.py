@@ -46,7 +46,7 @@ class ReaderFiles:
         """Add a reader; return the file with its password. Raises Invalid."""
         credentials.check_device_name(check_name("the reader", name))
         if not self.options.source.broker and self.options.access is None:
-            raise Invalid("access is missing in [broker], expected the access-control file: it names the readers")
+            raise Invalid("access is missing in [broker], expected the access-control file, which names the readers")
         with credentials.alone(self.broker):
             names = self.names()
             if name in names or name in read_passwords(self.broker / "passwords"):

@@ -137,11 +137,13 @@ def landed_audit(folder: Path) -> dict[tuple[str, bytes], str]:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise Invalid("this needs duckdb: pip install 'undertone-ldp[recount]'") from None
+        raise Invalid("reading landed files needs duckdb: pip install 'undertone-ldp[recount]'") from None
     with duckdb.connect() as database:
         _read(database, folder, f"{_COLUMNS}, device, digest")
         if database.execute("SELECT count(*) FROM rows WHERE digest <> 0").fetchone() == (0,):
-            raise Invalid(f"{folder} was landed without an audit: run the aggregator with audit = true in [store]")
+            raise Invalid(
+                f"{folder} was landed without an audit, expected files of a server with audit = true in [store]"
+            )
         database.execute(_JUDGED)
         rows = database.execute(_AUDIT).fetchall()
     return {(device, number.to_bytes(8, "big", signed=True)): outcome for device, number, outcome in rows}
@@ -160,7 +162,7 @@ def _read(database: Any, folder: Path, columns: str = _COLUMNS) -> None:
             except Error as wrong:
                 if all(file.exists() for file in files):
                     raise Invalid(f"{folder} cannot be read: {wrong}") from None
-    raise Invalid(f"the files of {folder} were moved while they were read, {_TRIES} times: try again")
+    raise Invalid(f"the files of {folder} moved {_TRIES} times while this command read them: try again")
 
 
 def _add_streams(database: Any, timeline: Timeline, number: int, span: dict[str, int], partial: Partial) -> None:
@@ -184,7 +186,9 @@ def _add_streams(database: Any, timeline: Timeline, number: int, span: dict[str,
 def _epoch(timeline: Timeline, number: int) -> Epoch:
     epoch = timeline.of(number.to_bytes(8, "big", signed=True))
     if epoch is None:
-        raise Invalid(f"a landed report is of the epoch {number & (1 << 64) - 1:016x}, which the store does not hold")
+        raise Invalid(
+            f"a landed report belongs to the epoch {number & (1 << 64) - 1:016x}, which the store does not contain"
+        )
     return epoch
 
 

@@ -60,7 +60,7 @@ def unseal(source: BinaryIO, out: BinaryIO, passphrase: str) -> None:
         try:
             out.write(cipher.decrypt(_nonce(nonce, number, last=not following), part, None))
         except InvalidTag:
-            raise Invalid("the passphrase is another one, or the backup was changed or cut off") from None
+            raise Invalid("the passphrase is wrong, or the backup was changed or truncated") from None
         if not following:
             return
         number, part = number + 1, following

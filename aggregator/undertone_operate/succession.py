@@ -46,8 +46,10 @@ def succeed(
     with open_store(before.store_url, campaign=old) as store:
         epochs, state, devices = store.epochs(), store.meta().get(STATE), store.devices()
     if not epochs or state == RETIRED:
-        why = "is retired, and off the air" if epochs else "has not begun"
-        raise Invalid(f"campaign {old} {why}: its devices would not hear of {new}; create one, and add devices to it")
+        why = "is retired, and nothing broadcasts it" if epochs else "has not begun"
+        raise Invalid(
+            f"campaign {old} {why}: its devices would not receive {new}; create a campaign, and add devices to it"
+        )
     text = _plan(home, old, new, options, epochs[-1].campaign.end, now)
     config = home.config(new, text)
     signer = read_key(before.path(before.server.signing_key))
@@ -96,16 +98,16 @@ def _policies(fleet: Path, old: Config, new: Config, signer: Signer) -> list[str
     by_hand = sum(n for policy, n in parsed if not _obeys(policy, signer))
     turns = turns_in_a_life(old.campaign) + turns_in_a_life(new.campaign)
     short = {n: policy for policy, n in parsed if policy.lifetime and _reports(policy) < turns}
-    said = [f"{policies.total() - by_hand} of {policies.total()} devices go over by themselves"]
+    said = [f"{policies.total() - by_hand} of {policies.total()} devices move to the new campaign by themselves"]
     if by_hand:
         said.append(
-            f"{by_hand} need their changed device.json by hand: their policies allow no hand-over by this server"
+            f"{by_hand} devices need their changed device.json: their policies allow no hand-over by this server"
         )
     if short:
         least = min(_reports(policy) for policy in short.values())
         said.append(
-            f"warning: the policies of {sum(short)} devices allow {least} reports in a life, both campaigns may take"
-            f" {turns}: such a device falls silent before the end, unless it gets a policy that allows more"
+            f"warning: the policies of {sum(short)} devices allow {least} reports in a life, but both campaigns may"
+            f" take {turns}: such a device stops reporting before the end, unless it gets a policy that allows more"
         )
     return said
 

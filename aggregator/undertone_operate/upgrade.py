@@ -18,17 +18,19 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
     for name, url in sorted(stores.items()):
         file = store_address(url).file
         if file is None:
-            said.append(f"{name}: the database is brought to revision {tables.HEAD} if it is older: pg_dump it first")
+            said.append(f"{name}: an older database goes to revision {tables.HEAD}: back it up with pg_dump first")
             continue
         revision = revision_in(file)
         if revision is not None and revision > tables.HEAD:
             said.append(
-                f"{name}: {file} has revision {revision}, this version knows up to {tables.HEAD} and refuses it: use"
-                " the later version, or restore a backup of this one"
+                f"{name}: the revision of {file} is {revision}, expected at most {tables.HEAD}: use the later version"
+                " of Undertone, or restore a backup that this version made"
             )
         elif revision != tables.HEAD:
             of = "the format of 0.1.0" if revision is None else f"revision {revision}"
-            said.append(f"{name}: {file} goes from {of} to {tables.HEAD}; a copy stays in {copy_before(file)}")
+            said.append(
+                f"{name}: {file} goes from {of} to {tables.HEAD}; a copy of the old file stays in {copy_before(file)}"
+            )
     if home is None:
         return said
     for name in home.names():

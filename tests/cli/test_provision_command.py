@@ -49,7 +49,7 @@ def test_an_endpoint_on_loopback_has_no_tls(run, tmp_path):
 def test_an_absence_sizes_the_outbox(run, tmp_path):
     code, out, _ = run("--absence", "12h")
     assert code == 0
-    assert "each keeps its newest 25 reports, 600 bytes, while the server is away: 12h" in out
+    assert "each device keeps its newest 25 reports, 600 bytes, while the server is away: 12h" in out
     assert device(tmp_path)["outbox"] == 25
     code, _, error = run("--absence", "3d", out="other")
     assert (code, "absence is 259200 s, expected at most 172800 s" in error) == (2, True)
@@ -114,8 +114,8 @@ def test_an_authority_that_is_given(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "broker", "sentence"),
     [
-        (["--host", "10.0.0.5"], OWN, "devices need TLS: give --ca or --private-ca, or --insecure"),
-        ([], FOREIGN, "devices need TLS: give --ca or --private-ca, or --insecure"),
+        (["--host", "10.0.0.5"], OWN, "TLS is missing, expected --ca, --private-ca, or --insecure"),
+        ([], FOREIGN, "TLS is missing, expected --ca, --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
         (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
         (["--certificates"], OWN, "--certificates needs --private-ca, the authority"),

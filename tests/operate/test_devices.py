@@ -151,7 +151,7 @@ def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, se
     """A power cut may leave them empty: they are not synced one by one."""
     (tmp_path / "fleet/devices/load-001" / file).write_text("")
     told = run("devices", "add", "1", code=2)
-    assert f"{tmp_path / 'fleet/devices/load-001'}, which the others are to be like, cannot be read: " in told
+    assert f"{tmp_path / 'fleet/devices/load-001'}, the model of the new devices, cannot be read: " in told
     assert sentence in told
 
 

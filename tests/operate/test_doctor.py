@@ -201,7 +201,7 @@ def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look
     config.write_text(config.read_text().replace("persistence true", "persistence false"))
     told = next(finding for finding in examine(folder) if finding.check == "broker's file")
     assert told.result == "failure"
-    assert told.sentence.endswith("does not say persistence true")
+    assert told.sentence.endswith("does not set persistence true")
     store = folder / "stores/power.sqlite"
     store.parent.mkdir(exist_ok=True)
     with open_store(store, campaign="power") as opened:

@@ -51,7 +51,7 @@ def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
 
     end = begin(home, "power", int(time.time()))
     said = run("campaign", "succeed", home.folder, "power", "power-2", "--set", "epsilon=0.5")
-    assert "3 of 3 devices go over by themselves" in said
+    assert "3 of 3 devices move to the new campaign by themselves" in said
     config = home.config("power-2")
     plan = config.campaign
     assert (plan.succeeds, plan.start, plan.report_slots, str(plan.epsilon)) == ("power", end, 2880, "1/2")
@@ -112,7 +112,7 @@ def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     assert home.names() == ["power"]
     path = home.fleet("power") / "devices/power-001/policy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"handover": False}))
-    assert "2 of 3 devices go over by themselves" in run(*dearer, "--although-refused")
+    assert "2 of 3 devices move to the new campaign by themselves" in run(*dearer, "--although-refused")
     assert home.names() == ["power", "power-2"]
 
 

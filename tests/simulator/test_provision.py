@@ -112,7 +112,7 @@ def test_an_absence_of_the_server_sizes_what_devices_keep(config, tmp_path):
 @pytest.mark.parametrize(
     ("slot_seconds", "absence", "sentence"),
     [
-        (1800, 2 * 86400 + 1, "absence is 172801 s, expected at most 172800 s: a report that comes later"),
+        (1800, 2 * 86400 + 1, "absence is 172801 s, expected at most 172800 s, because the server"),
         (3600, 96 * 3600 + 1, "expected at most 345600 s"),
         (5, 86400, "absence is 86400 s, in which a device draws 17281 reports, expected at most 4096: a broker"),
         (1800, 0, "absence is 0 s"),
@@ -158,7 +158,7 @@ def test_a_policy_bounds_a_life_by_the_plans_reports_and_a_tenth(config):
         assert planned * 1.1 <= reports <= -(-waiting * 11 // 10)
         assert policy["lifetime"] == reports * epsilon_units(*policy["cap"])
         epsilon = policy["lifetime"] / 2**20
-        assert f"epsilon = {epsilon:.2f} in its whole life, {reports} reports" in life_sentence(policy)
+        assert f"epsilon = {epsilon:.2f} in its whole life, which is {reports} reports" in life_sentence(policy)
     assert "no bound for life" in life_sentence(dict(policy, lifetime=0))
 
 

@@ -77,7 +77,7 @@ class SqliteStore(SqlStore):
 
     def backup(self, path: Path) -> None:
         if path.exists():
-            raise Invalid(f"{path} exists already: a backup replaces nothing")
+            raise Invalid(f"{path} exists already, and a backup replaces no file")
         # SQLite can write its copy into an empty file. We create that file ourselves, so that only its owner may read
         # it.
         _make_private(path)

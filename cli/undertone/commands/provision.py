@@ -63,7 +63,7 @@ def run(
     policy = policy_of(config, target)
     outbox = None if absence is None else outbox_for(config.campaign, seconds_of("absence", absence))
     provision(config, names, out, target, policy, outbox)
-    p, q = policy["cap"]
+    (p, q), sensor = policy["cap"], config.campaign.sensor
     if as_json:
         said = {"devices": names, "folder": str(out), "cap": [p, q], "lifetime": policy["lifetime"]}
         print(json.dumps({**said, "tls": target.authority is not None}))
@@ -71,12 +71,15 @@ def run(
     print(f"{devices} devices in {out / 'devices'}: {names[0]} to {names[-1]}")
     if "stream" in policy:
         rho, seconds = policy["stream"]["rho"], policy["stream"]["period_seconds"]
-        print(f"each may spend rho = {rho / (1 << 20):.5f} on streams of {config.campaign.sensor} in {seconds} seconds")
-    print(f"each may spend epsilon = ln({p}/{q}) per reading (event level) on {config.campaign.sensor}, and no more")
+        print(f"each device may spend rho = {rho / (1 << 20):.5f} on streams of {sensor} in {seconds} seconds")
+    print(f"each device may spend epsilon = ln({p}/{q}) per reading (event level) on {sensor}, and no more")
     print(life_sentence(policy))
-    print(f"each accepts only campaigns that {config.path(config.server.signing_key)} signs: {policy['signers'][0]}")
+    key = config.path(config.server.signing_key)
+    print(f"each device accepts only campaigns that {key} signs: {policy['signers'][0]}")
     if outbox is not None:
-        print(f"each keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away: {absence}")
+        print(
+            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away: {absence}"
+        )
         print("a device that restarts while the server is away draws nothing until it hears from the server")
     print(f"for mosquitto: password_file {out / 'passwords'}, acl_file {out / 'access'}")
     if private_ca:
@@ -104,7 +107,7 @@ def _target(
     if not private_ca:
         return target_of(config, host, port, ca, insecure=insecure)
     if (out / "devices").exists():
-        raise Invalid(f"{out / 'devices'} exists already: provision into an empty folder")
+        raise Invalid(f"{out / 'devices'} exists already, expected an empty folder")
     from undertone_operate.authority import private_authority
 
     host = host or config.broker.host

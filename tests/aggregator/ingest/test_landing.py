@@ -119,7 +119,7 @@ def test_what_is_gathered_while_it_is_read_is_not_missed(tmp_path: Path, monkeyp
     assert recount(tmp_path, store.epochs()).partial == store.partial()
     assert [len(files) for files in listed] == [4, 1]
     monkeypatch.setattr(recount_module, "files_of", lambda _: [tmp_path / "gone"])
-    with pytest.raises(Invalid, match="were moved while they were read, 50 times"):
+    with pytest.raises(Invalid, match="moved 50 times while this command read them"):
         recount(tmp_path, store.epochs())
     (tmp_path / "gone").write_text("no Parquet")
     with pytest.raises(Invalid, match="cannot be read: "):
