@@ -18,27 +18,29 @@ def register(app: typer.Typer) -> None:
 
 
 def certify(
-    epsilon: Annotated[str, typer.Option(help="the cap on one reading's privacy loss, 0.05 to 8")],
-    mechanism: Annotated[str | None, typer.Option(help=f"one of {NAMES}")] = None,
-    table: Annotated[Path | None, typer.Option(help="a file with one mechanism as JSON, such as a table")] = None,
-    campaign: Annotated[Path | None, typer.Option(help="a file with a campaign's body or its retained message")] = None,
+    epsilon: Annotated[str, typer.Option(help="The cap on one reading's privacy loss, 0.05 to 8.")],
+    mechanism: Annotated[str | None, typer.Option(help=f"Mechanism to certify: one of {NAMES}.")] = None,
+    table: Annotated[Path | None, typer.Option(help="A file with one mechanism as JSON, such as a table.")] = None,
+    campaign: Annotated[
+        Path | None, typer.Option(help="A file with a campaign's body or its retained message.")
+    ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="δ of a stream campaign (1e-5), or of the published numbers (1e-6)")
+        float | None, typer.Option(help="δ of a stream campaign (1e-5), or of the published numbers (1e-6).")
     ] = None,
     signer: Annotated[
-        str | None, typer.Option(help="a public key in hex: the retained message must carry its signature")
+        str | None, typer.Option(help="A public key in hex whose signature the retained message must carry.")
     ] = None,
     published: Annotated[
-        bool, typer.Option("--published", help="show what the published numbers alone reveal; needs --reports")
+        bool, typer.Option("--published", help="Show what the published numbers alone reveal; needs --reports.")
     ] = False,
     reports: Annotated[
-        int | None, typer.Option(help="with --published: number of reports behind the smallest number")
+        int | None, typer.Option(help="With --published: number of reports behind the smallest number.")
     ] = None,
-    slots: Annotated[int, typer.Option(help="with --published: numbers of one day that contain a household")] = 48,
-    fakes: Annotated[float, typer.Option(help="with --published: share of the reports that may be fake")] = 0.0,
-    levels: Annotated[int, typer.Option(help="number of levels that a reading is rounded to, less one")] = 256,
-    bins: Annotated[int, typer.Option(help="bins of square-wave")] = 128,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    slots: Annotated[int, typer.Option(help="With --published: numbers of one day that contain a household.")] = 48,
+    fakes: Annotated[float, typer.Option(help="With --published: share of the reports that may be fake.")] = 0.0,
+    levels: Annotated[int, typer.Option(help="Number of levels that a reading is rounded to, less one.")] = 256,
+    bins: Annotated[int, typer.Option(help="Number of bins of square-wave.")] = 128,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
 

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 @with_options(PlanOptions)
 def plan(
     options: PlanOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Predict what a campaign would give before anybody deploys it: errors, θ and mechanism, traffic, privacy.
 

@@ -20,31 +20,31 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    campaign: Annotated[Path, typer.Option(help="the aggregator's configuration, TOML")],
-    devices: Annotated[int, typer.Option(help="how many devices")],
-    out: Annotated[Path, typer.Option(help="folder for the files; an existing fleet is never replaced")],
+    campaign: Annotated[Path, typer.Option(help="The aggregator's configuration, TOML.")],
+    devices: Annotated[int, typer.Option(help="Number of devices.")],
+    out: Annotated[Path, typer.Option(help="Folder for the files; the command never replaces an existing fleet.")],
     host: Annotated[
-        str | None, typer.Option(help="the broker's name or address for devices (default: the configuration's)")
+        str | None, typer.Option(help="The broker's name or address for devices (default: the configuration's).")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="the broker's port (default: the configuration's)")] = None,
+    port: Annotated[int | None, typer.Option(help="The broker's port (default: the configuration's).")] = None,
     ca: Annotated[
-        Path | None, typer.Option(help="certificate of the authority that signed the broker's certificate")
+        Path | None, typer.Option(help="Certificate of the authority that signed the broker's certificate.")
     ] = None,
     private_ca: Annotated[
-        bool, typer.Option("--private-ca", help="create an authority and a certificate for the broker")
+        bool, typer.Option("--private-ca", help="Create an authority and a certificate for the broker.")
     ] = False,
     certificates: Annotated[
         bool,
-        typer.Option("--certificates", help="with --private-ca: give each device a certificate instead of a password"),
+        typer.Option("--certificates", help="With --private-ca: give each device a certificate instead of a password."),
     ] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="use MQTT without TLS; for loopback only")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Use MQTT without TLS; for loopback only.")] = False,
     absence: Annotated[
         str | None,
         typer.Option(
-            help="longest absence of the server, such as 2d, for which devices keep their reports (default: 96 reports)"
+            help="Longest absence of the server, such as 2d, for which devices keep reports (default: 96 reports)."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write the names, passwords, policies and configurations of a fleet, and its broker's password and ACL files.
 

@@ -10,14 +10,16 @@ from undertone_shared.errors import Invalid
 
 
 def query(
-    path: Annotated[Path, typer.Argument(metavar="RELEASE", help="the file that a release has written")],
+    path: Annotated[Path, typer.Argument(metavar="RELEASE", help="The file that a release has written.")],
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", help="FIRST:END: print the sum of the values number FIRST to END - 1")
+        list[str] | None,
+        typer.Option("--range", help="FIRST:END: print the sum of the values number FIRST to END - 1."),
     ] = None,
     quantiles: Annotated[
-        list[float] | None, typer.Option("--quantile", help="print a quantile of synthetic items; a share, such as 0.5")
+        list[float] | None,
+        typer.Option("--quantile", help="Print a quantile of synthetic items; a share, such as 0.5."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Answer questions from a release: they cost no privacy."""
     from undertone_central.release import open_release

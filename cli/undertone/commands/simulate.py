@@ -28,9 +28,9 @@ def register(app: typer.Typer) -> None:
 @with_options(SimulateOptions)
 def simulate(
     options: SimulateOptions,
-    store: Annotated[Path | None, typer.Option(help="write a store, which undertone query reads")] = None,
-    png: Annotated[Path | None, typer.Option(help="write a picture there")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    store: Annotated[Path | None, typer.Option(help="Write a store to this file, which undertone query reads.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a whole campaign on a simulated fleet, without a network: the server's estimates beside the truth."""
     from undertone_simulator.fast import simulate as engine

@@ -21,16 +21,19 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    ledger: Annotated[list[Path], typer.Option(help="ledger of a fleet, or log of a device; may be repeated")],
+    ledger: Annotated[list[Path], typer.Option(help="Ledger of a fleet, or log of a device; repeat it for more.")],
     store: Annotated[str, typer.Option(help=STORE_HELP + " Kept with audit = true.")],
     campaign: WhichCampaign = None,
     landing: Annotated[
         Path | None, typer.Option(help="The folder of [landing], where Spark counts: the audit is in its files.")
     ] = None,
     broker_window: Annotated[
-        float, typer.Option(help="seconds before the broker was killed; it may have lost what it acknowledged then")
+        float,
+        typer.Option(
+            help="Seconds before the broker was killed in which it may have lost messages that it acknowledged."
+        ),
     ] = BROKER_WINDOW_SECONDS,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check both accounting identities; exit code 1 if anything is unexplained.
 

@@ -41,48 +41,52 @@ class SimulateOptions(FleetOptions):
     Invalid for an option that does not apply.
     """
 
-    devices: Annotated[int, "number of devices"] = 20_000
+    devices: Annotated[int, "Number of devices."] = 20_000
     epsilon: Annotated[
         Fraction | float | str | None,
-        "privacy, 0.05 to 8: of one reading (event level), or of a whole stream (default 1)",
+        "Privacy, 0.05 to 8: of one reading (event level), or of a whole stream (default 1).",
     ] = None
     slots: Annotated[
-        int | None, f"number of report slots, after the threshold rounds (default {SLOTS}, or the campaign's)"
+        int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
     ] = None
-    seed: Annotated[int, "seed of everything: population, cohort, noise, drop-outs"] = 1
+    seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
     campaign: Annotated[
-        Path | str | None, "an aggregator's configuration file: take its [campaign] instead of the options here"
+        Path | str | None, "An aggregator's configuration file whose [campaign] replaces the options here."
     ] = None
-    rounds: Annotated[tuple[float, ...] | str | None, "of reports: days of each threshold round (default 1,1,1)"] = None
+    rounds: Annotated[tuple[float, ...] | str | None, "With reports: days of each threshold round (default 1,1,1)."] = (
+        None
+    )
     mechanism: Annotated[
         str | None,
-        "of reports: auto (default), hybrid, piecewise or optimal; of a stream: gaussian (default), one-bit or direct",
+        "With reports: auto (default), hybrid, piecewise, optimal; with a stream: gaussian (default), one-bit, direct.",
     ] = None
     cohort_share: Annotated[
-        float | None, "of reports: share of them that keeps the threshold up to date (default 0.05)"
+        float | None, "With reports: share of the reports that keeps the threshold up to date (default 0.05)."
     ] = None
     blocks: Annotated[
-        int | None, "of reports: largest number of blocks of the day with a θ of their own, 1 to 8 (default 8)"
+        int | None, "With reports: largest number of blocks of the day with a θ of their own, 1 to 8 (default 8)."
     ] = None
     window: Annotated[
         str | None,
-        "of reports: a time such as 24h; ε is then for all readings in any such window, and devices take turns",
+        "With reports: a time such as 24h; ε covers all readings in any such window, and devices report in turns.",
     ] = None
-    delta: Annotated[float | None, "δ of a stream (default 0.00001)"] = None
-    slew: Annotated[float | None, "of a stream: largest step between reports, a share of the range (default 0.05)"] = (
-        None
-    )
-    theta: Annotated[int | None, "of a stream: truncate readings to it (default the bound)"] = None
-    dimension: Annotated[int | None, "of a stream: coordinates of a reading (default 1)"] = None
-    drop_out: Annotated[float, "share of reports that never leave their device"] = 0.0
-    late: Annotated[float, "share of devices that join late"] = 0.0
-    late_slots: Annotated[int | None, f"with --late: number of slots over which they join (default {LATE_SLOTS})"] = (
-        None
-    )
-    liars: Annotated[float, "share of devices that always send the largest symbol"] = 0.0
-    chunk: Annotated[int, "number of devices simulated at a time; results do not depend on it"] = 1 << 17
-    workers: Annotated[int, "number of processes; results do not depend on it"] = 1
-    dask: Annotated[str | None, "address of a Dask scheduler whose workers take part"] = None
+    delta: Annotated[float | None, "δ of a stream (default 0.00001)."] = None
+    slew: Annotated[
+        float | None, "With a stream: largest step between reports, as a share of the range (default 0.05)."
+    ] = None
+    theta: Annotated[
+        int | None, "With a stream: devices truncate their readings to this value (default the bound)."
+    ] = None
+    dimension: Annotated[int | None, "With a stream: number of coordinates of a reading (default 1)."] = None
+    drop_out: Annotated[float, "Share of reports that never leave their device."] = 0.0
+    late: Annotated[float, "Share of devices that join late."] = 0.0
+    late_slots: Annotated[
+        int | None, f"With --late: number of slots over which these devices join (default {LATE_SLOTS})."
+    ] = None
+    liars: Annotated[float, "Share of devices that always send the largest symbol."] = 0.0
+    chunk: Annotated[int, "Number of devices simulated at a time; results do not depend on it."] = 1 << 17
+    workers: Annotated[int, "Number of processes; results do not depend on it."] = 1
+    dask: Annotated[str | None, "Address of a Dask scheduler whose workers take part."] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,32 +31,34 @@ class PlanOptions(FleetOptions):
     that does not apply to the chosen planner, and for a value out of range.
     """
 
-    devices: Annotated[int, "number of devices"] = 1000
-    epsilon: Annotated[Fraction | float | str, "privacy of one reading (event level), or of a whole stream"] = "1"
+    devices: Annotated[int, "Number of devices."] = 1000
+    epsilon: Annotated[Fraction | float | str, "Privacy of one reading (event level), or of a whole stream."] = "1"
     window: Annotated[
         str | None,
-        "a length of time such as 24h: compare all ways of collecting that spend ε in any window of this length",
+        "A length of time such as 24h: compare all ways of collecting that spend ε in any window of this length.",
     ] = None
     error: Annotated[
         float | str | None,
-        "wanted error of a slot's mean, in the unit or such as 5%: print how many devices or which ε would reach it",
+        "Wanted error of a slot's mean, in the unit or such as 5%: print how many devices or which ε would reach it.",
     ] = None
-    mechanism: Annotated[str | None, "of reports: auto, hybrid, piecewise or optimal (default auto)"] = None
+    mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
     cohort_share: Annotated[
         float | None, f"of reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})"
     ] = None
-    days: Annotated[int | None, f"of reports: length of the campaign in days (default {DAYS})"] = None
-    slots: Annotated[int | None, f"of a stream: its number of reports (default {STREAM_SLOTS})"] = None
-    delta: Annotated[float | None, "δ of a stream (user level; default 0.00001)"] = None
+    days: Annotated[int | None, f"With reports: length of the campaign in days (default {DAYS})."] = None
+    slots: Annotated[int | None, f"With a stream: number of its reports (default {STREAM_SLOTS})."] = None
+    delta: Annotated[float | None, "δ of a stream (user level; default 0.00001)."] = None
     slew: Annotated[
-        float | str | None, f"of a stream: largest step between reports, a share of the range (default {SLEW})"
+        float | str | None, f"With a stream: largest step between reports, as a share of the range (default {SLEW})."
     ] = None
-    query: Annotated[str | None, f"of a stream: slot, or range:M for sums over M slots (default {QUERY})"] = None
-    chains: Annotated[int | None, f"of a stream: 1, and 1 more for each allowed reboot (default {CHAINS})"] = None
+    query: Annotated[str | None, f"With a stream: slot, or range:M for sums over M slots (default {QUERY})."] = None
+    chains: Annotated[int | None, f"With a stream: 1, and 1 more for each allowed reboot (default {CHAINS})."] = None
     movement: Annotated[
-        float | None, "of a stream: standard deviation of the mean's step per slot (default a quarter of the slew)"
+        float | None, "With a stream: standard deviation of the mean's step per slot (default a quarter of the slew)."
     ] = None
-    per_report: Annotated[bool, "of a stream: ε and δ are for each report alone, as in the paper's Kaggle run"] = False
+    per_report: Annotated[bool, "With a stream: ε and δ are for each report alone, as in the paper's Kaggle run."] = (
+        False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

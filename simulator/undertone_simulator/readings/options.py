@@ -27,18 +27,19 @@ class FleetOptions:
     given. Raises Invalid for options that exclude each other and for a ``bound`` out of range.
     """
 
-    devices: Annotated[int, "number of devices"]
-    epsilon: Annotated[Fraction | float | str | None, "privacy of one reading (event level), or of a whole stream"]
-    collect: Annotated[str | None, "reports, or stream: all reports of a device under one budget (default reports)"] = (
-        None
-    )
+    devices: Annotated[int, "Number of devices."]
+    epsilon: Annotated[Fraction | float | str | None, "Privacy of one reading (event level), or of a whole stream."]
+    collect: Annotated[
+        str | None,
+        "How to collect: reports, or stream, where one budget covers all reports of a device (default reports).",
+    ] = None
     population: Annotated[
         str | None,
-        f"synthetic readings: households, phones, time-in-state, heavy-tail or temperature (default {POPULATION})",
+        f"Synthetic readings: households, phones, time-in-state, heavy-tail or temperature (default {POPULATION}).",
     ] = None
-    data: Annotated[Path | str | None, "file of readings to use instead: .npz, .csv or .parquet"] = None
-    unit: Annotated[str | None, "unit of the readings, if the file does not say"] = None
-    bound: Annotated[int | None, "public upper bound of a reading, in whole units"] = None
+    data: Annotated[Path | str | None, "File of readings to use instead: .npz, .csv or .parquet."] = None
+    unit: Annotated[str | None, "Unit of the readings, such as kwh, if the file does not name it."] = None
+    bound: Annotated[int | None, "Public upper bound of a reading, in whole units."] = None
 
     def __post_init__(self) -> None:
         if self.collect is not None and self.collect not in COLLECT:

@@ -19,9 +19,11 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(BENCHMARKS.names())}")],
-    quick: Annotated[bool, typer.Option("--quick", help="a fraction of the time, less exact")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON rows")] = False,
+    name: Annotated[str, typer.Argument(help=f"Benchmarks to run: {ALL}, or one of {', '.join(BENCHMARKS.names())}.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take a fraction of the time, with less exact figures.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON rows.")] = False,
 ) -> None:
     """Measure; a ratio above 1 is better than the baseline. Missed goals are shown, they do not fail the command."""
     options = StudyOptions(quick=quick)

@@ -22,21 +22,32 @@ def register(app: typer.Typer) -> None:
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"{ALL}, or one of {', '.join(EXPERIMENTS.names())}")],
+    name: Annotated[
+        str, typer.Argument(help=f"Experiments to run: {ALL}, or one of {', '.join(EXPERIMENTS.names())}.")
+    ],
     data: Annotated[
-        Path | None, typer.Option(help=f"folder of the real data sets; UNDERTONE_DATA if absent, else {DATA}")
+        Path | None, typer.Option(help=f"Folder of the real data sets; by default UNDERTONE_DATA, else {DATA}.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="only this stream, such as POS; may be repeated")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="repeats; few if absent, the papers take 100")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="as little as shows that it runs; one repeat")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="of all noise and synthetic data")] = 1,
+    only: Annotated[list[str] | None, typer.Option(help="Only this stream, such as POS; repeat it for more.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Number of repeats; by default few, while the papers take 100.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run only as much as shows that the experiment works, with one repeat.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all noise and synthetic data.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help=f"folder for NAME.png, NAME.csv, NAME.json; with {ALL} also the page FOLDER.md")
+        Path | None,
+        typer.Option(help=f"Folder for NAME.png, NAME.csv and NAME.json; with {ALL} also for the page FOLDER.md."),
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="write the figure")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; results do not depend on it")] = None,
-    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help=f"with {ALL}: a Dask scheduler")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    png: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of processes; results do not depend on it.")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help=f"With {ALL}: address of a Dask scheduler.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
     repeats = 1 if quick and repeats is None else repeats
