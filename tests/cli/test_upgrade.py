@@ -79,7 +79,7 @@ def test_a_store_of_a_later_version_is_refused_in_a_sentence(tmp_path: Path) -> 
         database.execute("UPDATE alembic_version SET version_num = '9999'")
         database.commit()
     done = undertone("upgrade", str(path), "--check")
-    assert (done.returncode, "9999" in done.stdout, "refuses" in done.stdout) == (1, True, True)
+    assert (done.returncode, "9999" in done.stdout, "expected at most" in done.stdout) == (1, True, True)
     refused = undertone("upgrade", str(path))
     assert (refused.returncode, "9999" in refused.stderr) == (2, True)
     assert revision(path) == "9999"
