@@ -137,7 +137,7 @@ def redraw(folder: Path) -> list[str]:
 
 
 def chapters(documents: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return chapter -> names of its experiments."""
+    """Return a map: chapter -> names of its experiments."""
     named = {title: [name for name in documents if chapter_of(name) == title] for title in (*CHAPTERS, FURTHER)}
     return {title: names for title, names in named.items() if names}
 

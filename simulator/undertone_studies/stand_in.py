@@ -29,7 +29,7 @@ class Session:
     def receive(self, prepared: dict[str, bytes]) -> bool:
         """Answer the received packets; return False at the end of the connection. Acknowledgements need no answer."""
         data = self.connection.recv(_CHUNK)
-        # During the login a worker sends each packet only after it received the answer to the last one.
+        # Until it has subscribed, a worker waits for the answer to each packet before it sends the next one.
         for first, start, end in packets.split(data)[0] if not self._subscribed else ():
             if first == packets.CONNECT:
                 size = int.from_bytes(data[start + 10 : start + 12], "big")

@@ -32,7 +32,8 @@ from undertone_studies.theta import perturbed, whole_range
 Integers = NDArray[np.int64]
 
 EPSILONS = ("0.5", "1", "2", "4")
-# Numbers of seeds and runs of the short protocol; the documentation's figures use 20 seeds and 5 runs.
+# Default numbers of random seeds and of runs for each seed, which are small so that the study is quick. The figures in
+# the documentation were made with 20 seeds and 5 runs each.
 SEEDS = 2
 RUNS = 1
 BOUND = 10_000

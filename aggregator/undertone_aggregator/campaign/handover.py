@@ -54,7 +54,7 @@ def signed_handover(folder: Path, campaign: str) -> bytes:
 
 
 def leaving(folder: Path) -> dict[str, list[str]]:
-    """Return device -> campaigns that it leaves, where it may still send what it has drawn. Raises Invalid, OSError."""
+    """Return a map: device -> campaigns that it leaves, to which it may still send reports. Raises Invalid, OSError."""
     found: dict[str, list[str]] = {}
     for path in sorted((folder / FOLDER).glob("[!.]*")):
         for device, entry in read_handover(folder, path.name)["devices"].items():
@@ -64,7 +64,7 @@ def leaving(folder: Path) -> dict[str, list[str]]:
 
 
 class HandoverFile:
-    """The hand-over of one campaign, read again whenever its file changes."""
+    """The file with the signed hand-over of one campaign. ``signed`` is its newest content; `changed` updates it."""
 
     def __init__(self, folder: Path, campaign: str) -> None:
         self._folder, self._campaign = folder, campaign

@@ -103,7 +103,7 @@ class Status:
                 context.journal.alarm("foreign", f"somebody else broadcasts the campaign {context.plan.name}")
 
     def _devices(self, lost: Rows, told: frozenset[str]) -> Rows:
-        """Return group -> devices that reported in the newest settled slot or did not, reports lost and in conflict.
+        """Return a map: group -> devices that did or did not report in the newest settled slot, losses, conflicts.
 
         ``told``: the groups that are shown, beside all devices together.
         """
@@ -123,7 +123,7 @@ class Status:
         return rows
 
     def _lost(self, told: frozenset[str]) -> Rows:
-        """Return group -> reports that were drawn and never came, and since when (Unix second).
+        """Return a map: group -> reports that were drawn and never came, and since when (Unix second).
 
         ``told``: the groups that are shown, beside all devices together.
         """

@@ -212,7 +212,7 @@ class MissingReports:
 
 
 def by_group(losses: Mapping[tuple[str, int], int]) -> dict[str, tuple[int, int]]:
-    """Return group -> (missing reports, slot in which the oldest was noticed), from a store's losses."""
+    """Return a map: group -> (missing reports, slot in which the oldest was noticed), from a store's losses."""
     totals: dict[str, tuple[int, int]] = {}
     for (group, slot), n in losses.items():
         if n > 0:

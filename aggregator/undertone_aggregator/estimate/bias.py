@@ -279,7 +279,7 @@ def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
 
 
 def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tuple[float, float]]:
-    """Return slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
+    """Return a map: slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
     sums: dict[int, list[float]] = {}
     for estimate in estimates:
         sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.truncated_mean - campaign.offset)

@@ -48,7 +48,7 @@ class Row:
     derived: ClassVar[tuple[str, ...]] = ()
 
     def row(self) -> dict[str, Any]:
-        """Return column -> value as a flat dictionary."""
+        """Return a map: column -> value as a flat dictionary."""
         columns: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -174,7 +174,7 @@ class Estimate(MeanRow):
         return cls(slot, start, series, ABSENT, 0, 0, math.nan, None, None, None, None)
 
     def row(self) -> dict[str, Any]:
-        """Return column -> value, flat; a slot of a threshold round has its number only in the column ``model``."""
+        """Return a flat map: column -> value. A threshold round's number is in the column ``model`` only."""
         without = {"estimate": None, "truncated_mean": None} if self.is_learning or self.is_absent else {}
         return super().row() | without
 

@@ -53,7 +53,7 @@ class Gap(Row):
 
 
 def reports_by_slot(partial: Mapping[Key, Counts], group: str) -> Counter[int]:
-    """Return slot -> number of reports of a group, `EVERYBODY` for all of them."""
+    """Return a map: slot -> number of reports of a group, `EVERYBODY` for all of them."""
     reports: Counter[int] = Counter()
     for key, counts in partial.items():
         if group in (key.group, EVERYBODY):

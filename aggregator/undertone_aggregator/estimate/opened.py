@@ -160,7 +160,7 @@ class OpenCampaign(Summarised):
         return dict(self._store.outcomes())
 
     def lost(self) -> dict[str, tuple[int, int]]:
-        """Return group -> (reports that devices drew and that never arrived, slot in which the oldest was noticed)."""
+        """Return a map: group -> (number of drawn reports that never arrived, slot of the oldest loss)."""
         return by_group(self._store.losses())
 
     @property

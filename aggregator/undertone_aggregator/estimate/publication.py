@@ -297,7 +297,7 @@ def _households(store: Store, publication: Publication) -> dict[str, int]:
 
 
 def only_told(counts: Mapping[str, tuple[int, int]], told: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return group -> (number of missing reports, oldest slot) for the ``told`` groups, from ``counts`` of all groups.
+    """Return a map of the ``told`` groups: group -> (missing reports, oldest slot), from ``counts`` of all groups.
 
     Under `EVERYBODY` is the sum over all groups, with the oldest slot of all.
     """

@@ -158,7 +158,7 @@ class Results(OpenCampaign):
     def _late_and_lost(
         self, low: int, high: int, group: str
     ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
-        """Return slot -> late reports, and slot -> reports that were noticed in it as missing; None if unpublished."""
+        """Return two maps: slot -> late reports, slot -> reports noticed in it as missing. None if unpublished."""
         counted = reports_by_slot(self._store.partial(low, high), group)
         counted.subtract(reports_by_slot(self._store.partial(low, high, late=False), group))
         lost: Counter[int] = Counter()

@@ -38,7 +38,7 @@ def counted_names(folder: Path, checkpoint: str, newest: int, since: float = 0.0
 
 
 def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Path, float]:
-    """Return merged file -> Unix second at which it was written, for files that no batch up to ``newest`` holds."""
+    """Return a map: merged file -> Unix second of its writing, for files that no batch up to ``newest`` holds."""
     waiting: dict[Path, float] = {}
     for file in gathered_files(folder / LANDED):
         with contextlib.suppress(FileNotFoundError):

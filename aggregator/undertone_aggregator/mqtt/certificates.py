@@ -10,7 +10,7 @@ _USUAL = ("broker/server.crt", "tls/server.crt", "tls/ca.crt")
 
 
 def certificate_ends(config: Config) -> dict[str, int]:
-    """Return path, as configured, -> Unix second at which that certificate ends. Files that hold none are left out."""
+    """Return a map: configured path -> Unix second at which that certificate ends. Other files are left out."""
     names = [name for name in (config.broker.certificate, config.broker.ca_file, *_USUAL) if name is not None]
     found = {}
     for name in dict.fromkeys(names):

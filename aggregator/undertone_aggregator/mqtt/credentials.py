@@ -80,7 +80,7 @@ def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collec
 
 
 def server_users(password: str) -> dict[str, str]:
-    """Return user -> password of the server's connections: the aggregator, and one user for each worker's session."""
+    """Return the passwords of the server's users: the aggregator, and one user for each worker's session."""
     workers = [worker_user(AGGREGATOR, slot) for slot in range(WORKER_USERS)]
     return {AGGREGATOR: password, **{user: worker_password(password, user) for user in workers}}
 

@@ -105,7 +105,7 @@ class Home:
         return None
 
     def fleets(self) -> dict[str, Path]:
-        """Return campaign -> folder of its devices, also for a campaign without a plan, since its devices still
+        """Return a map: campaign -> folder of its devices, also for a campaign without a plan, since its devices still
         report.
         """
         names = {path.name for path in (self.folder / FLEETS).glob("[!.]*") if path.is_dir()}
@@ -141,7 +141,7 @@ class Home:
         return replace(config, fleet=self.fleet(config.campaign.succeeds or name))
 
     def stores(self) -> dict[str, str]:
-        """Return campaign -> store, also for a campaign whose plan was removed and whose store's file still exists."""
+        """Return a map: campaign -> store. It includes campaigns whose plan was removed but whose store exists."""
         where = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder)
         if where.file is None:
             return dict.fromkeys(self.names(), str(where))

@@ -86,7 +86,7 @@ def _wait(home: Home, name: str, until: Callable[[CampaignState | None], bool]) 
 
 
 def actions(home: Home) -> dict[str, Action]:
-    """Return verb -> function that changes a campaign of a given name."""
+    """Return a map: verb -> function that changes a campaign of a given name."""
     return {verb: partial(_change, home, state) for verb, state in VERBS.items()}
 
 

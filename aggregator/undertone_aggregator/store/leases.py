@@ -50,7 +50,7 @@ class Leases(Protocol):
         """Return the roles that nobody holds now."""
 
     def owners(self) -> dict[str, str]:
-        """Return role -> its holder now, empty if nobody holds it."""
+        """Return a map: role -> its holder now, empty if nobody holds it."""
 
     def join(self, name: str, most: int, seconds: float) -> None:
         """Enter this worker in the list of members for ``seconds``. It takes at most ``most`` partitions."""
@@ -59,7 +59,7 @@ class Leases(Protocol):
         """Remove this worker from the list of members."""
 
     def members(self) -> dict[str, int]:
-        """Return member -> the largest number of partitions that it takes."""
+        """Return a map: member -> the largest number of partitions that it takes."""
 
 
 def fair_shares(partitions: int, members: Mapping[str, int]) -> dict[str, int]:

@@ -127,7 +127,7 @@ class Store(Protocol):
     # --- Methods for entries about the campaign as a whole.
 
     def meta(self, *names: str) -> dict[str, str]:
-        """Return name -> value of the campaign's entries with these names; without names, of all its entries."""
+        """Return a map: name -> value of the campaign's entries with these names; without names, of all its entries."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         """Write entries for `meta`, name -> value, in the open transaction or in one of their own."""
@@ -166,13 +166,16 @@ class Store(Protocol):
         """Return the newest slot that has a counted report."""
 
     def outcomes(self) -> Counter[str]:
-        """Return outcome -> number of deliveries, over all workers; ``received`` is the sum of the others."""
+        """Return a map: outcome -> number of deliveries, over all workers; ``received`` is the sum of the others."""
 
     def losses(self) -> dict[tuple[str, int], int]:
-        """Return (group, slot in which the loss was noticed) -> reports drawn that never arrived, over all workers."""
+        """Return how many drawn reports never arrived, by group and by the slot in which the server noticed the loss.
+
+        All workers are added up.
+        """
 
     def conflicts(self) -> dict[str, int]:
-        """Return group -> number of reports that contradict a counted report, over all workers."""
+        """Return for each group how many reports contradict one that was counted before; all workers are added up."""
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
@@ -180,13 +183,13 @@ class Store(Protocol):
     # --- Methods for the operator's inventory of devices.
 
     def groups(self) -> dict[str, str]:
-        """Return device -> group, as the campaign's server read them from the file of groups."""
+        """Return a map: device -> group, as the campaign's server read them from the file of groups."""
 
     def set_groups(self, groups: Mapping[str, str]) -> None:
         """Replace all groups, in one transaction."""
 
     def devices(self) -> dict[str, Device]:
-        """Return name -> device, for every device that was ever added to the inventory."""
+        """Return a map: name -> device, for every device that was ever added to the inventory."""
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         """Add or change these devices, and delete the names ``without``, in one transaction."""

@@ -50,7 +50,7 @@ class Site(Protocol):
 
 
 def named(stores: Iterable[str]) -> dict[str, str]:
-    """Return campaign -> store for every campaign in the stores.
+    """Return a map: campaign -> store for every campaign in the stores.
 
     Raises Invalid for an empty store or a duplicate name.
     """

@@ -68,7 +68,7 @@ class PahoTransport:
         self.configured = (host, port)
         self.places = [self.configured]
         self._keepalive = keepalive
-        # False if the broker did not accept the last connection; True before the first one.
+        # True if the broker accepted the last connection, and also before the first attempt to connect.
         self._accepted = True
         self._client_id = client_id
         self._user = user

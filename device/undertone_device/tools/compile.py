@@ -19,7 +19,7 @@ _PACKAGES = {"undertone_device": undertone_device, "undertone_shared": undertone
 
 
 def board_files(*lists: str) -> dict[str, Path]:
-    """Return path on the board -> source file, for the modules that package.json or the named ``lists`` install."""
+    """Return a map: path on the board -> source file, for modules that package.json or the named ``lists`` install."""
     files = {}
     for name in lists or ("package.json",):
         for place, _ in json.loads(shipped(name).read_text(encoding="utf-8"))["urls"]:

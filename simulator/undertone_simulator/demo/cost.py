@@ -56,7 +56,7 @@ def meaning(epsilon: Fraction, per_day: int) -> str:
 
 
 def published_apart(log: Path) -> dict[str, int]:
-    """Return device -> least number of seconds between two of its reports in a mosquitto's log, without repeats
+    """Return a map: device -> least number of seconds between two of its reports in a mosquitto's log, without repeats
     (DUP).
     """
     last: dict[str, int] = {}

@@ -177,7 +177,7 @@ class Reports:
         return (min(options.round_slots, per_day),) * ROUNDS
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """Return the options of the campaign's configuration that give it one report epoch."""
+        """Return lines for the campaign's configuration file that make the demo play a single report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
         return f"""\
 rounds = {list(rounds)}
@@ -257,7 +257,7 @@ def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
 
 
 def _truths(plan: PreparedDemo, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:
-    """Return slot -> (mean of truncated readings, mean of raw ones) of the devices whose reports were counted."""
+    """Return a map: slot -> (mean truncated reading, mean raw reading) of the devices whose reports were counted."""
     campaigns = {campaign.fingerprint: campaign for campaign in reporting}
     row = {name: number for number, name in enumerate(plan.names)}
     values: dict[int, list[tuple[int, int]]] = {}

@@ -29,7 +29,8 @@ from undertone_simulator.wire.verify import reconcile
 
 DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": DemoStream()}
 CONNECT_SECONDS = 60.0
-# Seconds after which the run fails; a threshold round in which θ cannot be chosen would last for ever.
+# Seconds that a run may take longer than planned before it counts as failed. Without this limit a run would never end
+# if the server cannot choose θ.
 SLACK_SECONDS = 60.0
 DRAIN_SECONDS = 60.0
 # Seconds between the aggregator's kill and its restart.
@@ -215,9 +216,9 @@ def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -
 
 
 def drain(folder: Path) -> bool:
-    """Wait until every report is accounted for, while the aggregator processes the broker's backlog.
+    """Wait while the aggregator processes the reports that still wait, until it has accounted for all that were sent.
 
-    Return False if reports are still unaccounted for when the time is up.
+    Return False if some are still unaccounted for after `DRAIN_SECONDS`.
     """
     deadline = time.monotonic() + DRAIN_SECONDS
     with open_store(folder / "store.sqlite", read_only=True) as store:

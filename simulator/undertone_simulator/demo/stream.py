@@ -208,7 +208,7 @@ def _slots(
 def _truths(
     plan: PreparedDemo, rule: StreamRule, reports: dict[int, dict[str, int]]
 ) -> dict[int, tuple[Vector, Vector]]:
-    """Return slot -> (mean reading, mean clipped reading) of the devices that reported; each [coordinates].
+    """Return a map: slot -> (mean reading, mean clipped reading) of the devices that reported; each [coordinates].
 
     The unit is the range, centred: a point lies within a ball of diameter 1, and moves by at most the slew.
     """

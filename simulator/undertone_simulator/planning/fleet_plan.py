@@ -208,7 +208,7 @@ def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
 def visible(
     known: KnownPopulation, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float
 ) -> tuple[str, ...]:
-    """Return sentences about what noise would hide: the truncated mean, its daily curve; none if it hides nothing."""
+    """Return a warning if the noise would hide the mean or the shape of the day; return () if both would be visible."""
     slot, day = spans[0].standard_error, spans[-1].standard_error
     left = known.mean - bias
     curve = float(np.std(known.profile)) * left / known.mean if known.mean else 0.0

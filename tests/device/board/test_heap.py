@@ -17,8 +17,9 @@ from support.ci import unavailable
 from support.private_broker import PrivateBroker
 
 HERE = Path(__file__).parent
-# In use are 73 KB of it. The rest is what one step makes and drops, which this interpreter keeps until the step ends:
-# checking a campaign's canonical form takes 12 KB. A board collects within a step.
+# Between two steps, 73 KB of this heap are in use. The rest must hold the garbage of one step, because this interpreter
+# collects garbage only between steps; checking that a campaign's JSON is canonical makes 12 KB of garbage. A board also
+# collects garbage during a step.
 HEAP = 96 * 1024
 POLICY = {
     "version": 1,

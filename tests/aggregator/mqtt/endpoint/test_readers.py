@@ -1,7 +1,6 @@
 """Readers at the endpoint: who may read what, slow readers, several connections of one user, devices beside them."""
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import threading
@@ -13,7 +12,9 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from support.ci import unavailable
 from support.direct import CONFIG, PREFIX, Device, OneCampaign, open_endpoint, password, write_passwords
+from support.mosquitto import MISSING, find_mosquitto
 from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials, packets
@@ -334,9 +335,9 @@ def test_200_readers_get_everything(endpoint: OneCampaign) -> None:
 
 @pytest.mark.services
 def test_mosquitto_sub_reads_estimates(endpoint: OneCampaign) -> None:
-    program = shutil.which("mosquitto_sub")
+    program = find_mosquitto("mosquitto_sub")
     if program is None:
-        pytest.skip("mosquitto_sub is not installed")
+        unavailable(MISSING)
     endpoint.publish(MEAN, b"1")
     command = [program, "-h", "127.0.0.1", "-p", str(endpoint.port), "-u", "grafana", "-P", password("grafana"),
                "-t", f"{PREFIX}/+/aggregate/#", "-q", "1", "-v", "-C", "2", "-W", "60"]  # fmt: skip
