@@ -73,6 +73,15 @@ def free_port() -> Callable[[], int]:
     return next_free_port
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let workers, and the processes that tests start, keep the bytecode that they compile, whatever the environment.
+
+    Without it, each worker compiles every test by itself, and each of some hundred processes the modules it imports.
+    """
+    if getattr(config.option, "numprocesses", None):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for fixture, marker in MARKER_OF_FIXTURE.items():
