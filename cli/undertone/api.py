@@ -23,7 +23,7 @@ def certify(
     *,
     epsilon: str | float = "1",
     table: Path | str | None = None,
-    campaign: Path | str | None = None,
+    message: Path | str | None = None,
     delta: float | None = None,
     signer: str | None = None,
     levels: int = window.LEVELS,
@@ -31,20 +31,20 @@ def certify(
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
     """Return the exact privacy, bias and variance of mechanisms, computed from their integer weights.
 
-    Name a mechanism, or give the file of a ``table`` or of a ``campaign``; a campaign's mechanisms are certified in
+    Name a mechanism, or give the file of a ``table`` or of a campaign's ``message``, whose mechanisms are certified in
     order. The cap on the privacy loss is e^``epsilon``; a stream campaign's cap is (``epsilon``, ``delta``). ``levels``
     applies to the piecewise mechanisms, ``bins`` to square-wave. ``signer``: a public key in hex, whose signature the
     campaign's message must then carry. Raises Invalid for bad input, OSError, and
     `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
-    if sum(source is not None for source in (mechanism, table, campaign)) != 1:
-        raise Invalid("expected exactly one of mechanism, table and campaign")
+    if sum(source is not None for source in (mechanism, table, message)) != 1:
+        raise Invalid("expected exactly one of mechanism, table and message")
     if mechanism is not None:
         return [certify_named(mechanism, str(epsilon), levels, bins)]
     if table is not None:
         return [certify_table(Path(table).read_bytes(), str(epsilon))]
-    assert campaign is not None
-    return certify_campaign(Path(campaign).read_bytes(), str(epsilon), DELTA if delta is None else delta, signer)
+    assert message is not None
+    return certify_campaign(Path(message).read_bytes(), str(epsilon), DELTA if delta is None else delta, signer)
 
 
 def certify_published(

@@ -40,7 +40,7 @@ epoch_slots = 40
 report_slots = 4000
 min_reports = 3
 EOF
-undertone provision --campaign aggregator.toml --devices 9 --out fleet
+undertone provision --plan aggregator.toml --devices 9 --output fleet
 # Slots this short are reserved a minute at a time, which a restart forfeits; here each report is written down.
 sed -i 's|"insecure"|"write_seconds": 1, &|' fleet/devices/*/policy.json
 undertone serve aggregator.toml > server.log 2>&1 &
@@ -80,7 +80,7 @@ until_seen "±" server.log
 undertone query undertone.sqlite --newest 3
 
 echo "== energy-001 gets a new password; the board starts with it, and what waited in its outbox is not lost"
-undertone devices rotate energy-001 --config aggregator.toml --fleet fleet
+undertone devices rotate energy-001 --plan aggregator.toml --fleet fleet
 until_seen "not authorised" energy-001.log
 kill -INT $one; wait $one || true
 mv energy-001.log before.log
@@ -88,12 +88,12 @@ start_board 001; one=$!
 reports energy-001.log 3
 
 echo "== energy-002 is revoked while it runs"
-undertone devices revoke energy-002 --config aggregator.toml --fleet fleet
+undertone devices revoke energy-002 --plan aggregator.toml --fleet fleet
 until_seen "not authorised" energy-002.log
 kill -INT $two; wait $two || true
 
 echo "== One more board"
-undertone devices add 1 --config aggregator.toml --fleet fleet
+undertone devices add 1 --plan aggregator.toml --fleet fleet
 start_board 010; four=$!
 acked 010
 
@@ -110,5 +110,5 @@ accounted() {
 for _ in $(seq 60); do accounted > last.log 2>&1 && break; sleep 1; done
 kill $server; wait $server || true
 exec 3>&-
-undertone devices list --config aggregator.toml --fleet fleet
+undertone devices list --plan aggregator.toml --fleet fleet
 accounted

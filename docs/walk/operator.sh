@@ -52,7 +52,7 @@ start_server
 fleets=()
 for campaign in electricity water; do
     undertone fleet --fleet home/fleets/$campaign --clients "$devices" --slots "$slots" --seed ${#fleets[@]} \
-        --directory "$campaign" > "$campaign.log" 2>&1 &
+        --output "$campaign" > "$campaign.log" 2>&1 &
     fleets+=($!)
 done
 on_air() { for name in electricity water; do undertone campaign show home $name --json | grep -q '"epochs": [1-9]' || return 1; done; }

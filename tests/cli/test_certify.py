@@ -130,10 +130,10 @@ def test_a_campaign_file(tmp_path, message):
     campaign = built(design.hybrid("1"))
     path = tmp_path / "campaign"
     path.write_bytes(issue.pack(campaign, 5) if message else campaign.body)
-    facts = json.loads(certify("--campaign", path, "--epsilon", 1, "--json").stdout)
+    facts = json.loads(certify("--message", path, "--epsilon", 1, "--json").stdout)
     assert [f["mechanism"] for f in facts] == ["cohort", "report"]
     assert facts[1]["certificate"] == "2721/1001"
-    result = certify("--campaign", path, "--epsilon", 0.999)
+    result = certify("--message", path, "--epsilon", 0.999)
     assert result.exit_code == 1
     assert "refused: column 0 has weights from 1001 to 2721" in result.stderr
 
@@ -143,7 +143,7 @@ def test_a_campaigns_signature_and_form(tmp_path):
     signer, other = (signing.make_key(tmp_path / f"{name}.key") for name in ("ours", "theirs"))
     path = tmp_path / "campaign"
     path.write_bytes(issue.pack(campaign, 5, signer.sign))
-    arguments = ("--campaign", path, "--epsilon", 1, "--signer")
+    arguments = ("--message", path, "--epsilon", 1, "--signer")
     assert certify(*arguments, signer.public).exit_code == 0
     for data in (path.read_bytes(), issue.pack(campaign, 5), issue.pack(campaign, 5, lambda _: signer.sign(bytes(32)))):
         path.write_bytes(data)
@@ -154,9 +154,9 @@ def test_a_campaigns_signature_and_form(tmp_path):
     path.write_bytes(campaign.body)
     assert "a body has no signature" in str(certify(*arguments, signer.public).exception)
     path.write_bytes(campaign.body.replace(b":48", b": 48"))
-    assert "not canonical" in str(certify("--campaign", path, "--epsilon", 1).exception)
+    assert "not canonical" in str(certify("--message", path, "--epsilon", 1).exception)
     path.write_bytes(campaign.body.replace(b'"stride":1', b'"stride":6'))
-    assert "schedule.stride is 6" in str(certify("--campaign", path, "--epsilon", 1).exception)
+    assert "schedule.stride is 6" in str(certify("--message", path, "--epsilon", 1).exception)
 
 
 class Understated(WindowMechanism):
@@ -217,7 +217,7 @@ def test_bad_input_is_one_sentence(call, sentence):
 
 
 def test_one_source_is_expected():
-    with pytest.raises(Invalid, match="expected exactly one of mechanism, table and campaign"):
+    with pytest.raises(Invalid, match="expected exactly one of mechanism, table and message"):
         CliRunner().invoke(app, ["certify", "--epsilon", "1"], catch_exceptions=False)
 
 
@@ -239,7 +239,7 @@ def test_a_damaged_certificate_is_named(tmp_path):
     path.write_text('{"integers": 5}')
     with refused("integers", 5):
         undertone.certify(table=path, epsilon=1)
-    with pytest.raises(Invalid, match="expected exactly one of mechanism, table and campaign"):
+    with pytest.raises(Invalid, match="expected exactly one of mechanism, table and message"):
         undertone.certify("hybrid", table=path)
 
 

@@ -20,7 +20,7 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
     words = "fleet --clients 12 --interval 1 --slots 5 --ramp-up 0.5 --json"
     faults = "--kill 0.1 --duplicate 0.1 --delay 0.1 --lie 0.1 --drop-out 0.1"
     result = subprocess.run(
-        [sys.executable, "-m", "undertone", *words.split(), *faults.split(), "--directory", str(tmp_path / "f")],
+        [sys.executable, "-m", "undertone", *words.split(), *faults.split(), "--output", str(tmp_path / "f")],
         env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary},
         capture_output=True,
         text=True,
@@ -44,7 +44,7 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
         (["--qos", "0"], "qos is 0, expected 1"),
         (["--interval", "5", "--rate", "3"], "exclude each other"),
         (["--fleet", "x", "--rate", "3"], "do not go with --fleet"),
-        (["--fleet", "x"], "--fleet needs --directory"),
+        (["--fleet", "x"], "--fleet needs --output"),
         (["--rate", "0"], "rate is 0.0"),
         (["--clients", "10001"], "clients is 10001"),
         (["--kill", "1.5"], "kill is 1.5"),

@@ -24,8 +24,8 @@ def run(tmp_path, monkeypatch, capsys):
     def call(*options, broker=OWN, devices="2", out="out"):
         campaign = tmp_path / "aggregator.toml"
         campaign.write_text(CAMPAIGN.format(broker=broker))
-        command = ["undertone", "provision", "--campaign", str(campaign), "--devices", devices]
-        monkeypatch.setattr("sys.argv", [*command, "--out", str(tmp_path / out), *options])
+        command = ["undertone", "provision", "--plan", str(campaign), "--devices", devices]
+        monkeypatch.setattr("sys.argv", [*command, "--output", str(tmp_path / out), *options])
         code = main()
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -106,7 +106,7 @@ def test_a_second_fleet_leaves_the_first_one_alone(run, tmp_path):
 
 def test_an_authority_that_is_given(run, tmp_path):
     (tmp_path / "mine.pem").write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")
-    code, _, _ = run("--ca", str(tmp_path / "mine.pem"), "--host", "10.0.0.5", broker=FOREIGN)
+    code, _, _ = run("--ca-file", str(tmp_path / "mine.pem"), "--host", "10.0.0.5", broker=FOREIGN)
     assert code == 0
     assert device(tmp_path)["broker"]["host"] == "10.0.0.5"
 
@@ -117,7 +117,7 @@ def test_an_authority_that_is_given(run, tmp_path):
         (["--host", "10.0.0.5"], OWN, "TLS is missing, expected --ca, --private-ca, or --insecure"),
         ([], FOREIGN, "TLS is missing, expected --ca, --private-ca, or --insecure"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
-        (["--ca", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
+        (["--ca-file", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
         (["--certificates"], OWN, "--certificates needs --private-ca, the authority"),
         (["--devices", "0"], OWN, "devices is 0, expected 1 to 1000000"),
         (["--port", "70000"], OWN, "--port is 70000, expected an integer from 1 to 65535"),
@@ -134,7 +134,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(run, options, broker, sente
 
 def test_a_configuration_that_does_not_exist(run, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
-        "sys.argv", ["undertone", "provision", "--campaign", "no.toml", "--devices", "1", "--out", str(tmp_path)]
+        "sys.argv", ["undertone", "provision", "--plan", "no.toml", "--devices", "1", "--output", str(tmp_path)]
     )
     assert main() == 2
     assert "no.toml" in capsys.readouterr().err

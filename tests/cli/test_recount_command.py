@@ -64,5 +64,5 @@ def test_a_folder_without_files_is_one_sentence(folder, call):
 def test_spark_counts_only_what_the_configuration_leaves_to_it(folder, call):
     lines = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 10\nepsilon = 1\n'
     (folder / "c.toml").write_text(lines + '[landing]\nfolder = "landing"\n')
-    code, _, err = call("spark", "run", "--config", folder / "c.toml", "--checkpoint", folder / "check")
+    code, _, err = call("spark", "run", "--plan", folder / "c.toml", "--checkpoint", folder / "check")
     assert (code, err) == (2, "error: landing.counts is 'server', expected 'spark', with the folder of the files\n")

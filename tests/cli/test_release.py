@@ -141,7 +141,19 @@ def test_a_wrong_use_is_named(arguments, sentence, run):
 def test_the_options_of_a_command_are_those_of_its_mechanism():
     group = get_command(app).commands["release"]
     context = group.make_context("release", ["query"], resilient_parsing=True)
-    common = {"epsilon", "bound", "source", "output", "column", "scale", "state", "continues", "user", "ca", "seconds"}
+    common = {
+        "epsilon",
+        "bound",
+        "source",
+        "output",
+        "column",
+        "scale",
+        "state",
+        "continues",
+        "user",
+        "ca_file",
+        "seconds",
+    }
     for name in MECHANISMS:
         command = group.get_command(context, name)
         offered = {option.name for option in command.params} - common - {"as_json", "last_block"}

@@ -64,7 +64,7 @@ groups = "g.csv"
 """
     )
     (tmp_path / "g.csv").write_text("device,group\nload-001,north\nload-002,north\n")
-    words = ["--data", tmp_path / "data.npz", "--campaign", tmp_path / "c.toml", "--json"]
+    words = ["--data", tmp_path / "data.npz", "--plan", tmp_path / "c.toml", "--json"]
     result = simulate(*words, small=["--devices", "300"])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
@@ -74,7 +74,7 @@ groups = "g.csv"
     # Options beside a campaign: the report slots replace the file's, anything else would be ignored.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
     refused = simulate(*words, "--epsilon", "1", small=FEW)
-    assert "epsilon and campaign exclude each other" in str(refused.exception)
+    assert "epsilon and plan exclude each other" in str(refused.exception)
 
 
 @pytest.mark.parametrize("how", ["options", "campaign"])
@@ -96,7 +96,7 @@ reports = 3
 """
     )
     options = ["--collect", "stream", "--mechanism", "one-bit", "--epsilon", "4"]
-    words = options if how == "options" else ["--campaign", tmp_path / "c.toml"]
+    words = options if how == "options" else ["--plan", tmp_path / "c.toml"]
     result = simulate(*words, "--json", "--store", tmp_path / "s.sqlite", small=FEW)
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)

@@ -27,7 +27,7 @@ def processes_of(folder: Path) -> list[str]:
 def test_sigterm_leaves_nothing_running(words: str, tmp_path: Path, mosquitto_binary: str) -> None:
     folder = tmp_path / "kept"
     command = subprocess.Popen(
-        [sys.executable, "-m", "undertone", *words.split(), "--directory", str(folder)],
+        [sys.executable, "-m", "undertone", *words.split(), "--output", str(folder)],
         env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -41,12 +41,12 @@ def run(tmp_path, free_port):
     path.write_text(CONFIG.format(port=free_port()))
 
     def call(*words, code=0):
-        at = ["--config", str(path), "--fleet", str(tmp_path / "fleet")] if words[0] == "devices" else []
+        at = ["--plan", str(path), "--fleet", str(tmp_path / "fleet")] if words[0] == "devices" else []
         done = undertone(*words, *at)
         assert done.returncode == code, done.stderr
         return done.stderr if code else done.stdout
 
-    call("provision", "--campaign", str(path), "--devices", "3", "--out", str(tmp_path / "fleet"))
+    call("provision", "--plan", str(path), "--devices", "3", "--output", str(tmp_path / "fleet"))
     return call
 
 
@@ -176,7 +176,7 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     rows = json.loads(run("devices", "list", "--silent", "2d", "--json"))
     assert [row["last_report"] for row in rows] == [None] * 3
     assert "last_report  never" in run("devices", "show", "load-002")
-    run("devices", "export", "--out", str(tmp_path / "out.csv"))
+    run("devices", "export", "--output", str(tmp_path / "out.csv"))
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == "name,group,state,since,last_report"
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600, "when a household reported is nobody else's to read"
     assert run("devices", "conflicts").strip() == "none"

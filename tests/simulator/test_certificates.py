@@ -73,7 +73,7 @@ class Site:
         self.mosquitto: subprocess.Popen[bytes] | None = None
 
     def command(self, *words: str) -> None:
-        at = ["--config", str(self.file), "--fleet", str(self.fleet)] if words[0] == "devices" else []
+        at = ["--plan", str(self.file), "--fleet", str(self.fleet)] if words[0] == "devices" else []
         done = undertone(*words, *at)
         assert done.returncode == 0, done.stderr
         if self.mosquitto is not None:
@@ -151,7 +151,7 @@ def endpoint(site: Site, folder: Path) -> Iterator[None]:
 def site(request: pytest.FixtureRequest, tmp_path: Path, free_port, mosquitto_binary: str) -> Iterator[Site]:
     made = Site(tmp_path, free_port())
     made.file.write_text(CONFIG.format(port=made.port, broker=BROKERS[request.param]))
-    new = ("--campaign", str(made.file), "--devices", "3", "--out", str(made.fleet))
+    new = ("--plan", str(made.file), "--devices", "3", "--output", str(made.fleet))
     made.command("provision", *new, "--private-ca", "--certificates")
     with endpoint(made, tmp_path) if request.param == "direct" else mosquitto(made, mosquitto_binary):
         yield made

@@ -58,7 +58,7 @@ def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     folder = tmp_path / "results"
     results.write("tops-fig1", OUTCOME, StudyOptions(quick=True), folder)
     text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text()
-    assert "experiment all --out" in text
+    assert "experiment all --output" in text
     households = population("households", 1)
     known = KnownPopulation.of(households, households.bound)
     errors = [plan_fleet(known, 500, epsilon).spans[0].error / known.mean for epsilon in results.PLANNED]

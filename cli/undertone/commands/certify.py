@@ -21,9 +21,7 @@ def certify(
     epsilon: Annotated[str, typer.Option(help="The cap on one reading's privacy loss, 0.05 to 8.")],
     mechanism: Annotated[str | None, typer.Option(help=f"Mechanism to certify: one of {NAMES}.")] = None,
     table: Annotated[Path | None, typer.Option(help="A file with one mechanism as JSON, such as a table.")] = None,
-    campaign: Annotated[
-        Path | None, typer.Option(help="A file with a campaign's body or its retained message.")
-    ] = None,
+    message: Annotated[Path | None, typer.Option(help="A file with a campaign's body or its retained message.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="δ of a stream campaign (1e-5), or of the published numbers (1e-6).")
     ] = None,
@@ -44,7 +42,7 @@ def certify(
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
 
-    Name a mechanism, or give the file of a table or of a campaign. The cap is e^EPSILON for one report, and
+    Name a mechanism, or give the file of a table or of a campaign's message. The cap is e^EPSILON for one report, and
     (EPSILON, DELTA) for all reports of a device in a stream campaign.
     With --published: what the published numbers alone reveal over a slot, a day and a year.
     """
@@ -62,7 +60,7 @@ def certify(
             mechanism,
             epsilon=epsilon,
             table=table,
-            campaign=campaign,
+            message=message,
             delta=delta,
             signer=signer,
             levels=levels,
@@ -73,7 +71,7 @@ def certify(
         raise typer.Exit(1) from None
     if as_json:
         shown = [certificate.as_json() for certificate in certificates]
-        typer.echo(json.dumps(shown[0] if campaign is None else shown, indent=2))
+        typer.echo(json.dumps(shown[0] if message is None else shown, indent=2))
         return
     for certificate in certificates:
         for line in certificate.lines():

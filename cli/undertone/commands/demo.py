@@ -1,5 +1,6 @@
 """``undertone demo``: runs a fleet with a real broker, and shows the result as a table and a picture."""
 
+import json
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -37,10 +38,8 @@ def demo(
     ] = None,
     bound: Annotated[int | None, typer.Option(help="Public upper bound of a reading, in whole units.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the results to this file as JSON.")
-    ] = None,
-    directory: Annotated[
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the rest goes to standard error.")] = False,
+    output: Annotated[
         Path | None, typer.Option(help="Keep ledger, store, logs and configuration in this folder.")
     ] = None,
     kill_aggregator_at: Annotated[
@@ -86,10 +85,9 @@ def demo(
     """
     from undertone_simulator.demo import DemoOptions, Failed, run
     from undertone_simulator.demo.picture import draw
-    from undertone_simulator.demo.run import write_json
 
     end_like_ctrl_c()
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=as_json)
     options = DemoOptions(
         devices,
         slots,
@@ -110,7 +108,7 @@ def demo(
         window=window,
     )
     with ExitStack() as stack:
-        folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))
+        folder = output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))
         display = stack.enter_context(_Display(console))
         try:
             result = run(options, folder, display)
@@ -123,10 +121,9 @@ def demo(
     if png is not None:
         draw(result, png)
         console.print(f"picture: {png}")
-    if json_file is not None:
-        write_json(result, json_file)
-        console.print(f"results: {json_file}")
-    if directory is not None:
+    if as_json:
+        print(json.dumps(result.as_json(), allow_nan=False))
+    if output is not None:
         ledgers = " ".join(f"--ledger {path}" for path in sorted(folder.glob("*.ledger")))
         console.print(
             f"check the accounts: undertone verify {ledgers} --ledger {folder / 'micropython.log'}"

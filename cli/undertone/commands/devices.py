@@ -27,8 +27,8 @@ class FleetChoice:
 
     home: Annotated[Path | None, "The server's folder, as undertone init makes it."] = None
     campaign: Annotated[str | None, "With --home: the campaign; needed if there are several."] = None
-    config: Annotated[Path | None, "Without --home: the aggregator's configuration, TOML."] = None
-    fleet: Annotated[Path | None, "With --config: the folder that undertone provision wrote."] = None
+    plan: Annotated[Path | None, "Without --home: the campaign's file, TOML."] = None
+    fleet: Annotated[Path | None, "With --plan: the folder that undertone provision wrote."] = None
 
     @contextmanager
     def open(self) -> "Iterator[FleetFiles]":
@@ -38,17 +38,17 @@ class FleetChoice:
         from undertone_aggregator.store.store import open_store
         from undertone_operate.devices import FleetFiles
 
-        if (self.home is None) == (self.config is None) or (self.config is None) != (self.fleet is None):
-            raise Invalid("the fleet is missing, expected --home DIR [--campaign NAME], or --config FILE --fleet DIR")
+        if (self.home is None) == (self.plan is None) or (self.plan is None) != (self.fleet is None):
+            raise Invalid("the fleet is missing, expected --home DIR [--campaign NAME], or --plan FILE --fleet DIR")
         if self.home is not None:
             home = Home(self.home)
             name = home.only(self.campaign)
             with open_store(home.config(name).store_url, campaign=name) as store:
                 yield FleetFiles.at_home(home, name, store)
             return
-        assert self.config is not None
+        assert self.plan is not None
         assert self.fleet is not None
-        config = read_config(self.config)
+        config = read_config(self.plan)
         with open_store(config.store_url, campaign=config.campaign.name) as store:
             yield FleetFiles.provisioned(config, self.fleet, store)
 
@@ -226,7 +226,7 @@ def conflicts(
 @with_options(FleetChoice)
 def export(
     choice: FleetChoice,
-    out: Annotated[Path, typer.Option(help="CSV file to write.")],
+    output: Annotated[Path, typer.Option(help="CSV file to write.")],
 ) -> None:
     """Write the inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
     import csv
@@ -241,8 +241,8 @@ def export(
     writer.writeheader()
     writer.writerows(rows)
     # The file is private, because it shows when each household reported last.
-    write_private(out, text.getvalue())
-    print(f"{len(rows)} devices in {out}")
+    write_private(output, text.getvalue())
+    print(f"{len(rows)} devices in {output}")
 
 
 def broker_advice(options: "BrokerOptions", folder: Path) -> str:

@@ -65,7 +65,7 @@ def fleet(
         Path | None,
         typer.Option("--fleet", help="Folder of undertone provision whose broker, TLS and campaign to use."),
     ] = None,
-    directory: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Load a broker and an aggregator, and account for every report.
@@ -100,12 +100,12 @@ def fleet(
         window=window,
         provisioned=provisioned,
     )
-    if provisioned is not None and directory is None:
-        raise Invalid("--fleet needs --directory, which keeps the ledger for undertone verify")
-    if directory is not None and directory.exists() and any(directory.iterdir()):
-        raise Invalid(f"directory {directory} is not empty, expected a new folder")
+    if provisioned is not None and output is None:
+        raise Invalid("--fleet needs --output, which keeps the ledger for undertone verify")
+    if output is not None and output.exists() and any(output.iterdir()):
+        raise Invalid(f"output {output} is not empty, expected a new folder")
     with ExitStack() as stack:
-        folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-fleet-")))
+        folder = output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-fleet-")))
         show = stack.enter_context(_Line())
         try:
             result = run(options, folder, show.show)
@@ -115,7 +115,7 @@ def fleet(
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
     else:
-        _show(result, kept=directory is not None, theirs=provisioned is not None)
+        _show(result, kept=output is not None, theirs=provisioned is not None)
     if result.accounts is not None and not result.accounts.holds:
         raise typer.Exit(1)
 

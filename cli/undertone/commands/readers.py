@@ -20,8 +20,8 @@ class ReaderChoice:
     """The server whose readers a command changes: a server's folder, or a folder that `provision` wrote."""
 
     home: Annotated[Path | None, "The server's folder, as undertone init makes it."] = None
-    config: Annotated[Path | None, "Without --home: the aggregator's configuration, TOML."] = None
-    fleet: Annotated[Path | None, "With --config: the folder that undertone provision wrote."] = None
+    plan: Annotated[Path | None, "Without --home: the campaign's file, TOML."] = None
+    fleet: Annotated[Path | None, "With --plan: the folder that undertone provision wrote."] = None
 
     def open(self) -> "ReaderFiles":
         """Return the files of the readers. Raises Invalid if the options name no server, or two."""
@@ -29,13 +29,13 @@ class ReaderChoice:
         from undertone_aggregator.settings.config import read_config
         from undertone_operate.readers import ReaderFiles
 
-        if (self.home is None) == (self.config is None) or (self.config is None) != (self.fleet is None):
-            raise Invalid("the server is missing, expected --home DIR, or --config FILE --fleet DIR")
+        if (self.home is None) == (self.plan is None) or (self.plan is None) != (self.fleet is None):
+            raise Invalid("the server is missing, expected --home DIR, or --plan FILE --fleet DIR")
         if self.home is not None:
             return ReaderFiles.at_home(Home(self.home))
-        assert self.config is not None
+        assert self.plan is not None
         assert self.fleet is not None
-        return ReaderFiles.provisioned(read_config(self.config), self.fleet)
+        return ReaderFiles.provisioned(read_config(self.plan), self.fleet)
 
 
 app = typer.Typer(help="Add, list and remove users who may read estimates over MQTT.", no_args_is_help=True)

@@ -133,7 +133,7 @@ def _release(
         typer.Option("--continues", help="when resuming from a pipe: the pipe continues where the release stopped"),
     ] = False,
     user: Annotated[str | None, typer.Option(help="MQTT user; the password is in UNDERTONE_PASSWORD")] = None,
-    ca: Annotated[
+    ca_file: Annotated[
         Path | None, typer.Option(help="for MQTT over TLS: certificate of the authority that signed the broker's")
     ] = None,
     seconds: Annotated[
@@ -157,7 +157,7 @@ def _release(
             last_block=last_block,
             state=state,
             continues=continues,
-            broker=Broker(user, ca),
+            broker=Broker(user, ca_file),
             stop=stop,
             say=_say,
             bar=_bar,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from undertone_aggregator.ingest.ingest import Say
     from undertone_aggregator.spark.job import CountingJob
 
-Config = Annotated[Path, typer.Option(help='The aggregator\'s configuration, with [landing] counts = "spark".')]
+PlanFile = Annotated[Path, typer.Option(help='The campaign\'s file, with [landing] counts = "spark".')]
 Master = Annotated[str | None, typer.Option(help="Spark's master; without it, spark-submit's.")]
 Partitions = Annotated[
     int | None, typer.Option(min=1, help="Number of tasks of a batch, 8 by default; the checkpoint fixes it.")
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 @spark.command("run")
 def run(
-    config: Config,
+    plan: PlanFile,
     checkpoint: Annotated[Path, typer.Option(help="Folder of Spark's checkpoint, which all machines share. Keep it.")],
     master: Master = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Between two batches.")] = 30.0,
@@ -49,14 +49,14 @@ def run(
     log_format: LogFormat = "text",
 ) -> None:
     """Count landed reports into the campaign's store: each report once, even after crashes and restarts."""
-    job = _job(config, checkpoint, master, files=files, partitions=partitions, buckets=buckets)
+    job = _job(plan, checkpoint, master, files=files, partitions=partitions, buckets=buckets)
     job = replace(job, seconds=seconds, once=once)
     job.run(stop_event(), _say(log_format))
 
 
 @spark.command("recount")
 def recount(
-    config: Config,
+    plan: PlanFile,
     checkpoint: Annotated[
         Path,
         typer.Option(help="A new folder for the checkpoint, which all machines share; spark run continues with it."),
@@ -73,7 +73,7 @@ def recount(
     """
     from undertone_aggregator.spark.recovery import recover
 
-    recover(_job(config, checkpoint, master, partitions=partitions, buckets=buckets), stop_event(), _say(log_format))
+    recover(_job(plan, checkpoint, master, partitions=partitions, buckets=buckets), stop_event(), _say(log_format))
 
 
 def _say(log_format: str) -> "Say":
@@ -81,12 +81,12 @@ def _say(log_format: str) -> "Say":
     return lambda sentence: journal.say("spark", sentence)
 
 
-def _job(config: Path, checkpoint: Path, master: str | None, **options: int | None) -> "CountingJob":
+def _job(plan_file: Path, checkpoint: Path, master: str | None, **options: int | None) -> "CountingJob":
     from undertone_aggregator.settings.config import read_config
     from undertone_aggregator.settings.landing_plan import SPARK
     from undertone_aggregator.spark.job import CountingJob
 
-    settings = read_config(config)
+    settings = read_config(plan_file)
     plan = settings.landing.plan(settings.folder)
     if plan is None or plan.counts != SPARK:
         raise Invalid(f"landing.counts is {settings.landing.counts!r}, expected 'spark', with the folder of the files")

@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
     parsers["send"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["send"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
     parsers["label"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as provision writes it")
-    parsers["label"].add_argument("--out", type=Path, default=Path("label.svg"), metavar="FILE")
+    parsers["label"].add_argument("--output", type=Path, default=Path("label.svg"), metavar="FILE")
     parsers["release"].add_argument("out", type=Path, metavar="ZIP")
     parsers["install"].add_argument("--systemd", action="store_true", required=True, help="as a systemd service")
     parsers["install"].add_argument("--config", type=Path, required=True, metavar="FILE")
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.command == "label":
         from undertone_device.tools.label import label
 
-        arguments.out.write_text(label(arguments.folder), encoding="utf-8")
-        print(f"{arguments.out}: print it 62 mm wide")
+        arguments.output.write_text(label(arguments.folder), encoding="utf-8")
+        print(f"{arguments.output}: print it 62 mm wide")
     elif arguments.command == "release":
         from undertone_device.tools.release import release
 

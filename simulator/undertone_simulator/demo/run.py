@@ -1,6 +1,5 @@
 """Runs a demonstration from its first process to its last, for every way of collecting."""
 
-import json
 import signal
 import time
 from collections.abc import Callable
@@ -227,11 +226,3 @@ def drain(folder: Path) -> bool:
                 return False
             time.sleep(0.3)
     return True
-
-
-def write_json(result: DemoResult, path: Path) -> None:
-    """Write the result as JSON. Raises OSError, or Invalid if a number is not finite."""
-    try:
-        path.write_text(json.dumps(result.as_json(), indent=2, allow_nan=False) + "\n")
-    except ValueError:
-        raise Invalid("a result is not a finite number") from None

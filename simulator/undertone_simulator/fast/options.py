@@ -50,9 +50,7 @@ class SimulateOptions(FleetOptions):
         int | None, f"Number of report slots after the threshold rounds (default {SLOTS}, or the campaign's)."
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
-    campaign: Annotated[
-        Path | str | None, "An aggregator's configuration file whose [campaign] replaces the options here."
-    ] = None
+    plan: Annotated[Path | str | None, "A campaign's file, TOML, whose [campaign] replaces the options here."] = None
     rounds: Annotated[tuple[float, ...] | str | None, "With reports: days of each threshold round (default 1,1,1)."] = (
         None
     )
@@ -92,10 +90,10 @@ class SimulateOptions(FleetOptions):
         super().__post_init__()
         if self.late == 0:
             self.refuse(["late_slots"], "without late")
-        if self.campaign is not None:
+        if self.plan is not None:
             given = self.given(_CAMPAIGN)
             if given:
-                raise Invalid(f"{', '.join(given)} and campaign exclude each other: {self.campaign} has them")
+                raise Invalid(f"{', '.join(given)} and plan exclude each other: {self.plan} has them")
             return
         collect = self.collect or "reports"
         self.refuse(_ONLY["stream" if collect == "reports" else "reports"], f"where collect is {collect}")

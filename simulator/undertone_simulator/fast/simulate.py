@@ -33,7 +33,7 @@ def simulate_readings(
     progress: Callable[[int, int], None] = lambda done, planned: None,
 ) -> Simulated:
     """Return `simulate` of these ``readings`` instead of those that the options select."""
-    plan, stream, groups = _configured(options) if options.campaign is not None else _planned(options, readings)
+    plan, stream, groups = _configured(options) if options.plan is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
     with workers(options.workers, options.dask) as pool:
         simulated = Simulation(
@@ -57,9 +57,9 @@ _Campaign = tuple[CampaignPlan, StreamPlan | None, dict[str, str] | None]
 
 
 def _configured(options: SimulateOptions) -> _Campaign:
-    """Return the campaign of an aggregator's configuration file."""
-    assert options.campaign is not None
-    config = read_config(Path(options.campaign))
+    """Return the campaign of a campaign's file."""
+    assert options.plan is not None
+    config = read_config(Path(options.plan))
     plan = config.campaign
     if options.slots is not None:
         # The number of slots is checked by parsing a minimal campaign that has it.

@@ -1,7 +1,7 @@
 """A soak test under faults, by a seeded schedule: processes killed or stopped, full disks, wrong clocks, floods,
 thefts.
 
-    python -m undertone_studies.chaos --minutes 60 [--seed N] [--devices N] [--directory DIR]
+    python -m undertone_studies.chaos --minutes 60 [--seed N] [--devices N] [--output DIR]
 
 It passes if at the end the two identities of report counts hold with nothing unexplained, θ is what an honest,
 undisturbed fleet gives, and every expected alarm was raised. It prints its seed; the same seed makes the same schedule.

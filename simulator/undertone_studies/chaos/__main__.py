@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="the schedule's; drawn and printed if absent")
     parser.add_argument("--devices", type=int, default=40)
     parser.add_argument("--direct", action="store_true", help="devices connect to the server, without a broker")
-    parser.add_argument("--directory", type=Path, help="keep all files in this new folder")
+    parser.add_argument("--output", type=Path, help="keep all files in this new folder")
     given = parser.parse_args(arguments)
     if not 1 <= given.minutes <= 10_000 or not 4 <= given.devices <= 1000:
         parser.error("expected 1 to 10000 minutes and 4 to 1000 devices")
@@ -53,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbits(32) if given.seed is None else given.seed
     say(f"seed {seed}: run it again with --seed {seed} --minutes {given.minutes:g} --devices {given.devices}")
-    if given.directory is not None:
-        return soak(given.minutes, seed, given.devices, given.directory, direct=given.direct)
+    if given.output is not None:
+        return soak(given.minutes, seed, given.devices, given.output, direct=given.direct)
     with tempfile.TemporaryDirectory(prefix="undertone-chaos-") as folder:
         return soak(given.minutes, seed, given.devices, Path(folder), direct=given.direct)
 

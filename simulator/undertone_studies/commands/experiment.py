@@ -36,7 +36,7 @@ def experiment(
         bool, typer.Option("--quick", help="Run only as much as shows that the experiment works, with one repeat.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all noise and synthetic data.")] = 1,
-    out: Annotated[
+    output: Annotated[
         Path | None,
         typer.Option(help=f"Folder for NAME.png, NAME.csv and NAME.json; with {ALL} also for the page FOLDER.md."),
     ] = None,
@@ -53,13 +53,13 @@ def experiment(
     repeats = 1 if quick and repeats is None else repeats
     options = StudyOptions(data or _data(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:
-        _all(options, out, png, dask, as_json)
+        _all(options, output, png, dask, as_json)
         return
     outcome = EXPERIMENTS.run(name, options)
-    if out is not None:
-        write(name, outcome, options, out)
-        if page_of(out).exists():
-            write_page(out)
+    if output is not None:
+        write(name, outcome, options, output)
+        if page_of(output).exists():
+            write_page(output)
     if png is not None:
         outcome.draw(png)
     typer.echo(
@@ -75,11 +75,11 @@ def _data() -> Path | None:
     return None
 
 
-def _all(options: StudyOptions, out: Path | None, png: Path | None, dask: str | None, as_json: bool) -> None:
-    if out is None or png is not None:
-        raise Invalid(f"experiment {ALL} writes many figures: give --out a folder, and no --png")
+def _all(options: StudyOptions, output: Path | None, png: Path | None, dask: str | None, as_json: bool) -> None:
+    if output is None or png is not None:
+        raise Invalid(f"experiment {ALL} writes many figures: give --output a folder, and no --png")
     page, skipped = write_results(
-        options, out, lambda sentence: print(sentence, file=sys.stderr, flush=True), dask=dask
+        options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True), dask=dask
     )
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))

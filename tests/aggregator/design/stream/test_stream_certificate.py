@@ -1,4 +1,4 @@
-"""certify --campaign on stream campaigns: the stream is certified, and nothing in its place."""
+"""certify --message on stream campaigns: the stream is certified, and nothing in its place."""
 
 import json
 
@@ -28,7 +28,7 @@ def campaign_file(tmp_path, *, epsilon, **stream):
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4])
 def test_a_legal_stream_is_certified_with_its_own_numbers(tmp_path, mechanism, epsilon):
     path = campaign_file(tmp_path, mechanism=mechanism, epsilon=epsilon)
-    result = certify("--campaign", path, "--epsilon", epsilon, "--json")
+    result = certify("--message", path, "--epsilon", epsilon, "--json")
     assert result.exit_code == 0, result.output
     (facts,) = json.loads(result.stdout)
     assert facts["mechanism"].endswith("stream")
@@ -41,11 +41,11 @@ def test_a_legal_stream_is_certified_with_its_own_numbers(tmp_path, mechanism, e
 
 def test_a_stream_above_its_cap_is_refused(tmp_path):
     path = campaign_file(tmp_path, mechanism="gaussian", epsilon=1)
-    result = certify("--campaign", path, "--epsilon", 0.9)
+    result = certify("--message", path, "--epsilon", 0.9)
     assert result.exit_code == 1
     assert "exceeds epsilon = 0.9" in result.stderr
-    assert certify("--campaign", path, "--epsilon", 0.9, "--delta", 1e-4).exit_code == 0
-    text = certify("--campaign", path, "--epsilon", 1).stdout
+    assert certify("--message", path, "--epsilon", 0.9, "--delta", 1e-4).exit_code == 0
+    text = certify("--message", path, "--epsilon", 1).stdout
     assert "event level" not in text
     assert "(ε, δ) = (" in text
 
