@@ -1,38 +1,15 @@
-"""The command tree, assembled from `undertone.commands`."""
+"""The command tree, assembled from `undertone.commands`: a command's module is imported when the command is used."""
 
 import sys
+from collections.abc import Iterable, MutableMapping
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from undertone.commands import (
-    authority,
-    backup,
-    broker,
-    campaign,
-    certify,
-    demo,
-    devices,
-    export,
-    fleet,
-    init,
-    move,
-    plan,
-    provision,
-    query,
-    readers,
-    recount,
-    release,
-    serve,
-    simulate,
-    spark,
-    upgrade,
-    verify,
-    web,
-    worker,
-)
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
@@ -60,10 +37,47 @@ SECTIONS = {
     "Publish raw readings that you hold": ("release",),
     "Develop Undertone": ("bench", "experiment"),
 }
+# Modules of commands that are not in `undertone.commands` under the command's name.
+_ELSEWHERE = {
+    "doctor": "undertone.commands.init",
+    "restore": "undertone.commands.backup",
+    "bench": "undertone_studies.commands.bench",
+    "experiment": "undertone_studies.commands.experiment",
+}
+# Command -> its module, whose function ``register`` adds the command to a Typer application. A clone contains studies
+# and benchmarks; the wheel does not.
+_MODULES = {
+    name: _ELSEWHERE.get(name, f"undertone.commands.{name}")
+    for names in SECTIONS.values()
+    for name in names
+    if name != "device" and find_spec(_ELSEWHERE.get(name, "undertone").partition(".")[0]) is not None
+}
 
 
 class _Commands(TyperGroup):
     """The command tree, whose help groups the commands by reader and shows whole summaries."""
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """All commands by name. Reading this property imports every command's module."""
+        self._load(name for name in _MODULES if name not in self._loaded)
+        return self._loaded
+
+    @commands.setter
+    def commands(self, loaded: MutableMapping[str, Any]) -> None:
+        self._loaded = loaded
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return one command, whose module alone is imported; None if there is no such command."""
+        if cmd_name in _MODULES and cmd_name not in self._loaded:
+            self._load([cmd_name])
+        return self._loaded.get(cmd_name)
+
+    def _load(self, names: Iterable[str]) -> None:
+        part = typer.Typer(rich_markup_mode=None)
+        for module in dict.fromkeys(_MODULES[name] for name in names):
+            import_module(module).register(part)
+        self._loaded.update(get_group(part).commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each reader. Commands without a section come last."""
@@ -110,37 +124,6 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 @app.command("device", add_help_option=False)
 def _device() -> None:
     """Run a device on this machine: undertone device run|status."""
-
-
-authority.register(app)
-backup.register(app)
-broker.register(app)
-campaign.register(app)
-certify.register(app)
-devices.register(app)
-readers.register(app)
-demo.register(app)
-export.register(app)
-fleet.register(app)
-init.register(app)
-move.register(app)
-plan.register(app)
-provision.register(app)
-query.register(app)
-recount.register(app)
-release.register(app)
-serve.register(app)
-simulate.register(app)
-spark.register(app)
-upgrade.register(app)
-verify.register(app)
-web.register(app)
-worker.register(app)
-if find_spec("undertone_studies") is not None:
-    # A clone contains studies and benchmarks; the wheel does not.
-    from undertone_studies.commands import register as register_studies
-
-    register_studies(app)
 
 
 def run() -> int:

@@ -32,6 +32,23 @@ def test_help_loads_nothing_heavy():
     assert json.loads(last) == [0, []]
 
 
+READER = """
+import json, sys
+sys.argv = ["undertone", "web", "--help"]
+from undertone.__main__ import main
+main()
+import undertone_aggregator.campaign.results, undertone_aggregator.store.sqlite_store, undertone_aggregator.web.app
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_a_reader_imports_neither_other_commands_nor_scipy_nor_another_database():
+    done = subprocess.run([sys.executable, "-c", READER], capture_output=True, text=True, check=True, timeout=240)
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name in loaded if name.startswith("undertone.commands.")] == ["undertone.commands.web"]
+    assert not {"scipy", "sqlalchemy.dialects.postgresql", "undertone_studies"}.intersection(loaded)
+
+
 def test_each_command_has_its_place_in_one_section_of_the_help():
     named = [name for names in SECTIONS.values() for name in names]
     assert sorted(named) == sorted(get_command(app).commands)

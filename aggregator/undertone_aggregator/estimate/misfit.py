@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlogy
 
 from undertone_aggregator.design.levels import Vector, level_law, level_positions
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
@@ -89,7 +88,7 @@ class Goodness:
             p = law[active] @ self._some
             share = h / p
             missed = (share @ self._all.T).max(axis=1) - n[active]
-            at_most = likely[active] - xlogy(h, p).sum(axis=1)
+            at_most = likely[active] - (h * np.log(np.where(h > 0, p, 1.0))).sum(axis=1)
             statistic[active] = np.maximum(statistic[active], at_most - missed)
             law[active] *= (share @ self._some.T) / n[active, None]
             active = active[(missed > _GAP) & (at_most > _INTERESTING)]
@@ -109,5 +108,13 @@ def manipulation(estimate: float, lowest: float, highest: float, share: float = 
 
 def _log_mixture(counts: Vector, alpha: Vector) -> Vector:
     """Return ln of the probability of sequences with these counts, for a Dirichlet-distributed law; [slots]."""
-    n, weight = counts.sum(axis=1), alpha.sum()
-    return np.asarray(gammaln(weight) - gammaln(weight + n) + (gammaln(counts + alpha) - gammaln(alpha)).sum(axis=1))
+    weight = float(alpha.sum())
+    each = [_log_rising(column, start) for column, start in zip(counts.T, alpha.tolist(), strict=True)]
+    return np.asarray(np.sum(each, axis=0) - _log_rising(counts.sum(axis=1), weight))
+
+
+def _log_rising(counts: Vector, start: float) -> Vector:
+    """Return ln(Γ(start + count) / Γ(start)) of each count; [slots]."""
+    # Counts repeat from slot to slot. (scipy.special takes long to import, and much memory.)
+    values, place = np.unique(counts, return_inverse=True)
+    return np.array([math.lgamma(start + value) - math.lgamma(start) for value in values.tolist()])[place]

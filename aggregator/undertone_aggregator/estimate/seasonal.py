@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ive
 
 from undertone_aggregator.estimate.state_space import Components, Vector
 
@@ -31,9 +30,6 @@ _OFF_DRIFT = 4.0
 # is left one slot later.
 _ANYTHING = 100.0
 _FORGOTTEN = 50.0
-# Number of harmonics that are summed; those above half the cycle's slots are folded onto the ones that slots can
-# resolve.
-_SUMMED = 64
 # Medians of the parameters, and standard deviations of their logarithms. _COMMON is shared by the amplitudes: if the
 # noise hides the signal's size, a small value of one amplitude suggests that the other amplitudes are small.
 _MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "off": 0.2}
@@ -130,13 +126,18 @@ def _orders(cycle: int, most: int) -> list[int]:
 
 
 def _shares(smoothness: Vector, cycle: int, most: int) -> Vector:
-    """Return q_j(l): the shares of a periodic kernel's variance by column, [models, columns], with aliases folded."""
-    order = np.arange(_SUMMED)
-    share = ive(order, smoothness**-2.0) * np.where(order == 0, 1.0, 2.0)
-    alias = np.minimum(order % cycle, -order % cycle)
-    folded = np.zeros((len(smoothness), cycle // 2 + 1))
-    np.add.at(folded.T, alias, share.T)
-    return folded[:, _orders(cycle, most)]
+    """Return q_j(l): the shares of a periodic kernel's variance by column, [models, columns], with aliases folded.
+
+    The kernel exp((cos 2πΔ - 1)/l²) at the phases of the cycle's slots is the sum of its harmonics, folded onto those
+    that slots can resolve: the shares are its discrete Fourier transform.
+    """
+    half = cycle // 2
+    kernel = np.exp((np.cos(2 * np.pi * np.arange(cycle) / cycle) - 1.0) / smoothness**2)
+    share = np.fft.rfft(kernel, axis=1).real / cycle
+    # Every harmonic but the constant, and the one of half the cycle's slots, stands for a pair.
+    order = np.arange(half + 1)
+    folded = np.maximum(share, 0.0) * np.where((order == 0) | (2 * order == cycle), 1.0, 2.0)
+    return np.asarray(folded[:, _orders(cycle, most)])
 
 
 def _waves(phase: Vector, cycle: int, most: int) -> Vector:

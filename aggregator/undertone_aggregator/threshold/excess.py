@@ -8,7 +8,6 @@ devices that imitate honest devices with large readings cannot be distinguished 
 """
 
 import numpy as np
-from scipy.special import gammainc
 
 from undertone_aggregator.threshold.channel import Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts
@@ -29,6 +28,9 @@ def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
     A round that would lose more than half stays as it is: then honest and false reports cannot be told apart, and the
     misfit will show it.
     """
+    # Readers of a store import this module but never call it, and scipy.special takes long to import.
+    from scipy.special import gammainc
+
     channel = WindowChannel(counts.mechanism)
     seen = np.asarray(counts.counts, dtype=np.float64)
     kept = seen.copy()

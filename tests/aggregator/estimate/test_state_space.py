@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ive
 
 from undertone_aggregator.estimate.seasonal import Calendar, Seasonal
 from undertone_aggregator.estimate.state_space import Components, Filter, Noise, Observed, smooth
@@ -131,3 +132,14 @@ def test_going_on_from_a_state_is_the_same_as_one_run():
         part = slice(i, i + 1)
         piece = Observed(observed.slots[part], values[part], loading[part], observed.noise.part(i, i + 1))
         assert np.allclose(run.run(piece).mean[0], whole.mean[i], atol=1e-12)
+
+
+@pytest.mark.parametrize("cycle", [2, 7, 24, 48])
+def test_the_seasons_variances_are_bessel_functions_folded_onto_what_slots_resolve(cycle):
+    logs = np.log([[0.5, smoothness, 300.0, 0.1, 4.0, 0.6, 0.05] for smoothness in (0.2, 0.65, 3.0)])
+    variance = Seasonal(cycle, off=False).components(logs).variance[:, 4:]
+    shares = ive(np.arange(100), np.exp(-2 * logs[:, 1:2])) * np.where(np.arange(100) == 0, 1.0, 2.0)
+    harmonics = [0] + [order for order in range(1, min(12, cycle // 2) + 1) for _ in range(1 + (2 * order != cycle))]
+    folded = [[row[[o for o in range(100) if (o - j) % cycle == 0 or (o + j) % cycle == 0]].sum() for j in harmonics]
+              for row in shares]  # fmt: skip
+    assert np.allclose(variance, 0.25 * np.array(folded), rtol=0.0, atol=1e-15)
