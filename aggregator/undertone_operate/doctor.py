@@ -93,7 +93,7 @@ def _ending(home: Home, config: Config) -> Iterator[Finding]:
     name, now = config.campaign.name, time.time()
     sentence = state_of(read_state(home.state), name, None, now).ending(now)
     if sentence:
-        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign succeed")
+        yield Finding(f"end of {name}", WARNING, sentence, "undertone campaign extend or succeed")
 
 
 def _files(home: Home) -> Iterator[Finding]:

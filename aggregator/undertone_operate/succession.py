@@ -7,7 +7,6 @@ device may spend in its life is counted over both, because its ledger is one.
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,11 @@ from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.inventory import MOVED
 from undertone_aggregator.store.store import open_store
-from undertone_device.core.units import epsilon_units
 from undertone_operate.devices import FleetFiles
+from undertone_operate.lifetimes import allowed_reports, policies_in, turns_in
 from undertone_operate.provision import turns_in_a_life
 from undertone_shared.errors import Invalid
-from undertone_shared.policy import Policy, parse_policy
+from undertone_shared.policy import Policy
 
 
 def succeed(
@@ -57,7 +56,7 @@ def succeed(
     if refusals.refusing and not although_refused:
         raise Invalid(f"{refusals}: nothing was written; --although-refused starts the campaign anyway")
     said = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
-    said += _policies(home.fleet(old), before, config, signer)
+    said += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer)
     if not write:
         return [*said, "nothing was written"]
     with open_store(config.store_url, campaign=new) as store:
@@ -91,30 +90,30 @@ def _plan(home: Home, old: str, new: str, options: Mapping[str, Any], end: int, 
     return tomlkit.dumps(parsed)
 
 
-def _policies(fleet: Path, old: Config, new: Config, signer: Signer) -> list[str]:
-    """Return sentences about policies that allow no hand-over, or too few reports in a life for both campaigns."""
-    policies = Counter(path.read_bytes() for path in sorted((fleet / "devices").glob("*/policy.json")))
-    parsed = [(parse_policy(data), devices) for data, devices in policies.items()]
-    by_hand = sum(n for policy, n in parsed if not _obeys(policy, signer))
-    turns = turns_in_a_life(old.campaign) + turns_in_a_life(new.campaign)
-    short = {n: policy for policy, n in parsed if policy.lifetime and _reports(policy) < turns}
-    said = [f"{policies.total() - by_hand} of {policies.total()} devices move to the new campaign by themselves"]
+def _policies(fleet: Path, drawn: int, new: Config, signer: Signer) -> list[str]:
+    """Return sentences about policies that allow no hand-over, or too few reports in a life for the new campaign, too.
+
+    ``drawn``: the reports that a device may have drawn in the campaigns before.
+    """
+    policies = policies_in(fleet)
+    devices = sum(number for _, number in policies)
+    by_hand = sum(number for policy, number in policies if not _obeys(policy, signer))
+    turns = drawn + turns_in_a_life(new.campaign)
+    short = [(policy, number) for policy, number in policies if policy.lifetime and allowed_reports(policy) < turns]
+    said = [f"{devices - by_hand} of {devices} devices move to the new campaign by themselves"]
     if by_hand:
         said.append(
             f"{by_hand} devices need their changed device.json: their policies allow no hand-over by this server"
         )
     if short:
-        least = min(_reports(policy) for policy in short.values())
+        least = min(allowed_reports(policy) for policy, _ in short)
         said.append(
-            f"warning: the policies of {sum(short)} devices allow {least} reports in a life, but both campaigns may"
-            f" take {turns}: such a device stops reporting before the end, unless it gets a policy that allows more"
+            f"warning: the policies of {sum(number for _, number in short)} devices allow {least} reports in a life,"
+            f" but the campaigns may take {turns}: such a device stops reporting before the end, unless it gets a"
+            " policy that allows more"
         )
     return said
 
 
 def _obeys(policy: Policy, signer: Signer) -> bool:
     return policy.handover and bytes.fromhex(signer.public) in policy.signers
-
-
-def _reports(policy: Policy) -> int:
-    return policy.lifetime // epsilon_units(*policy.cap)

@@ -185,13 +185,14 @@ def test_what_waits_for_the_server_outlives_its_new_password(home: Place) -> Non
 def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: Place) -> None:
     said("devices", "add", "3", "--home", str(home.folder), "--campaign", "water")
     from undertone_aggregator.campaign.binding import refusals_of
+    from undertone_aggregator.counts.epochs import Timeline
     from undertone_aggregator.server.folder import Home
 
     opened = Home(home.folder)
     text = opened.file("water").read_text()
-    assert "0 of 3 known policies" in str(refusals_of(opened.config("water", text), int(time.time())))
+    assert "0 of 3 known policies" in str(refusals_of(opened.config("water", text), Timeline(()), int(time.time())))
     dearer = opened.config("water", text.replace('epsilon = "1"', 'epsilon = "2"'))
-    assert "3 of 3 known policies" in str(refusals_of(dearer, int(time.time())))
+    assert "3 of 3 known policies" in str(refusals_of(dearer, Timeline(()), int(time.time())))
 
 
 def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Durations as people write them in options and plans: 90s, 15m, 24h, 7d, 2w."""
+"""Durations and moments as people write them in options and plans: 90s, 15m, 24h, 7d, 2w; 2026-03-01T18:00."""
+
+from datetime import datetime, tzinfo
 
 from undertone_shared.errors import Invalid
 
@@ -22,3 +24,15 @@ def seconds_of(name: str, value: object, most: int | None = None) -> int:
         expected = "at least 1 second" if most is None else f"1 second to {most // 86400} days"
         raise Invalid(f"{name} is {value!r}, expected {expected}")
     return seconds
+
+
+def moment_of(name: str, text: str, zone: tzinfo) -> datetime:
+    """Return a date and time, in ``zone`` unless the text names its own.
+
+    ``name`` is what the option is called in the error. Raises Invalid for other forms.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{name} is {text!r}, expected a date and time such as 2026-03-01T18:00") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)

@@ -4,17 +4,18 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.plain import plain
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.settings.landing_plan import SERVER
 from undertone_aggregator.store.store import Store
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid, Refused
-from undertone_shared.policy import parse_policy
+from undertone_shared.policy import Policy, parse_policy
 from undertone_shared.schedule import SEED_BYTES
 
 # Options that cannot change after the campaign has begun, because the store's numbers depend on them.
@@ -165,13 +166,23 @@ class Refusals:
         return f"{self.refusing} of {self.known} known policies refuse it{why}"
 
 
-def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
-    """Return which of the policies below ``folder``/devices refuse a campaign."""
+def _accept(_: Policy) -> None:
+    """Accept every policy."""
+
+
+def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy], None] = _accept) -> Refusals:
+    """Return which of the policies below ``folder``/devices refuse one of the campaigns.
+
+    ``check``: raises Refused for a policy that refuses for another reason.
+    """
     policies = Counter(path.read_bytes() for path in sorted((folder / "devices").glob("*/policy.json")))
     reasons: Counter[str] = Counter()
     for data, devices in policies.items():
         try:
-            parse_policy(data).check_campaign(campaign)
+            policy = parse_policy(data)
+            for campaign in campaigns:
+                policy.check_campaign(campaign)
+            check(policy)
         except Refused as refused:
             reasons[f"{refused.reason}: {refused}"] += devices
         except Invalid as wrong:
@@ -179,11 +190,21 @@ def known_refusals(folder: Path, campaign: Campaign) -> Refusals:
     return Refusals(policies.total(), reasons)
 
 
-def refusals_of(config: Config, now: int) -> Refusals:
-    """Return which of the known policies would refuse the first epoch of the configured campaign."""
+def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[Policy], None] = _accept) -> Refusals:
+    """Return which of the known policies would refuse the configured campaign.
+
+    ``timeline``: the epochs that were issued before the plan was changed. ``check``: see `known_refusals`.
+    """
     from undertone_aggregator.campaign.preview import epochs_of
 
-    return known_refusals(config.fleet or config.folder, epochs_of(config).first(now).campaign)
+    epochs, folder = epochs_of(config), config.fleet or config.folder
+    newest = timeline.last
+    extended = None if newest is None else epochs.extended(timeline, max(now, newest.campaign.epoch))
+    if extended is None:
+        return known_refusals(folder, epochs.first(now).campaign, check=check)
+    # What devices receive is the extended epoch, which is shorter than a whole campaign.
+    short = epochs_of(replace(config, campaign=replace(config.campaign, report_slots=1)))
+    return known_refusals(folder, short.first(now).campaign, extended.campaign, check=check)
 
 
 def _write_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:

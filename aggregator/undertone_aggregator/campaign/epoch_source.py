@@ -36,6 +36,12 @@ class EpochSource(Protocol):
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch."""
 
+    def last_slot(self, timeline: Timeline) -> int:
+        """Return the campaign's last slot by the plan and the epochs that were issued."""
+
+    def extended(self, timeline: Timeline, now: int) -> Epoch | None:
+        """Return the newest epoch with a later end if the plan was extended since it was issued; else None."""
+
     def due(self, timeline: Timeline, now: int) -> int | None:
         """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""
 

@@ -64,6 +64,9 @@ class Issuing:
         """Issue the epoch that is due at Unix second ``now``, if any, and broadcast the newest from time to time."""
         if not len(self.timeline):
             self._issue(self.rounds.first(now), now)
+        extended = self.rounds.extended(self.timeline, now)
+        if extended is not None:
+            self._issue(extended, now)
         due = self.rounds.due(self.timeline, now)
         if due is not None and self._examined < due <= self._lag.counted_until(self._context.store, now):
             self.choosing = True
@@ -113,7 +116,8 @@ class Issuing:
 
     def _issue(self, epoch: Epoch, now: int) -> None:
         context, store = self._context, self._context.store
-        epoch = replace(epoch, budget=context.config.budget)
+        # An extended epoch has the budget of the epoch whose rule it goes on with.
+        epoch = replace(epoch, budget=epoch.budget or context.config.budget)
         store.add_epoch(epoch)
         self.timeline = Timeline(store.epochs())
         self.broadcast(now)

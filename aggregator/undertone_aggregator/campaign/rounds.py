@@ -2,7 +2,8 @@
 
 The rounds have no state of their own: what is due follows from the epochs and histograms in the store, so that a
 restart resumes where the last process stopped. A threshold round is judged by its planned slots alone; its epoch lasts
-until the next one begins.
+until the next one begins. A report epoch ends with the campaign; a campaign that is extended gets a new epoch with the
+same rule and a later end.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from itertools import pairwise
 
 from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.evidence import Evidence
-from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
+from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.settings.config import CampaignPlan
@@ -34,7 +35,7 @@ from undertone_aggregator.threshold import (
 )
 from undertone_aggregator.threshold.day import Day
 from undertone_aggregator.threshold.joint import Design, choose_jointly
-from undertone_shared.campaign import Campaign
+from undertone_shared.campaign import LARGEST_TIME, Campaign
 from undertone_shared.scalar import Cohort, ReportRule
 
 # Name of the method that chooses θ from all evidence, a θ for each block of the day.
@@ -165,10 +166,33 @@ class Rounds:
         starts = self._soonest(now)
         if rule is None:
             return self._report_epoch(design, starts, starts + self.plan.report_slots - 1, edges, now)
-        if starts + min(self.plan.cycle, self.plan.epoch_slots) > newest.campaign.last_slot + 1:
-            # Devices take no two epochs within a cycle, and the next campaign begins where this one ends.
+        last = self.last_slot(timeline)
+        return self._report_epoch(design, starts, last, edges, now) if self._fits(starts, last) else None
+
+    def last_slot(self, timeline: Timeline) -> int:
+        """Return the campaign's last slot: that of its newest epoch, or a later one if the plan was extended since."""
+        assert timeline.last is not None
+        last = timeline.last.campaign.last_slot
+        first = next((epoch.campaign.first_slot for epoch in timeline.epochs if epoch.phase == REPORT_PHASE), None)
+        if first is None:
+            return last
+        return max(last, min(first + self.plan.report_slots, LARGEST_TIME // self.plan.slot_seconds) - 1)
+
+    def extended(self, timeline: Timeline, now: int) -> Epoch | None:
+        """Return the newest epoch with a later end and the same rule, if the plan was extended since; else None."""
+        newest = timeline.last
+        assert newest is not None
+        campaign, plan, last = newest.campaign, self.plan, self.last_slot(timeline)
+        # Devices take no two epochs within a cycle, and none while the newest has not begun.
+        starts = max(now // plan.slot_seconds + plan.lead_slots, campaign.first_slot + plan.cycle)
+        if last == campaign.last_slot or now < campaign.epoch or not self._fits(starts, last):
             return None
-        return self._report_epoch(design, starts, newest.campaign.last_slot, edges, now)
+        later = plan.epoch(starts, last, cohort=campaign.cohort, report=campaign.report, schedule=campaign.schedule)
+        return replace(newest, campaign=later, issued_at=now)
+
+    def _fits(self, starts: int, last: int) -> bool:
+        """Return True if an epoch of these slots is so long that the next campaign may begin after it."""
+        return starts + min(self.plan.cycle, self.plan.epoch_slots) <= last + 1
 
     def _design(
         self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: ReportRule | None

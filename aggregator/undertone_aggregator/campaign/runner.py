@@ -23,6 +23,7 @@ from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.campaign.watch import Look, Watch
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, no_failpoint
 from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.ingest.shared_workers import WorkerContext
@@ -165,7 +166,7 @@ class Running:
                 config.campaign,
                 config.stream,
                 apply=self._options.apply,
-                refusing=lambda: str(refusals_of(config, int(clock()))),
+                refusing=lambda: str(refusals_of(config, Timeline(store.epochs()), int(clock()))),
             )
             bind_counting(store, config.landing.counts)
             note_kept(store, config.store.audit, config.landing.kept_days)

@@ -67,7 +67,10 @@ class CampaignState:
         if self.end is None or self.notice(now) is None:
             return ""
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.end))
-        return f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign succeed starts the next one"
+        return (
+            f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign extend gives it a later end,"
+            " undertone campaign succeed starts the next one"
+        )
 
     def sentence(self) -> str:
         """Return the state, with its reason in brackets."""

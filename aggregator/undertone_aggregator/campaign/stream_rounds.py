@@ -52,6 +52,15 @@ class StreamRounds:
         campaign = plan.epoch(first, first + plan.report_slots - 1, stream=self.rule)
         return Epoch(campaign, now)
 
+    def last_slot(self, timeline: Timeline) -> int:
+        """Return the last slot of the stream's epoch."""
+        assert timeline.last is not None
+        return timeline.last.campaign.last_slot
+
+    def extended(self, timeline: Timeline, now: int) -> Epoch | None:
+        """Return None: a stream's budget covers its planned slots and no more."""
+        return None
+
     def due(self, timeline: Timeline, now: int) -> int | None:
         """Return None: one epoch is the whole stream."""
         return None

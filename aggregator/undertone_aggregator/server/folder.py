@@ -91,11 +91,19 @@ class Home:
         return self.folder / STATE
 
     def fleet(self, name: str) -> Path:
-        """Return the folder of a campaign's devices: that of the campaign which it succeeds, if any."""
+        """Return the folder of a campaign's devices: that of the first of its predecessors, if any."""
+        return self.folder / FLEETS / self.chain(name)[-1]
+
+    def chain(self, name: str) -> list[str]:
+        """Return a campaign and its predecessors, which had the same devices, newest first."""
         chain = [name]
         while (earlier := self._succeeds(chain[-1])) is not None and earlier not in chain:
             chain.append(earlier)
-        return self.folder / FLEETS / chain[-1]
+        return chain
+
+    def successor(self, name: str) -> str | None:
+        """Return the campaign that succeeds this one, if any."""
+        return next((other for other in self.names() if self._succeeds(other) == name), None)
 
     def _succeeds(self, name: str) -> str | None:
         """Return the campaign that this one succeeds; None for none, and for a plan that cannot be read."""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Container
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,6 @@ import typer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.campaign.binding import Refusals
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.config import Config
 
@@ -160,15 +160,15 @@ def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> Non
     The exit code is 1 if anything differs.
     """
     from undertone_aggregator.server.folder import Home
+    from undertone_operate.changing import examine
 
-    made, refusals, warnings = _changes(Home(folder), name, plan.read_text())
+    proposal = examine(Home(folder), name, plan.read_text())
     if as_json:
-        rows = {"changes": [str(change) for change in made], "refusals": str(refusals), "warnings": warnings}
-        print(json.dumps(rows))
+        changes = [str(change) for change in proposal.changes]
+        print(json.dumps({"changes": changes, "refusals": str(proposal.refusals), "warnings": proposal.notes}))
     else:
-        said = [str(refusals)] if refusals.known else []
-        print("\n".join([*map(str, made), *said, *warnings]) if made else "nothing would change")
-    if made:
+        print("\n".join(proposal.sentences) if proposal.changes else "nothing would change")
+    if proposal.changes:
         raise typer.Exit(1)
 
 
@@ -185,29 +185,42 @@ def apply(
 
     The plan must state the version that is in force. The command refuses a plan that a device's policy refuses.
     """
-    from undertone_aggregator.campaign.binding import apply_plan, version_of
     from undertone_aggregator.server.folder import Home
-    from undertone_aggregator.server.history import note
-    from undertone_aggregator.settings.toml import with_option
-    from undertone_aggregator.store.store import open_store
+    from undertone_operate.changing import apply
 
-    home, text = Home(folder), plan.read_text()
-    made, refusals, warnings = _changes(home, name, text)
-    config = home.config(name, text)
-    with open_store(config.store_url, campaign=name) as store:
-        version = version_of(store.meta())
-        if made:
-            if refusals.refusing and not although_refused:
-                raise Invalid(f"{refusals}: nothing was changed; --although-refused applies the change anyway")
-            version = apply_plan(store, config.campaign, config.stream)
-    # The plan is written even if nothing would change, because an interrupted command may have changed the store alone.
-    home.write_plan(name, with_option(text, "campaign", "version", version))
-    if not made:
-        print("nothing would change")
-        return
-    said = [str(refusals)] if refusals.known else []
-    note(home.folder, name, f"version {version}: " + "; ".join([*map(str, made), *said]))
-    print("\n".join([f"changed, version {version} is in force:", *map(str, made), *said, *warnings]))
+    done = apply(Home(folder), name, plan.read_text(), although_refused=although_refused)
+    print("\n".join(done) or "nothing would change")
+
+
+@app.command()
+def extend(
+    folder: Folder,
+    name: Name,
+    by: Annotated[str | None, typer.Option(help="By how long, such as 60d or 8w.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="The new end, a date and time in UTC such as 2028-03-01 or 2028-03-01T18:00.")
+    ] = None,
+    although_refused: Annotated[
+        bool, typer.Option("--although-refused", help="Extend it even if policies of devices refuse the new end.")
+    ] = False,
+    only_show: Annotated[bool, typer.Option("--preview", help="Show the new end, and write nothing.")] = False,
+) -> None:
+    """Extend a campaign as far as the policies of its devices allow.
+
+    The running server issues the newest epoch again with the new end, and devices take it up at their next contact. The
+    command refuses an end that is later than a device's policy or its lifetime budget allows.
+    """
+    from undertone_aggregator.base.durations import moment_of, seconds_of
+    from undertone_aggregator.server.folder import Home
+    from undertone_operate.extension import extend
+
+    if (by is None) == (until is None):
+        raise Invalid("the new end is missing or given twice, expected --by or --until")
+    seconds = None if by is None else seconds_of("--by", by)
+    end = None if until is None else int(moment_of("--until", until, UTC).timestamp())
+    home = Home(folder)
+    done = extend(home, name, by=seconds, until=end, although_refused=although_refused, write=not only_show)
+    print("\n".join(done))
 
 
 @app.command()
@@ -253,29 +266,6 @@ def _state_command(verb: str, explain: str) -> None:
 _state_command("pause", "Stop issuing epochs and publishing; reports for the last broadcast campaign still count.")
 _state_command("resume", "End the pause of a campaign.")
 _state_command("retire", "End a campaign for good; reports that are under way still count.")
-
-
-def _changes(home: "Home", name: str, text: str) -> "tuple[list[Any], Refusals, list[str]]":
-    """Return what the plan in ``text`` changes, which devices refuse it, and its warnings; read the files it names."""
-    import time
-
-    from undertone_aggregator.campaign.binding import Refusals, changes, refusals_of
-    from undertone_aggregator.campaign.preview import check_files, epochs_of
-    from undertone_aggregator.store.store import open_store
-
-    config = home.config(name, text)
-    check_files(config)
-    with open_store(config.store_url, campaign=name, read_only=True) as store:
-        meta = store.meta()
-    if "facts" not in meta:
-        raise Invalid(
-            f"campaign {name} has not begun, so there is nothing to apply to: change campaigns/{name}.toml itself"
-        )
-    made = changes(meta, config.campaign, config.stream)
-    if not made:
-        return made, Refusals(), []
-    warnings = [f"warning: {sentence}" for sentence in epochs_of(config).warnings()]
-    return made, refusals_of(config, int(time.time())), warnings
 
 
 def _glance(home: "Home", name: str) -> dict[str, Any]:

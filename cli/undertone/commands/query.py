@@ -159,7 +159,7 @@ def _span(
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
     """Return the slots that the options select. Raises Invalid for options that exclude each other."""
-    from undertone_aggregator.base.durations import seconds_of
+    from undertone_aggregator.base.durations import moment_of, seconds_of
 
     since, start, end = moments
     first, last = slots
@@ -167,19 +167,11 @@ def _span(
         raise Invalid("--since, --from and --first exclude each other")
     if end is not None and last is not None:
         raise Invalid("--to and --last exclude each other")
-    begin: int | datetime | None = first if start is None else _moment("--from", start, zone)
+    begin: int | datetime | None = first if start is None else moment_of("--from", start, zone)
     if since is not None:
         # A start before 1970, which results if the store has no report, becomes 1970 and selects everything.
         begin = datetime.fromtimestamp(max(results.ends - seconds_of("--since", since), 0), UTC)
-    return begin, last if end is None else _moment("--to", end, zone)
-
-
-def _moment(name: str, text: str, zone: tzinfo) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(f"{name} is {text!r}, expected a date and time such as 2026-03-01T18:00") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+    return begin, last if end is None else moment_of("--to", end, zone)
 
 
 def _shares(text: str) -> list[float]:

@@ -1,5 +1,6 @@
 """When an epoch is due, how long it lasts, and when θ may stay: one slot, one device, one reading at each limit."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -144,6 +145,40 @@ def test_no_look_is_left_where_an_epoch_would_begin_after_the_last_slot() -> Non
     for lead, due in ((3, NOW + 997), (4, None)):
         rounds = rounds_of(server.plan(epoch_slots=8, settle_slots=1, lead_slots=lead))
         assert rounds.due(Timeline(epochs), NOW + 997) == due
+
+
+def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
+    epochs = server.two_epochs()
+    timeline, newest = Timeline(epochs), epochs[1]
+    length = newest.campaign.last_slot + 1 - newest.campaign.first_slot
+
+    def extended(more: int, now: int) -> Epoch | None:
+        rounds = rounds_of(server.plan(report_slots=length + more, lead_slots=3, epoch_slots=8))
+        assert rounds.last_slot(timeline) == newest.campaign.last_slot + max(more, 0)
+        return rounds.extended(timeline, now)
+
+    begun = newest.campaign.epoch
+    assert [extended(more, begun + 50) for more in (-1, 0)] == [None, None]
+    assert extended(1, begun - 1) is None, "devices take none while the newest has not begun"
+    for now, first in ((begun, begun + 4), (begun + 1, begun + 4), (begun + 50, begun + 53)):
+        later = extended(20, now)
+        assert later is not None
+        before, after = newest.campaign, later.campaign
+        assert (after.first_slot, after.last_slot) == (first, before.last_slot + 20)
+        unchanged, extent = json.loads(bytes(before.body)), {"epoch": after.epoch, "last_slot": after.last_slot}
+        assert json.loads(bytes(after.body)) == unchanged | extent
+        assert (later.issued_at, later.chosen, later.phase) == (now, newest.chosen, "report")
+    # No epoch is shorter than a cycle of 4 slots, so that the next campaign may begin after it.
+    assert extended(1, newest.campaign.end - 5) is None
+    assert extended(2, newest.campaign.end - 5) is not None
+    assert extended(200, newest.campaign.end + 100) is not None, "it goes on after a pause"
+
+
+def test_a_threshold_round_has_no_end_to_extend() -> None:
+    timeline = Timeline(server.two_epochs()[:1])
+    rounds = rounds_of(server.plan(report_slots=100_000))
+    assert rounds.last_slot(timeline) == timeline.epochs[0].campaign.last_slot
+    assert rounds.extended(timeline, NOW + 10) is None
 
 
 @pytest.mark.parametrize("bound", [1, 1000])

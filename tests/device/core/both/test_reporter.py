@@ -560,6 +560,40 @@ def test_the_last_slot_may_end_with_the_policys_duration_and_no_later():
     assert refusal(device, make_campaign(last_slot=last)) is None
 
 
+def test_an_extended_campaign_goes_on_under_the_same_limits():
+    """The server issues the epoch again with a later end: `Rounds.extended`."""
+    end = START + 3 * DAY
+    first = make_campaign(last_slot=end // SLOT - 1)
+
+    def extended(epoch, days):
+        return make_campaign(epoch=epoch, last_slot=(end + days * DAY) // SLOT - 1)
+
+    def draw_until(device, moment, campaign):
+        """Hear the campaign in every slot until a moment; return the slots that the device draws."""
+        slots = []
+        while device.now < moment:
+            report = device.slot()
+            device.accept(campaign)
+            slots += [] if report is None else [intake.unpack(report).slot]
+        return slots
+
+    drawn = []
+    for lifetime in (0, 4 * 48):
+        device = Device(now=START - SLOT, duration_seconds=3 * DAY, lifetime=lifetime * epsilon_units(2, 1))
+        device.accept(first)
+        slots = draw_until(device, START + DAY - 2 * SLOT, first)
+        assert refusal(device, extended(START + DAY - SLOT, 0)) == "epoch_too_soon"
+        assert refusal(device, extended(START + DAY, 2)) == "duration"
+        once, twice = extended(START + DAY, 1), extended(START + 2 * DAY, 2)
+        slots += draw_until(device, START + 2 * DAY - SLOT, once)
+        slots += draw_until(device, twice.end, twice)
+        assert slots == sorted(set(slots)), "no slot is drawn twice"
+        drawn.append(slots)
+    first_slot = START // SLOT
+    assert drawn[0] == list(range(first_slot, first_slot + 5 * 48))
+    assert drawn[1] == list(range(first_slot, first_slot + 4 * 48)), "the lifetime ends it"
+
+
 def test_theta_reaches_the_bound_and_no_further():
     assert make_campaign(bound=300).report.theta == 300
     try:

@@ -1,0 +1,159 @@
+"""Changes of a campaign that runs: what a changed plan does, which devices refuse it, and how it is put in force."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from undertone_aggregator.campaign.binding import (
+    Change,
+    Refusals,
+    apply_plan,
+    changes,
+    refusals_of,
+    version_of,
+)
+from undertone_aggregator.campaign.preview import check_files, epochs_of
+from undertone_aggregator.counts.epochs import REPORT_PHASE, Timeline
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.history import note
+from undertone_aggregator.settings.config import CampaignPlan, Config
+from undertone_aggregator.settings.toml import with_option
+from undertone_aggregator.store.store import NoStore, open_store
+from undertone_operate.lifetimes import allowed_reports, policies_in, turns_in
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.policy import Policy
+
+LENGTH = "report_slots"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a changed plan does: its changes, the devices whose policies refuse it, and sentences about it."""
+
+    changes: list[Change]
+    refusals: Refusals = field(default_factory=Refusals)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return a sentence for each change, one about refusals if policies are known, and the others."""
+        return [*map(str, self.changes), *([str(self.refusals)] if self.refusals.known else []), *self.notes]
+
+
+def examine(home: Home, name: str, text: str) -> Proposal:
+    """Return what the plan in ``text`` would change. Reads the files that it names.
+
+    Raises Invalid, also for a campaign that has not begun, and for an end that cannot be; OSError, StoreError.
+    """
+    config, now = home.config(name, text), int(time.time())
+    check_files(config)
+    meta, timeline = begun(config)
+    made = changes(meta, config.campaign, config.stream)
+    if not made:
+        return Proposal(made)
+    notes = [f"warning: {sentence}" for sentence in epochs_of(config).warnings()]
+    length = next((change for change in made if change.name == LENGTH), None)
+    if length is None or not len(timeline):
+        return Proposal(made, refusals_of(config, timeline, now), notes)
+    end = _new_end(home, config, timeline, length.after - length.before, now)
+    return Proposal(made, refusals_of(config, timeline, now, end.check), [end.sentence(), *notes])
+
+
+def begun(config: Config) -> tuple[Mapping[str, str], Timeline]:
+    """Return the entries of a campaign's store, and its epochs. Raises Invalid for a campaign that has not begun."""
+    name, meta, timeline = config.campaign.name, {}, Timeline(())
+    with contextlib.suppress(NoStore), open_store(config.store_url, campaign=name, read_only=True) as store:
+        meta, timeline = store.meta(), Timeline(store.epochs())
+    if "facts" not in meta:
+        raise Invalid(
+            f"campaign {name} has not begun, so there is nothing to apply to: change campaigns/{name}.toml itself"
+        )
+    return meta, timeline
+
+
+def apply(home: Home, name: str, text: str, *, although_refused: bool = False) -> list[str]:
+    """Put the plan in ``text`` in force; return sentences about the change, none if nothing changes.
+
+    Raises Invalid for an outdated version of the plan and, without ``although_refused``, for a change that policies of
+    devices refuse; OSError, StoreError.
+    """
+    proposal, config = examine(home, name, text), home.config(name, text)
+    with open_store(config.store_url, campaign=name) as store:
+        version = version_of(store.meta())
+        if proposal.changes:
+            if proposal.refusals.refusing and not although_refused:
+                raise Invalid(f"{proposal.refusals}: nothing was changed; --although-refused applies the change anyway")
+            version = apply_plan(store, config.campaign, config.stream)
+    # The plan is written even if nothing would change, because an interrupted command may have changed the store alone.
+    home.write_plan(name, with_option(text, "campaign", "version", version))
+    if not proposal.changes:
+        return []
+    note(home.folder, name, f"version {version}: " + "; ".join(proposal.sentences))
+    return [f"changed, version {version} is in force:", *proposal.sentences]
+
+
+@dataclass(frozen=True)
+class _End:
+    """A campaign's new end, in Unix seconds and as reports that a device may have drawn until then.
+
+    ``begins``: when the epoch with this end begins. ``before``: reports that a device may have drawn in predecessors.
+    ``first``: the campaign's first slot.
+    """
+
+    home: Home
+    plan: CampaignPlan
+    old: int
+    new: int
+    begins: int
+    first: int
+    before: int
+
+    def check(self, policy: Policy) -> None:
+        """Raise Refused if a device with this policy may stop before the end, because its lifetime is spent."""
+        slots = self.new // self.plan.slot_seconds - self.first
+        turns = self.before + -(-slots // self.plan.stride)
+        if policy.lifetime and allowed_reports(policy) < turns:
+            allowed = allowed_reports(policy)
+            raise Refused("lifetime", f"the campaigns may take {turns} reports, allowed are {allowed}")
+
+    def sentence(self) -> str:
+        """Return a sentence about the end, and about the latest that all policies allow if that is earlier."""
+        allowed = self.new
+        for policy, _ in policies_in(self.home.fleet(self.plan.name)):
+            allowed = min(allowed, self.begins + policy.duration_seconds)
+            if policy.lifetime:
+                slots = max(allowed_reports(policy) - self.before, 0) * self.plan.stride
+                allowed = min(allowed, (self.first + slots) * self.plan.slot_seconds)
+        said = f"it ends at {_date(self.new)} instead of {_date(self.old)}"
+        return (
+            f"{said}; the policies of all devices allow an end up to {_date(allowed)}" if allowed < self.new else said
+        )
+
+
+def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int) -> _End:
+    """Return the end of a campaign that gets ``more`` report slots. Raises Invalid if it cannot have this length."""
+    plan, newest = config.campaign, timeline.last
+    assert newest is not None
+    length = f"campaign.{LENGTH} is {plan.report_slots}"
+    if config.stream is not None:
+        raise Invalid(f"{length}, but the budget of a stream covers its planned slots and no more")
+    successor = home.successor(plan.name)
+    if successor is not None:
+        raise Invalid(f"{length}, but campaign {successor} succeeds {plan.name} at its end")
+    begins, end = now, newest.campaign.end + more * plan.slot_seconds
+    if newest.phase == REPORT_PHASE:
+        extended = epochs_of(config).extended(timeline, max(now, newest.campaign.epoch))
+        if extended is None:
+            raise Invalid(
+                f"{length}, expected an end after {_date(newest.campaign.end)} and more than"
+                f" {plan.cycle * plan.slot_seconds} s from now: a campaign is not shortened, and its devices accept no"
+                " shorter epoch; undertone campaign retire ends it"
+            )
+        begins, end = extended.campaign.epoch, extended.campaign.end
+    before = turns_in(home, home.chain(plan.name)[1:])
+    return _End(home, plan, newest.campaign.end, end, begins, timeline.epochs[0].campaign.first_slot, before)
+
+
+def _date(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(second))

@@ -1,0 +1,43 @@
+"""A campaign's later end: its plan gets more report slots, and the server issues its newest epoch with the new end."""
+
+from undertone_aggregator.campaign.binding import RETIRED, STATE
+from undertone_aggregator.campaign.preview import epochs_of
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.toml import with_option
+from undertone_operate.changing import LENGTH, apply, begun, examine
+from undertone_shared.errors import Invalid
+
+
+def extend(
+    home: Home,
+    name: str,
+    *,
+    by: int | None = None,
+    until: int | None = None,
+    although_refused: bool = False,
+    write: bool = True,
+) -> list[str]:
+    """Extend a campaign ``by`` seconds or ``until`` a Unix second, to whole slots; return sentences about it.
+
+    ``write``: False only shows. Raises Invalid for a campaign that is retired, has not begun or has a successor, for an
+    end that is too early, and, without ``although_refused``, for one that policies of devices refuse; OSError.
+    """
+    config = home.config(home.only(name))
+    slot = config.campaign.slot_seconds
+    meta, timeline = begun(config)
+    if meta.get(STATE) == RETIRED:
+        raise Invalid(f"campaign {name} is retired, which is for good: make a new one")
+    if not len(timeline):
+        raise Invalid(f"campaign {name} has no epoch yet: set campaign.{LENGTH} in its plan")
+    end = epochs_of(config).last_slot(timeline) + 1
+    more = (until // slot - end) if until is not None else (by or 0) // slot
+    if more < 1:
+        given = f"by {by} s" if until is None else f"until {until}"
+        raise Invalid(
+            f"the campaign is to be extended {given}, expected at least one slot of {slot} s after {end * slot}"
+        )
+    text = home.file(name).read_text(encoding="utf-8")
+    text = with_option(text, "campaign", LENGTH, config.campaign.report_slots + more)
+    if write:
+        return apply(home, name, text, although_refused=although_refused)
+    return [*examine(home, name, text).sentences, "nothing was written"]

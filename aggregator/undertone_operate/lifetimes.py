@@ -1,0 +1,43 @@
+"""Lifetimes: how many reports devices' policies allow in a device's whole life, and how many campaigns may take.
+
+A campaign's predecessors had the same devices and count, because a device has one ledger for all its campaigns.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import open_store
+from undertone_device.core.units import epsilon_units
+from undertone_shared.policy import Policy, parse_policy
+
+
+def policies_in(fleet: Path) -> list[tuple[Policy, int]]:
+    """Return each policy below ``fleet``/devices with the number of devices that have it. Raises Invalid, OSError."""
+    files = Counter(path.read_bytes() for path in sorted((fleet / "devices").glob("*/policy.json")))
+    return [(parse_policy(data), devices) for data, devices in files.items()]
+
+
+def allowed_reports(policy: Policy) -> int:
+    """Return the number of reports in a device's life under a policy with a lifetime."""
+    return policy.lifetime // epsilon_units(*policy.cap)
+
+
+def turns_of(epochs: Sequence[Epoch]) -> int:
+    """Return the largest number of reports that one device draws in a campaign with these epochs, 0 without epochs."""
+    if not epochs:
+        return 0
+    slots = epochs[-1].campaign.last_slot + 1 - epochs[0].campaign.first_slot
+    return int(-(-slots // min(epoch.campaign.schedule.stride for epoch in epochs)))
+
+
+def turns_in(home: Home, campaigns: Sequence[str]) -> int:
+    """Return the largest number of reports that one device draws in all these campaigns. Raises Invalid, StoreError."""
+    stores, turns = home.stores(), 0
+    for name in campaigns:
+        if name in stores:
+            with open_store(stores[name], campaign=name, read_only=True) as store:
+                turns += turns_of(store.epochs())
+    return turns
