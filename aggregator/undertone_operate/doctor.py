@@ -14,6 +14,7 @@ from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.campaign.state import read_state, state_of
 from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.signing import read_key
+from undertone_aggregator.server.alert_sender import TEST, read_addresses
 from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.options import family_of, split_address
@@ -31,8 +32,11 @@ _WAIT_SECONDS = 5.0
 _EARLIEST = 1_700_000_000
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """Yield all findings, in order; problems are findings and never exceptions."""
+def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
+    """Yield all findings, in order; problems are findings and never exceptions.
+
+    ``alert_test``: send a test message to each address of alerts.
+    """
     if not (folder / SERVER).is_file():
         yield Finding("folder", FAILURE, f"{folder} contains no {SERVER}", f"undertone init {folder}")
         return
@@ -54,6 +58,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     if not home.names():
         yield Finding("campaigns", WARNING, "there is no campaign yet", f"undertone campaign create {folder} NAME ...")
     yield from _ports(server)
+    yield from _alerts(home, server, alert_test)
     for config in configs[:1]:
         yield from _certificates(config)
     for config in configs:
@@ -159,6 +164,27 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
             except (OSError, ValueError):
                 fix = f"choose another for {name} in [server]"
                 yield Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
+
+
+def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:
+    """Yield a finding about the addresses of alerts; with ``test``, one for each after a message to it."""
+    if server.alerts is None:
+        if test:
+            yield Finding("alerts", FAILURE, "the server has no address for alerts", "set alerts in [server]")
+        return
+    try:
+        addresses = read_addresses(home.folder / server.alerts)
+    except (Invalid, OSError) as wrong:
+        yield Finding("alerts", FAILURE, str(wrong), f"edit {home.folder / server.alerts}")
+        return
+    if not test:
+        yield Finding("alerts", OK, f"alerts go to {len(addresses)} addresses; --alert-test sends a message")
+    for address in addresses if test else ():
+        if address.send(TEST):
+            yield Finding("alerts", OK, f"{address.name} took the test message")
+        else:
+            fix = f"check this line of {home.folder / server.alerts}, and the network"
+            yield Finding("alerts", FAILURE, f"{address.name} did not take the test message", fix)
 
 
 def _store(config: Config) -> Finding:

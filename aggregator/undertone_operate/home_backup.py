@@ -52,6 +52,7 @@ _SECRETS = {
     "*.password": "a password of the server or of a reader, in plain text",
     "*passwords": "the broker's password file, with hashed passwords",
     "*token*": "the token of the web page",
+    "*.urls": "the addresses of alerts, with their passwords",
     "fleets/*": "the devices' files, with their passwords",
     "*.sqlite": "the names of devices and when each reported; with audit, each report, too; never a reading",
 }
@@ -291,6 +292,7 @@ def _notes(home: Home) -> list[str]:
         for path in (
             *(config.broker.password_file, config.broker.ca_file, config.broker.certificate, config.broker.key),
             *(config.broker.passwords, config.server.signing_key, config.server.page_token, config.campaign.groups),
+            config.server.alerts,
         )
         if path is not None and not config.path(path).resolve().is_relative_to(home.folder.resolve())
     }

@@ -44,6 +44,20 @@ def test_every_metric_that_is_named_exists(file: str) -> None:
     assert named(text) <= KNOWN
 
 
+def test_each_alert_is_tested_to_ring_and_to_stop() -> None:
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+    stopped = set()
+    for test in yaml.safe_load((DEPLOY / "alerts.test.yml").read_text())["tests"]:
+        rung: dict[str, int] = {}
+        for moment in test["alert_rule_test"]:
+            name, minute = moment["alertname"], int(moment["eval_time"].removesuffix("m"))
+            if moment["exp_alerts"]:
+                rung[name] = minute
+            elif minute > rung.get(name, minute):
+                stopped.add(name)
+    assert stopped == {rule["alert"] for rule in rules}
+
+
 def test_grafana_is_provisioned_with_the_dashboard_and_its_band() -> None:
     source = yaml.safe_load((DEPLOY / "grafana/datasource.yml").read_text())["datasources"]
     provider = yaml.safe_load((DEPLOY / "grafana/dashboards.yml").read_text())["providers"]

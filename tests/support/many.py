@@ -12,6 +12,7 @@ from typing import Any
 
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.runner import RunOptions
+from undertone_aggregator.server.alert_sender import run_alerts
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.health import serve_health
 from undertone_aggregator.server.plan_file import PlanFile
@@ -51,6 +52,7 @@ class Running:
         with (
             open_server(home, self._stop, journal, RunOptions()) as server,
             serve_health(server, "127.0.0.1:0") as self.port,
+            run_alerts(server, journal),
         ):
             self.server = server
             server.run(self._stop)

@@ -8,6 +8,7 @@ from undertone_shared.errors import Invalid
 Need = tuple[str, tuple[str, ...], str]
 # For each optional feature: (its name, the import names of its packages, the extra that installs them).
 PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
+ALERTS: Need = ("alerts", ("apprise",), "alerts")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")
 
 _CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"

@@ -102,6 +102,8 @@ class Running:
         # Time of the last pass of the campaign's loop, by the monotonic clock; None outside the loop.
         self._advanced: float | None = None
         self._lease: Lease | None = None
+        # Names of the problems that the last look at the counters showed, see `watch.Watch.lasting`.
+        self.lasting: frozenset[str] = frozenset()
         self._source = source
         self._options = options
         self._lag = Lag(config.landing.plan(config.folder))
@@ -205,7 +207,7 @@ class Running:
         self._workers.clear()
         self._groups_kept = None
         self._begun, self._lease, self.coordinator = False, None, None
-        self._trouble, self._advanced = "", None
+        self._trouble, self._advanced, self.lasting = "", None, frozenset()
 
     def _election(self, store: Store) -> Election:
         """Return the election: by the database if workers on any machine share the campaign."""
@@ -338,6 +340,7 @@ class Running:
                     look = self._look(store)
                     for event, sentence in watch.look(look):
                         self.journal.alarm(event, sentence)
+                    self.lasting = watch.lasting
                     for event, sentence in watch.notices(look):
                         self.journal.say(event, sentence)
                 if self._wanted_state == RETIRED:

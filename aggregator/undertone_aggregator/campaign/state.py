@@ -96,33 +96,35 @@ class ServerState:
 
     def problems(self, now: float) -> list[str]:
         """Return a sentence for each reason why reports are not accepted; empty if there is none."""
-        found = self._common_problems(now)
+        found = list(self.common_problems(now).values())
         if not self.campaigns:
             found.append("there is no campaign")
-        return found + [sentence for name in sorted(self.campaigns) for sentence in self._problems_of(name)]
+        return found + [said for name in sorted(self.campaigns) for said in self.own_problems(name).values()]
 
     def problems_of(self, name: str, now: float) -> list[str]:
         """Return a sentence for each reason why reports of campaign ``name`` are not accepted."""
-        return self._common_problems(now) + self._problems_of(name)
+        return [*self.common_problems(now).values(), *self.own_problems(name).values()]
 
-    def _common_problems(self, now: float) -> list[str]:
-        found = []
+    def common_problems(self, now: float) -> dict[str, str]:
+        """Return a map: name of a problem of the whole server -> sentence."""
+        found = {}
         if not self.alive(now):
-            found.append(f"the server has not advanced for {now - self.time:.0f} s: it is dead, or it hangs")
+            found["hangs"] = f"the server has not advanced for {now - self.time:.0f} s: it is dead, or it hangs"
         if not self.reachable:
-            found.append("the broker cannot be reached: reports wait there, and nothing is published")
+            found["broker"] = "the broker cannot be reached: reports wait there, and nothing is published"
         if self.free < LEAST_FREE_BYTES:
-            found.append(f"{self.free >> 20} MB are free where the stores are: reports cannot be kept")
+            found["disk"] = f"{self.free >> 20} MB are free where the stores are: reports cannot be kept"
         return found
 
-    def _problems_of(self, name: str) -> list[str]:
+    def own_problems(self, name: str) -> dict[str, str]:
+        """Return a map: name of a problem of campaign ``name`` alone -> sentence."""
         campaign = self.campaigns.get(name)
         if campaign is not None and campaign.state in (FAILED, STARTING):
-            return [f"campaign {name} is {campaign.sentence()}"]
+            return {"failed": f"campaign {name} is {campaign.sentence()}"}
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:
             why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
-            return [f"campaign {name} takes in no reports: {why}"]
-        return []
+            return {"not-ready": f"campaign {name} takes in no reports: {why}"}
+        return {}
 
     def row(self, now: float) -> dict[str, Any]:
         """Return the state as a JSON object, with the problems at Unix second ``now``."""

@@ -21,6 +21,8 @@ _LEAST_FREE = 200 << 20
 _PATIENCE_SECONDS = 600.0
 # A jump of the wall clock by more than this number of seconds raises an alarm.
 CLOCK_SECONDS = 60.0
+# Events that happen at one moment, so that their absence from the next snapshot is not the end of a problem.
+_MOMENTARY = frozenset(("clock", "conflict"))
 
 # An alarm as (name of the event, sentence for the log).
 Alarm = tuple[str, str]
@@ -61,6 +63,11 @@ class Watch:
         new = [(_name(event), sentence) for event, sentence in active.items() if event not in self._active]
         self._active = set(active)
         return new
+
+    @property
+    def lasting(self) -> frozenset[str]:
+        """Names of the problems that the last snapshot showed; without those that are over in a moment."""
+        return frozenset(map(_name, self._active)) - _MOMENTARY
 
     def notices(self, look: Look) -> list[Alarm]:
         """Return the notices (no alarms) that begin with this snapshot: the campaign ends soon, or has ended."""

@@ -5,6 +5,7 @@ DIR/campaigns/NAME.toml    [campaign], [stream], [landing]
 DIR/stores/NAME.sqlite     its counts, made by the server
 DIR/fleets/NAME/devices    its devices' files, made by undertone devices
 DIR/state.json             what the server says of itself and its campaigns, see `undertone_aggregator.campaign.state`
+DIR/state.alerts.json      the alerts that it sent, see `undertone_aggregator.server.alert_sender`
 DIR/broker                 passwords and access rules of all devices and readers, and mosquitto's own files
 DIR/readers/NAME.password  the password of a reader
 """

@@ -70,6 +70,11 @@ class Member:
         return state if state.reason else replace(state, reason=self.note)
 
     @property
+    def lasting(self) -> frozenset[str]:
+        """Names of the lasting problems that the campaign's counters show."""
+        return frozenset() if self.running is None or self.failure else self.running.lasting
+
+    @property
     def hangs(self) -> bool:
         """True if the campaign's loop makes no progress."""
         return self.running is not None and self.running.idle > _HANG_SECONDS

@@ -36,6 +36,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
     },
     "server": {
         "home_assistant": '"homeassistant"',
+        "alerts": '"alerts.urls"',
         "health": '"127.0.0.1:9464"',
         "page": '"127.0.0.1:8080"',
         "page_token": '"page.token"',

@@ -129,6 +129,9 @@ def _authority(folder: Path, host: str) -> Path:
 def doctor(
     folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    alert_test: Annotated[
+        bool, typer.Option("--alert-test", help="Also send a test message to each address of server.alerts.")
+    ] = False,
 ) -> None:
     """Examine a server's folder, its machine and its broker without disturbing a running server.
 
@@ -138,7 +141,7 @@ def doctor(
     from undertone_operate.doctor_broker import FAILURE
 
     findings = []
-    for finding in examine(folder):
+    for finding in examine(folder, alert_test=alert_test):
         findings.append(finding)
         if not as_json:
             fix = f" (fix: {finding.fix})" if finding.fix else ""

@@ -45,6 +45,7 @@ def serve(
     from undertone_aggregator.base.packages import METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.base.systemd import notify
     from undertone_aggregator.campaign.runner import RunOptions
+    from undertone_aggregator.server.alert_sender import run_alerts
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.health import serve_health
     from undertone_aggregator.server.page_process import run_page
@@ -75,6 +76,7 @@ def serve(
         open_server(home, stop, journal, RunOptions(apply=apply, take_over=take_over)) as server,
         serve_health(server, health),
         run_page(home, journal),
+        run_alerts(server, journal),
     ):
         notify("READY=1")
         server.run(stop)

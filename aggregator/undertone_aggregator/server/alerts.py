@@ -1,0 +1,169 @@
+"""Alerts about a server's problems: which message is due and what it says, a pure function of problems and times.
+
+A message consists of the sentences below, of campaigns' names and of times. The sentence of an alarm in the log may
+name devices or files and is therefore not sent.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from undertone_aggregator.campaign.state import OVER, ServerState
+
+# Name of a problem that lasts until it is mended -> what a message says of it.
+LASTING = {
+    "hangs": "the server does not advance: it hangs",
+    "broker": "the broker cannot be reached: reports wait there, and nothing is published",
+    "disk": "little space is left on the disk of the stores",
+    "certificate": "a certificate of the server ends soon: undertone authority renew",
+    "failed": "the campaign does not run: undertone campaign show and the log have the reason",
+    "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
+    "unsigned": "the signing key is missing: devices that verify campaigns refuse this one",
+    "silent": "no report has come for several slots",
+    "uncounted": "landed files wait for Spark: is undertone spark run running?",
+    "refused": "more than a fifth of the deliveries are refused",
+    "ends": "the campaign ends soon: undertone campaign succeed starts the next one",
+    "ended": "the campaign is over: undertone campaign succeed starts the next one",
+}
+# Name of an event -> what a message says of it. Other events have a general sentence.
+MOMENTARY = {
+    "conflict": "reports contradict others of the same device and slot: the log names the devices",
+    "clock": "the clock of the server's machine jumped: reports may be refused as future or late",
+    "foreign": "another program broadcasts the campaign",
+    "take_over": "the campaign of another server was replaced",
+    "groups": "the changed groups file is not valid and not in use",
+    "plan": "the changed plan is not in use: undertone campaign apply",
+    "handover": "the campaign's devices cannot be moved to the next campaign",
+}
+_OTHER = "the log has an alarm named {event}"
+# Least seconds between two messages about the same momentary event.
+_AGAIN_SECONDS = 3600.0
+# Seconds until the first attempt after a failure; each further failure doubles them, up to the largest wait.
+_RETRY_SECONDS, _LARGEST_WAIT_SECONDS = 30.0, 3600.0
+
+# Campaign ("" for the whole server) and name of the problem.
+Problem = tuple[str, str]
+
+
+class Message(NamedTuple):
+    """A message. ``good``: it tells the end of problems only."""
+
+    title: str
+    body: str
+    good: bool
+
+
+def lasting_problems(state: ServerState, seen: Mapping[str, Iterable[str]], now: float) -> dict[Problem, int]:
+    """Return a map: problem that exists at Unix second ``now`` -> its level; a higher level is worth a new message.
+
+    ``seen``: campaign -> the problems that its counters show (`undertone_aggregator.campaign.watch.Watch.lasting`).
+    The level of a campaign's end is minus the days of its notice; of the other problems, 0.
+    """
+    found: dict[Problem, int] = {("", name): 0 for name in state.common_problems(now)}
+    for campaign, status in state.campaigns.items():
+        found |= {(campaign, name): 0 for name in state.own_problems(campaign)}
+        for name in seen.get(campaign, ()):
+            # Disk and certificates belong to the whole server.
+            found["" if name in ("disk", "certificate") else campaign, name] = 0
+        days = status.notice(now)
+        if days is not None:
+            found[campaign, "ends"] = -days
+        if status.state == OVER:
+            found[campaign, "ended"] = 0
+        if status.signed is False:
+            found[campaign, "unsigned"] = 0
+    return found
+
+
+@dataclass
+class _Begun:
+    """A problem that exists: its level, and when it began."""
+
+    level: int
+    ticks: float
+    time: float
+
+
+@dataclass
+class Alerts:
+    """Decides which message to one address is due.
+
+    ``wait``: seconds that a problem must last before a message, and be over before the next; also the least time
+    between messages. ``sent``: problem -> the level that was delivered; a server that starts again passes it in.
+    All ``ticks`` are of a monotonic clock.
+    """
+
+    wait: float
+    sent: dict[Problem, int] = field(default_factory=dict)
+    _now: dict[Problem, _Begun] = field(default_factory=dict)
+    _over: dict[Problem, float] = field(default_factory=dict)
+    _events: Counter[Problem] = field(default_factory=Counter)
+    _quiet: dict[Problem, float] = field(default_factory=dict)
+    _next: float = 0.0
+    _failures: int = 0
+
+    def note(self, lasting: Mapping[Problem, int], events: Mapping[Problem, int], now: float, ticks: float) -> None:
+        """Note the problems that exist at Unix second ``now``, and how often each event happened since the last note.
+
+        Events that announce a lasting problem are skipped.
+        """
+        for problem, level in lasting.items():
+            begun = self._now.get(problem)
+            if begun is None or begun.level != level:
+                self._now[problem] = _Begun(level, ticks, now)
+        for problem in [problem for problem in self._now if problem not in lasting]:
+            del self._now[problem]
+        self._over = {problem: self._over.get(problem, ticks) for problem in self.sent if problem not in lasting}
+        self._events.update({event: n for event, n in events.items() if n and event[1] not in LASTING})
+
+    def message(self, ticks: float) -> Message | None:
+        """Return the message that is due, or None. Call `delivered` or `failed` next."""
+        begun, over, events = self._due(ticks)
+        if ticks < self._next or not (begun or over or events):
+            return None
+        lines = [f"Problem: {_said(each)} (since {_utc(self._now[each].time)})" for each in begun]
+        lines += [f"Alarm: {_said(each)} ({self._events[each]} times)" for each in events]
+        lines += [f"Over: {_said(each)}" for each in over]
+        still = [each for each in self._now if each in self.sent and each not in begun]
+        lines += [f"Still: {_said(each)}" for each in sorted(still)]
+        n = len(begun) + len(events)
+        title = f"{n} new problem{'s' * (n > 1)}" if n else f"{len(over)} problem{'s' * (len(over) > 1)} over"
+        return Message(f"Undertone: {title}", "\n".join(lines), not n)
+
+    def delivered(self, ticks: float) -> None:
+        """Note that the message due at ``ticks`` was delivered."""
+        begun, over, events = self._due(ticks)
+        self.sent |= {problem: self._now[problem].level for problem in begun}
+        for problem in over:
+            del self.sent[problem], self._over[problem]
+        for event in events:
+            del self._events[event]
+            self._quiet[event] = ticks + _AGAIN_SECONDS
+        self._next, self._failures = ticks + self.wait, 0
+
+    def failed(self, ticks: float) -> None:
+        """Note that the message was not delivered: the next attempt sends what is true then."""
+        self._next = ticks + min(_RETRY_SECONDS * 2**self._failures, _LARGEST_WAIT_SECONDS)
+        self._failures = min(self._failures + 1, 32)
+
+    def _due(self, ticks: float) -> tuple[list[Problem], list[Problem], list[Problem]]:
+        begun = [
+            problem
+            for problem, each in self._now.items()
+            if self.sent.get(problem) != each.level and ticks >= each.ticks + self.wait
+        ]
+        over = [problem for problem, since in self._over.items() if ticks >= since + self.wait]
+        events = [event for event in self._events if ticks >= self._quiet.get(event, ticks)]
+        return sorted(begun), sorted(over), sorted(events)
+
+
+def _said(problem: Problem) -> str:
+    campaign, event = problem
+    said = LASTING.get(event) or MOMENTARY.get(event) or _OTHER.format(event=event)
+    return f"[{campaign}] {said}" if campaign else said
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
