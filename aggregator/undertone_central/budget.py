@@ -47,8 +47,8 @@ def check_count(name: str, value: int, least: int, most: int) -> int:
     return value
 
 
-def check_word(name: str, value: str, known: Sequence[str]) -> str:
-    """Return ``value``. Raises Invalid unless it is one of ``known``."""
-    if value not in known:
-        raise Invalid(f"{name} is {value!r}, expected one of {', '.join(known)}")
+def check_word(name: str, value: str, words: Sequence[str]) -> str:
+    """Return ``value``. Raises Invalid unless it is one of ``words``."""
+    if value not in words:
+        raise Invalid(f"{name} is {value!r}, expected one of {', '.join(words)}")
     return value

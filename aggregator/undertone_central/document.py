@@ -94,7 +94,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Piece]]:
                     pieces.append((json.loads(line[len(PIECE) :]), []))
                 else:
                     pieces[-1][1].append(int(line.rpartition(",")[2]))
-            made = [Piece(numbers=np.array(numbers, dtype=np.int64), **about) for about, numbers in pieces]
+            read_pieces = [Piece(numbers=np.array(numbers, dtype=np.int64), **about) for about, numbers in pieces]
         except (ValueError, KeyError, IndexError, TypeError):
             raise Invalid(f"{path.name}, line {number + 1} is not what a release holds") from None
-    return parameters, made
+    return parameters, read_pieces

@@ -37,10 +37,10 @@ def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
     Raises Invalid.
     """
     maker = MECHANISMS[check_word("mechanism", mechanism, tuple(MECHANISMS))]
-    known = dict(inspect.signature(maker, eval_str=True).parameters)
-    if "monotone" not in known and isinstance(maker, type) and issubclass(maker, Counter):
-        known["monotone"] = _MONOTONE
-    return {name: parameter for name, parameter in known.items() if name not in ("bound", "epsilon", "source")}
+    found = dict(inspect.signature(maker, eval_str=True).parameters)
+    if "monotone" not in found and isinstance(maker, type) and issubclass(maker, Counter):
+        found["monotone"] = _MONOTONE
+    return {name: parameter for name, parameter in found.items() if name not in ("bound", "epsilon", "source")}
 
 
 def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None = None, **options: Any) -> Continual:
@@ -48,14 +48,14 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
 
     Raises Invalid for an unknown name, for an option that the mechanism does not have, and for a missing one.
     """
-    known = parameters(mechanism)
+    accepted = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
-        if name not in known:
+        if name not in accepted:
             owners = ", ".join(other for other in MECHANISMS if name in parameters(other))
             raise Invalid(f"{name} is not an option of {mechanism}, but of {owners or 'no mechanism'}")
-    if "horizon" in known and "horizon" not in given:
+    if "horizon" in accepted and "horizon" not in given:
         raise Invalid(f"{mechanism} needs a horizon: the most values that will ever arrive")
-    monotone = known.get("monotone") is _MONOTONE and bool(given.pop("monotone", False))
-    made = MECHANISMS[mechanism](bound, epsilon, source=source, **given)
-    return Monotone(made) if monotone and isinstance(made, Counter) else made
+    monotone = accepted.get("monotone") is _MONOTONE and bool(given.pop("monotone", False))
+    continual = MECHANISMS[mechanism](bound, epsilon, source=source, **given)
+    return Monotone(continual) if monotone and isinstance(continual, Counter) else continual

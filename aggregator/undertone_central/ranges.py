@@ -81,12 +81,12 @@ def share_at_most(parameters: Parameters, items: Integers, x: int) -> tuple[floa
     """
     if not len(items):
         raise Invalid("there is no item yet: a block must be complete first")
-    kept = parameters["kept_items"]
+    sampled = parameters["kept_items"]
     sanitizer = ThresholdSanitizer(parameters["bound"], Fraction(parameters["sanitizing_epsilon"]))
-    blocks = len(items) / kept
+    blocks = len(items) / sampled
     share = float(np.mean(items <= x))
-    sampling = share * (1 - share) / kept if kept < parameters["block"] else 0.0
-    return share, sqrt(((sanitizer.deviation / kept) ** 2 + sampling) / blocks)
+    sampling = share * (1 - share) / sampled if sampled < parameters["block"] else 0.0
+    return share, sqrt(((sanitizer.deviation / sampled) ** 2 + sampling) / blocks)
 
 
 def make_counter(parameters: Parameters) -> Counter:

@@ -147,7 +147,7 @@ def release(
     OSError.
     """
     settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
-    made = make(mechanism, bound, epsilon, **options)
+    continual = make(mechanism, bound, epsilon, **options)
     check_word("last_block", last_block, ENDINGS)
     settings |= {name: str(value) for name, value in options.items() if value is not None}
     source = str(source) if isinstance(source, Path) else source
@@ -162,8 +162,8 @@ def release(
     if over_mqtt and state is None:
         raise Invalid("the gateway needs --state FILE, or it could not go on after a crash")
     with _sink(output, broker) as sink:
-        job = ReleaseJob(made, sink, state, settings)
-        say(made.guarantee)
+        job = ReleaseJob(continual, sink, state, settings)
+        say(continual.guarantee)
         if job.resumed:
             say(f"resuming after {job.progress.consumed} values")
         if over_mqtt:
@@ -172,7 +172,7 @@ def release(
         else:
             numbers = _feed(job, _Input(source, column, units, continues), say, bar)
             job.close(last_block)
-    return Released(job.progress.consumed, numbers, made.guarantee, made.withholding)
+    return Released(job.progress.consumed, numbers, continual.guarantee, continual.withholding)
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,9 @@ class Sanitizer(StreamingSanitizer):
     ) -> None:
         self.epsilon = parse_epsilon(epsilon)
         part = parse_share("share", share, "1")
-        kept = max(int(part * check_count("block", block, 1, 1 << 24)), 1)
-        self._used = self.epsilon if kept == block else amplified(self.epsilon, Fraction(kept, block))
-        super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept)
+        kept_items = max(int(part * check_count("block", block, 1, 1 << 24)), 1)
+        self._used = self.epsilon if kept_items == block else amplified(self.epsilon, Fraction(kept_items, block))
+        super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept_items)
 
     @property
     def guarantee(self) -> str:

@@ -52,13 +52,13 @@ def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | No
         # The campaign has not begun, so no plan has been applied yet.
         return []
     new, fixed = _facts(plan, stream), json.loads(meta["facts"])
-    kept = json.loads(meta[_PLAN])
+    applied = json.loads(meta[_PLAN])
     changed = [Change(name, fixed[name], new[name], False) for name in fixed if fixed[name] != new[name]]
     # An option that is new in this version of Undertone has no applied value.
     return changed + [
-        Change(name, kept[name], value, True)
+        Change(name, applied[name], value, True)
         for name, value in new.items()
-        if name in kept and name not in fixed and kept[name] != value
+        if name in applied and name not in fixed and applied[name] != value
     ]
 
 
@@ -86,14 +86,14 @@ def open_campaign(
             )
             _write_plan(store, plan, stream)
             return seed
-    made = changes(meta, plan, stream)
-    if any(not change.allowed for change in made):
-        raise Invalid(f"the store {store.name} holds another campaign: " + "; ".join(map(str, made)))
-    if made and not apply:
+    changed = changes(meta, plan, stream)
+    if any(not change.allowed for change in changed):
+        raise Invalid(f"the store {store.name} holds another campaign: " + "; ".join(map(str, changed)))
+    if changed and not apply:
         refusals = refusing()
         raise Invalid(
             f"campaign {plan.name} would change: "
-            + "; ".join(map(str, made))
+            + "; ".join(map(str, changed))
             + (f". {refusals}" if refusals else "")
             + ". Nothing was changed: run with --apply to change it from the next epoch on"
         )

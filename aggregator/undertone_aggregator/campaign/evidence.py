@@ -106,10 +106,12 @@ class Evidence:
             for (start, _, old), end in zip(rule.ranges, ends, strict=True):
                 inside = slice(piece_at(start, cycle), piece_at(end - 1, cycle) + 1)
                 for move, parts in of_reports.items():
-                    mine, theta = np.zeros_like(parts), move.theta(old, bound)
-                    mine[inside] = parts[inside]
-                    if mine.any() and theta is not None:
-                        histograms.append(Phases(ReportCounts.of(rule.mechanism, theta, mine.sum(axis=0)), mine))
+                    of_range, theta = np.zeros_like(parts), move.theta(old, bound)
+                    of_range[inside] = parts[inside]
+                    if of_range.any() and theta is not None:
+                        histograms.append(
+                            Phases(ReportCounts.of(rule.mechanism, theta, of_range.sum(axis=0)), of_range)
+                        )
         return day_of(histograms, bound, cycle)
 
     @cached_property
@@ -137,11 +139,11 @@ class Evidence:
 
     def _sums(self, epoch: Epoch, partial: Partial) -> dict[Move, Counts]:
         """Return the sum of all histograms of one epoch, by move since then; no entry without a report."""
-        mine: dict[Move, list[Counts]] = {}
+        histograms: dict[Move, list[Counts]] = {}
         for key, counts in partial.items():
             if key.fingerprint == epoch.campaign.fingerprint:
-                mine.setdefault(self.ageing.since(epoch, key.slot), []).append(counts)
-        sums = {move: move.weighed(np.sum(each, axis=0, dtype=np.int64)) for move, each in mine.items()}
+                histograms.setdefault(self.ageing.since(epoch, key.slot), []).append(counts)
+        sums = {move: move.weighed(np.sum(each, axis=0, dtype=np.int64)) for move, each in histograms.items()}
         return {move: counts for move, counts in sums.items() if counts.sum()}
 
     def devices(self) -> float:

@@ -78,7 +78,7 @@ def discovery(
         name = str(each._replace(filtered=False)) + ("" if each.filtered else ", each slot by itself")
         for field, words in (("estimate", "mean"), ("low", "mean, at least"), ("high", "mean, at most")):
             # Home Assistant takes "None" for an unknown state.
-            known = f"value_json.kind != '{MODEL}' and value_json.{field} is not none"
+            has_value = f"value_json.kind != '{MODEL}' and value_json.{field} is not none"
             sensors.append(
                 Sensor(
                     f"{key}_{field}",
@@ -86,7 +86,7 @@ def discovery(
                     topic,
                     field,
                     campaign.unit,
-                    template=f"value_json.{field} | round({digits}) if {known} else none",
+                    template=f"value_json.{field} | round({digits}) if {has_value} else none",
                     precision=digits,
                     device_class=kind,
                     state_class="measurement",

@@ -121,7 +121,7 @@ class Issuing:
         store.add_epoch(epoch)
         self.timeline = Timeline(store.epochs())
         self.broadcast(now)
-        if epoch.chosen is not None and sum(known.chosen is not None for known in self.timeline.epochs) == 1:
+        if epoch.chosen is not None and sum(each.chosen is not None for each in self.timeline.epochs) == 1:
             # When the first θ is chosen the threshold rounds end, which changes how their slots are estimated. So the
             # models of these slots are dropped and fitted once more.
             self._models.clear()

@@ -153,9 +153,9 @@ class Running:
         If the disk is full at the start, the campaign waits for space.
         """
 
-        def wait_for_room(said: str) -> None:
-            self._trouble = said.removeprefix("alarm: ")
-            self.journal.say_once("room", said)
+        def wait_for_room(trouble: str) -> None:
+            self._trouble = trouble.removeprefix("alarm: ")
+            self.journal.say_once("room", trouble)
 
         retry_while_full(lambda: self._run(outlet, stop), wait_for_room, stop)
 
@@ -248,11 +248,11 @@ class Running:
         path = self.config.secret(self.config.server.signing_key)
         self._signed = path.exists()
         if not self._signed:
-            said = f"there is no {path}: campaigns are not signed"
+            warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                self.journal.alarm("unsigned", f"{said}, though they were: devices that verify them refuse them")
+                self.journal.alarm("unsigned", f"{warning}, though they were: devices that verify them refuse them")
             else:
-                self.journal.say("warning", f"warning: {said}")
+                self.journal.say("warning", f"warning: {warning}")
             return None
         from undertone_aggregator.mqtt.signing import read_key
 
@@ -276,15 +276,15 @@ class Running:
         if fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}:
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(issued_at))
-        said = (
+        conflict = (
             f"{topic} holds a campaign that another server issued at {when} UTC, and that the store {store.name} does"
             " not know"
         )
         if not self._options.take_over:
             raise Invalid(
-                f"{said}: its devices would be lost to it. Check the path in [store]; --take-over replaces it"
+                f"{conflict}: its devices would be lost to it. Check the path in [store]; --take-over replaces it"
             )
-        self.journal.alarm("take_over", f"{said}: it is replaced")
+        self.journal.alarm("take_over", f"{conflict}: it is replaced")
 
     def _take_over(self, store: Store, clock: Callable[[], float], stop: threading.Event) -> IngestPlan:
         slots = self._options.slots

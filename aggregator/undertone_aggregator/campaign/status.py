@@ -114,11 +114,11 @@ class Status:
         groups = sorted({EVERYBODY} | ({*lost, *conflicts, *(key.group for key in partial)} & told))
         rows: Rows = {}
         for group in groups:
-            mine = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
-            known = sum(group in (EVERYBODY, of) for of in active)
-            silent = max(known - mine.reports, 0) if known and plan.stride == 1 else None
+            of_group = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
+            members = sum(group in (EVERYBODY, of) for of in active)
+            silent = max(members - of_group.reports, 0) if members and plan.stride == 1 else None
             missing, contrary = lost.get(group, {}).get("reports", 0), conflicts.get(group, 0)
-            rows[group] = {"reporting": mine.reports, "silent": silent, "lost": missing, "conflicting": contrary}
+            rows[group] = {"reporting": of_group.reports, "silent": silent, "lost": missing, "conflicting": contrary}
         rows[EVERYBODY]["conflicting"] = store.outcomes()["conflict"]
         return rows
 

@@ -86,8 +86,10 @@ class Watch:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
         for path, end in look.certificates.items():
             if (days := notice(end, look.now)) is not None:
-                said = f"the certificate in {path} ends in {days_left(end, look.now)} days: undertone authority renew"
-                yield f"certificate {path} {days}", said
+                sentence = (
+                    f"the certificate in {path} ends in {days_left(end, look.now)} days: undertone authority renew"
+                )
+                yield f"certificate {path} {days}", sentence
         last = self._last
         if last is None:
             return

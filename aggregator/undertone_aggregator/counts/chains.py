@@ -63,11 +63,11 @@ class Chains:
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
         """Replay a store's segments, in the order in which they were written, for devices of these shards only."""
-        mine = np.zeros(SHARDS, dtype=bool)
-        mine[list(shards)] = True
+        is_loaded = np.zeros(SHARDS, dtype=bool)
+        is_loaded[list(shards)] = True
         for _, data in segments:
             for key, slot, origin in _RECORD.iter_unpack(data):
-                if mine[(key >> 56) % SHARDS]:
+                if is_loaded[(key >> 56) % SHARDS]:
                     self.observe(key, slot, origin)
 
     def __len__(self) -> int:

@@ -127,6 +127,6 @@ def threshold_from_json(text: str) -> "Threshold":
 def _threshold(fields: dict[str, Any]) -> "Threshold":
     from undertone_aggregator.threshold.result import Block, Threshold
 
-    known = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
+    values = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
     blocks = [Block(first, share, _threshold(choice)) for first, share, choice in fields.get("blocks", ())]
-    return Threshold(**{**known, "density": np.array(known["density"], dtype=np.float64), "blocks": blocks})
+    return Threshold(**{**values, "density": np.array(values["density"], dtype=np.float64), "blocks": blocks})

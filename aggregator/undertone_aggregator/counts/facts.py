@@ -46,6 +46,6 @@ def mechanism_facts(epoch: Epoch, epsilon: Fraction) -> MechanismFacts | None:
     if rule is None or chosen is None:
         return None
     mechanism = rule.mechanism
-    known = traits_of(mechanism)
+    traits = traits_of(mechanism)
     saved = gain(mechanism, epsilon, chosen.width, chosen.readings)
-    return MechanismFacts(known.kind, known.sentence, mechanism.levels, mechanism.symbols, 1.0 - saved)
+    return MechanismFacts(traits.kind, traits.sentence, mechanism.levels, mechanism.symbols, 1.0 - saved)

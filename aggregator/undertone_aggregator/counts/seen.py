@@ -110,8 +110,8 @@ class Seen:
                     return UNVERIFIED
                 return DUPLICATE if codes >> shift & _DIGEST == code else CONFLICT
             if newer < DIGESTS:
-                kept = codes & ((1 << shift) - 1)
-                codes = (kept | code << shift | codes >> shift << shift + _DIGEST_BITS) & _DIGESTS
+                newer_codes = codes & ((1 << shift) - 1)
+                codes = (newer_codes | code << shift | codes >> shift << shift + _DIGEST_BITS) & _DIGESTS
             row = (newest, window | 1 << age, codes)
         if at < 0:
             self._young[key] = row
@@ -145,17 +145,17 @@ class Seen:
 
     def load(self, segments: Iterable[tuple[bool, bytes]], shards: Iterable[int] = range(SHARDS)) -> None:
         """Load a store's segments, in the order in which they were written, for devices of these shards only."""
-        mine = np.zeros(256, dtype=bool)
-        mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
+        is_loaded = np.zeros(256, dtype=bool)
+        is_loaded[[value for value in range(256) if value % SHARDS in set(shards)]] = True
         for is_snapshot, data in segments:
             if len(data) % (32 if is_snapshot else RECORD_BYTES):
                 raise Invalid(f"a deduplication segment has {len(data)} bytes, expected whole rows")
             if is_snapshot:
                 words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(4, -1)
-                self._replace(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
+                self._replace(words[:, is_loaded[(words[0] >> np.uint64(56)).astype(np.intp)]])
             else:
                 for key, slot, code in _RECORD.iter_unpack(data):
-                    if mine[key >> 56]:
+                    if is_loaded[key >> 56]:
                         self.judge(key, slot, code)
 
     def _merge_young(self) -> None:

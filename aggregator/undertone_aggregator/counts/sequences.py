@@ -142,14 +142,14 @@ class Sequences:
 
         A later record of a device replaces an earlier one. Raises Invalid for a damaged segment.
         """
-        mine = np.zeros(256, dtype=bool)
-        mine[[value for value in range(256) if value % SHARDS in set(shards)]] = True
+        is_loaded = np.zeros(256, dtype=bool)
+        is_loaded[[value for value in range(256) if value % SHARDS in set(shards)]] = True
         rows = [self._words]
         for _, data in segments:
             if len(data) % RECORD_BYTES:
                 raise Invalid(f"a segment of sequence numbers has {len(data)} bytes, expected whole rows")
             words = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 3).T
-            rows.append(words[:, mine[(words[0] >> np.uint64(56)).astype(np.intp)]])
+            rows.append(words[:, is_loaded[(words[0] >> np.uint64(56)).astype(np.intp)]])
         words = np.concatenate(rows, axis=1)
         # Of several records of a device the last one counts. `unique` finds the first, so the order is reversed.
         keys, at = np.unique(words[0, ::-1], return_index=True)
@@ -171,12 +171,12 @@ class Sequences:
 class MissingReports:
     """Missing reports by group, and by the slot in which each was noticed.
 
-    ``known``: the missing reports that the store holds at the start.
+    ``missing``: the missing reports that the store holds at the start.
     """
 
-    def __init__(self, known: Mapping[tuple[str, int], int] | None = None) -> None:
+    def __init__(self, missing: Mapping[tuple[str, int], int] | None = None) -> None:
         self._open: dict[str, Counter[int]] = {}
-        for (group, slot), n in (known or {}).items():
+        for (group, slot), n in (missing or {}).items():
             self._open.setdefault(group, Counter())[slot] += n
         self._newest = {group: max(slots) for group, slots in self._open.items()}
 

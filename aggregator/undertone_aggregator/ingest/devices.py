@@ -34,8 +34,8 @@ class Devices:
         """Return the row of each topic, adding rows for new devices."""
         if len(self._known) > MOST:
             self._forget()
-        known = self._row.get
-        rows = [known(topic, -2) for topic in topics]
+        row_of = self._row.get
+        rows = [row_of(topic, -2) for topic in topics]
         if -2 in rows:
             rows = [self._learn(topic) if row == -2 else row for topic, row in zip(topics, rows, strict=True)]
         if self._new_keys:

@@ -78,15 +78,15 @@ class FastPath:
                 continue
             epoch, first, end = span
             rule, schedule = epoch.campaign.rule, epoch.campaign.schedule
-            mine = good & (columns.fingerprint == fingerprint) & (columns.slot >= first) & (columns.slot < end)
-            turns = columns.slot + admission.devices.places(schedule, rows, mine)
+            of_epoch = good & (columns.fingerprint == fingerprint) & (columns.slot >= first) & (columns.slot < end)
+            turns = columns.slot + admission.devices.places(schedule, rows, of_epoch)
             member = np.zeros(len(good), dtype=bool)
             if schedule.cohort_stride:
                 member = turns % (schedule.stride * schedule.cohort_stride) == 0
             cells = admission.cells(rule.kind)
-            mine &= (turns % schedule.stride == 0) & cells.admits(rule, columns, member)
-            admitted |= mine
-            number[mine] = len(epochs)
+            of_epoch &= (turns % schedule.stride == 0) & cells.admits(rule, columns, member)
+            admitted |= of_epoch
+            number[of_epoch] = len(epochs)
             epochs.append(epoch)
         good &= admitted
         return epochs, number

@@ -189,12 +189,12 @@ class Landing:
             name = left.name.partition("-")[0]
             if name == self._worker or (number == "0" and name.partition("of")[2] != workers):
                 # The folder's new name contains the name of the worker to which its rows belong.
-                mine = left.with_name(f"{name}-{secrets.token_hex(8)}")
+                adopted = left.with_name(f"{name}-{secrets.token_hex(8)}")
                 with suppress(FileNotFoundError):
-                    left.rename(mine)
-                    self._forget_gathered(mine, name)
-                    self._gather(mine, name)
-                    shutil.rmtree(mine)
+                    left.rename(adopted)
+                    self._forget_gathered(adopted, name)
+                    self._gather(adopted, name)
+                    shutil.rmtree(adopted)
 
     def _forget_gathered(self, folder: Path, worker: str) -> None:
         """Remove small files in a dead worker's folder that it had already merged but not yet removed."""
@@ -217,8 +217,8 @@ class Landing:
     def _expire(self) -> None:
         """Remove the folders of days that are too old; where Spark counts, only the folders of counted files."""
         oldest = datetime.now(UTC).date() - timedelta(days=self._plan.days)
-        kept = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
-        for folder in list(kept.rglob("????-??-??")):
+        gathered = self._folder / (LANDED if self._plan.counts == SERVER else COUNTED)
+        for folder in list(gathered.rglob("????-??-??")):
             with suppress(ValueError):
                 if date.fromisoformat(folder.name) < oldest:
                     shutil.rmtree(folder, ignore_errors=True)

@@ -53,11 +53,11 @@ def waiting_files(folder: Path, checkpoint: str | None, newest: int) -> dict[Pat
 
 def forget_batches(folder: Path) -> None:
     """Remove the records whose files have all been removed."""
-    kept = {file.name for part in (LANDED, COUNTED) for file in gathered_files(folder / part)}
+    names = {file.name for part in (LANDED, COUNTED) for file in gathered_files(folder / part)}
     for place in (folder / _BATCHES).glob("*"):
         for record in _records(folder, place.name):
             with contextlib.suppress(FileNotFoundError):
-                if kept.isdisjoint(record.read_text(encoding="utf-8").splitlines()):
+                if names.isdisjoint(record.read_text(encoding="utf-8").splitlines()):
                     record.unlink()
 
 

@@ -102,11 +102,11 @@ def check(store: Store, query: str, folder: Path, buckets: int) -> None:
         )
 
 
-def _check_same(mine: BatchLedger, kept: BatchLedger) -> None:
+def _check_same(running: BatchLedger, stored: BatchLedger) -> None:
     for name in ("query", "checkpoint", "buckets"):
-        value, there = getattr(mine, name), getattr(kept, name)
-        if value != there:
-            raise Invalid(f"the {name} is {value}, expected {there}, with which the store was counted")
+        value, expected = getattr(running, name), getattr(stored, name)
+        if value != expected:
+            raise Invalid(f"the {name} is {value}, expected {expected}, with which the store was counted")
 
 
 def _checkpoint(folder: Path) -> tuple[str | None, int]:

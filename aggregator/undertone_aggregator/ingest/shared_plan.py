@@ -23,8 +23,8 @@ def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> No
     # The groups themselves are stored apart, because they change without another plan.
     fields["groups"] = plan.groups is not None
     written = {_PLAN: json.dumps(fields), _BROKERS: json.dumps(brokers)}
-    kept = store.meta()
-    if any(kept.get(name) != value for name, value in written.items()):
+    meta = store.meta()
+    if any(meta.get(name) != value for name, value in written.items()):
         with store.transaction():
             store.set_meta(written)
 

@@ -132,10 +132,10 @@ class Partitions:
         leases.join(self._name, self._context.most, plan.lease_seconds)
         self._sweep()
         shares = fair_shares(plan.workers, leases.members())
-        mine = shares.get(self._name, 0)
-        self._stop(sorted(self._threads, key=self._partitions.__getitem__)[mine:])
+        share = shares.get(self._name, 0)
+        self._stop(sorted(self._threads, key=self._partitions.__getitem__)[share:])
         for role in leases.free():
-            if len(self._threads) < mine and role != COORDINATOR and role in self._partitions:
+            if len(self._threads) < share and role != COORDINATOR and role in self._partitions:
                 lease = leases.take(role, self._name, plan.lease_seconds)
                 if lease is not None:
                     # If an older thread of this process for the same partition still hangs, the new thread takes the

@@ -99,7 +99,7 @@ def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
     tally.count_newer(admitted, newer, batch)
     for i in np.flatnonzero(~newer.fast).tolist():
         rule = epochs[epoch[i]].campaign.rule
-        came = Report(
+        report = Report(
             int(columns.kind[i]),
             int(prints[i]).to_bytes(8, "big"),
             int(columns.slot[i]),
@@ -107,7 +107,7 @@ def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
             int(columns.sequence[i]),
             int(columns.chain[i]),
         )
-        batch.outcomes[tally.count(rule, came, int(devices[i]), names[groups[i]], int(codes[i]), batch)] += 1
+        batch.outcomes[tally.count(rule, report, int(devices[i]), names[groups[i]], int(codes[i]), batch)] += 1
 
 
 def _epoch(timeline: Timeline, fingerprint: bytes) -> Epoch:

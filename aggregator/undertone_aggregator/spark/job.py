@@ -105,12 +105,12 @@ class CountingJob:
 
     def _partitions(self) -> int:
         """Return the number of partitions. Raises Invalid if it differs from the checkpoint's."""
-        kept = ledger.partitions_of(self.checkpoint)
-        if kept is not None and self.partitions not in (None, kept):
+        stored = ledger.partitions_of(self.checkpoint)
+        if stored is not None and self.partitions not in (None, stored):
             raise Invalid(
-                f"--partitions is {self.partitions}, expected {kept}, with which the checkpoint {self.checkpoint} began"
+                f"--partitions is {self.partitions}, expected {stored}, as the checkpoint {self.checkpoint} has"
             )
-        return kept or self.partitions or _PARTITIONS
+        return stored or self.partitions or _PARTITIONS
 
     def _count(self, session: Any, store: Store, state: "_State", stop: threading.Event) -> bool:
         """Count until ``stop``, or, if ``once``, until nothing is left; return False if a new query must continue."""

@@ -29,18 +29,18 @@ def damage_of(file: Path) -> str:
 
 def quarantine(folder: Path, files: Iterable[Path]) -> list[str]:
     """Move damaged files to the folder ``corrupt``; return a sentence for each. Raises OSError."""
-    said = []
+    sentences = []
     for file in files:
         wrong = damage_of(file)
         if wrong:
             aside = folder / CORRUPT / file.name
             aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file.replace(aside)
-            said.append(
+            sentences.append(
                 f"alarm: {file} is damaged and was moved to {aside}: {wrong}. Its reports are not counted; put a good"
                 " copy in its place, and they are"
             )
-    return said
+    return sentences
 
 
 def take_back(folder: Path) -> list[str]:
@@ -48,17 +48,17 @@ def take_back(folder: Path) -> list[str]:
 
     A good copy that was put back in the file's old place also gets a new name, because Spark reads no name twice.
     """
-    said = []
+    sentences = []
     for file in sorted((folder / CORRUPT).glob("*.parquet")):
-        there = [landed for landed in gathered_files(folder / LANDED) if landed.name == file.name]
-        good = next((each for each in (*there, file) if not damage_of(each)), None)
+        copies = [landed for landed in gathered_files(folder / LANDED) if landed.name == file.name]
+        good = next((each for each in (*copies, file) if not damage_of(each)), None)
         if good is None:
             continue
-        day = there[0].parent if there else folder / LANDED / str(day_of(file))
+        day = copies[0].parent if copies else folder / LANDED / str(day_of(file))
         day.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = day / f"mended{secrets.token_hex(4)}-{file.name}"
         good.replace(new)
         if good is not file:
             file.unlink()
-        said.append(f"{file.name} is whole again and is counted as {new.name}")
-    return said
+        sentences.append(f"{file.name} is whole again and is counted as {new.name}")
+    return sentences

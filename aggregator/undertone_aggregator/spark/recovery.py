@@ -32,15 +32,15 @@ def recover(job: CountingJob, stop: threading.Event, say: Say) -> None:
     with open_store(job.store, campaign=job.campaign) as store:
         bind_counting(store, SPARK)
         held = ledger.read_ledger(store)
-        known = set() if held is None else counted_names(job.folder, held.checkpoint, held.batch)
-        if held is not None and not known:
+        counted = set() if held is None else counted_names(job.folder, held.checkpoint, held.batch)
+        if held is not None and not counted:
             raise Invalid(
                 f"{job.folder} has no record of the batches of the checkpoint {held.checkpoint}, which the store"
                 f" {store.name} was counted with: it cannot be said which files the store holds"
             )
         files = _bring_back(job.folder)
-        inside = [file for file in files if file.name in known]
-        behind = [file for file in files if file.name not in known]
+        inside = [file for file in files if file.name in counted]
+        behind = [file for file in files if file.name not in counted]
         batch = 0 if held is None else held.batch + 1
         say(f"the store holds {batch} batches, {len(inside)} of their files are kept; it lacks {len(behind)} files")
         _put_aside(job.folder, behind)

@@ -56,13 +56,13 @@ def revision_of(connection: Connection) -> str | None:
 def upgrade(connection: Connection) -> None:
     """Bring the database to the tables and the revision of today."""
     before = revision_of(connection)
-    there = set(inspect(connection).get_table_names())
-    if before is None and _FIRST_MARK in there:
-        _move_first_format(connection, there)
-        _gather_segments(connection, there, str(_ONLY_CAMPAIGN))
+    tables_before = set(inspect(connection).get_table_names())
+    if before is None and _FIRST_MARK in tables_before:
+        _move_first_format(connection, tables_before)
+        _gather_segments(connection, tables_before, str(_ONLY_CAMPAIGN))
     else:
         tables.metadata.create_all(connection)
-        _gather_segments(connection, there, "campaign")
+        _gather_segments(connection, tables_before, "campaign")
     if before is not None:
         _add_epoch_columns(connection)
         if before < _THREE_WORDS:
@@ -73,9 +73,9 @@ def upgrade(connection: Connection) -> None:
     connection.execute(tables.revision.insert().values(version_num=tables.HEAD))
 
 
-def _move_first_format(connection: Connection, there: set[str]) -> None:
+def _move_first_format(connection: Connection, tables_before: set[str]) -> None:
     """Move the rows of a file of 0.1.0 to the tables of today, as its only campaign."""
-    old = [name for name in _FIRST_FORMAT if name in there]
+    old = [name for name in _FIRST_FORMAT if name in tables_before]
     for name in old:
         connection.execute(text(f"ALTER TABLE {name} RENAME TO before_{name}"))
     tables.metadata.create_all(connection)
@@ -90,10 +90,10 @@ def _move_first_format(connection: Connection, there: set[str]) -> None:
     connection.execute(text(f"DROP TABLE {_FIRST_MARK}"))
 
 
-def _gather_segments(connection: Connection, there: set[str], campaign: str) -> None:
+def _gather_segments(connection: Connection, tables_before: set[str], campaign: str) -> None:
     """Move the segments of all states of devices into one table. ``campaign``: SQL for the campaign's number."""
     for state in _OWN_TABLES:
-        if state in there:
+        if state in tables_before:
             # Only the state of deduplication distinguished snapshots from appended records; elsewhere they look alike.
             is_snapshot = "is_snapshot" if state == SEEN else "false"
             connection.execute(
@@ -106,9 +106,9 @@ def _gather_segments(connection: Connection, there: set[str], campaign: str) -> 
 
 
 def _add_epoch_columns(connection: Connection) -> None:
-    there = {column["name"] for column in inspect(connection).get_columns("epochs")}
+    columns_before = {column["name"] for column in inspect(connection).get_columns("epochs")}
     for name, kind in _EPOCH_COLUMNS.items():
-        if name not in there:
+        if name not in columns_before:
             connection.execute(text(f"ALTER TABLE epochs ADD COLUMN {name} {kind}"))
 
 
@@ -150,14 +150,16 @@ def _convert_facts(connection: Connection) -> None:
     for campaign, value in connection.execute(
         select(table.c.campaign, table.c.value).where(table.c.name == "facts")
     ).all():
-        mine = table.c.campaign == campaign
+        of_campaign = table.c.campaign == campaign
         facts = json.loads(value)
         way = facts.pop("kind", facts.get("collect"))
         facts["collect"] = "reports" if way == "report" else way
-        connection.execute(table.update().where(mine & (table.c.name == "facts")).values(value=json.dumps(facts)))
-        kept = {row.name: row.value for row in connection.execute(select(table).where(mine))}
-        if "plan" not in kept:
-            plan = json.dumps({"epsilon": kept["epsilon"]})
+        connection.execute(
+            table.update().where(of_campaign & (table.c.name == "facts")).values(value=json.dumps(facts))
+        )
+        meta = {row.name: row.value for row in connection.execute(select(table).where(of_campaign))}
+        if "plan" not in meta:
+            plan = json.dumps({"epsilon": meta["epsilon"]})
             connection.execute(table.insert().values(campaign=campaign, name="plan", value=plan))
 
 

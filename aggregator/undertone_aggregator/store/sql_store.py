@@ -121,9 +121,11 @@ class SqlStore(Database):
     def _add_partial(self, worker: str, partial: Partial) -> None:
         settled = self._hold_settled()
         for table in (tables.partials, tables.late):
-            mine = {key: counts for key, counts in partial.items() if (key.slot <= settled) == (table is tables.late)}
-            if mine:
-                self._add_counts(table, worker, mine)
+            of_table = {
+                key: counts for key, counts in partial.items() if (key.slot <= settled) == (table is tables.late)
+            }
+            if of_table:
+                self._add_counts(table, worker, of_table)
 
     def _hold_settled(self) -> int:
         """Return the newest settled slot, locked against change until the transaction ends; -1 before the first."""
@@ -157,11 +159,11 @@ class SqlStore(Database):
             wanted = places.in_(bindparam("places", expanding=True))
             return select(table).where(and_(self.own_rows(table), table.c.worker == bindparam("owner"), wanted))
 
-        there = self.rows(self.prepared(table.name, build), {"owner": worker, "places": keys})
-        kept = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in there}
+        found = self.rows(self.prepared(table.name, build), {"owner": worker, "places": keys})
+        stored = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in found}
         rows = []
         for place, counts in zip(keys, added.values(), strict=True):
-            merged = add_counts(unpack_counts(kept[place]), counts) if place in kept else counts
+            merged = add_counts(unpack_counts(stored[place]), counts) if place in stored else counts
             row = dict(zip(("slot", "fingerprint", "kind", "grp"), place, strict=True))
             rows.append({**row, "worker": worker, "counts": pack_counts(merged)})
             if table is tables.late:

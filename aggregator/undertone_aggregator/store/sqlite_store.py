@@ -104,8 +104,8 @@ class SqliteStore(SqlStore):
             whole.unlink(missing_ok=True)
 
     def damage(self) -> str:
-        said = [str(row[0]) for row in self.rows(text("PRAGMA quick_check(3)"))]
-        return "" if said == ["ok"] else "; ".join(said)
+        findings = [str(row[0]) for row in self.rows(text("PRAGMA quick_check(3)"))]
+        return "" if findings == ["ok"] else "; ".join(findings)
 
     def __enter__(self) -> "SqliteStore":
         return self

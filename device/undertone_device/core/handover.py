@@ -25,13 +25,13 @@ def load(storage: "Storage") -> "dict[str, Any]":
     A damaged file counts as none: the device then goes where its configuration says, and hears the hand-over again.
     """
     try:
-        kept = json.loads(storage.read(FILE) or b"{}")
-        number = kept.pop("number", 0)
-        handover.check_entry("the hand-over", kept)
-        kept["number"] = number
+        entry = json.loads(storage.read(FILE) or b"{}")
+        number = entry.pop("number", 0)
+        handover.check_entry("the hand-over", entry)
+        entry["number"] = number
     except (ValueError, RuntimeError, AttributeError, TypeError):
         return {}
-    return kept if number else {}
+    return entry if number else {}
 
 
 def take(
@@ -61,9 +61,9 @@ def take(
     entry = handover.entry_of(fields, device)
     after = dict(before)
     after.update(entry)
-    kept = dict(after)
-    kept["number"] = fields["number"]
-    storage.write(FILE, json.dumps(kept).encode())
+    stored = dict(after)
+    stored["number"] = fields["number"]
+    storage.write(FILE, json.dumps(stored).encode())
     return after if after != before else None
 
 

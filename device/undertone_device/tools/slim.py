@@ -38,9 +38,9 @@ class Constants:
             found = self._found[module]
             for node in tree.body:
                 if isinstance(node, ast.ImportFrom):
-                    there = self.of(node.module or "")
+                    imported = self.of(node.module or "")
                     found.update(
-                        {name.asname or name.name: there[name.name] for name in node.names if name.name in there}
+                        {name.asname or name.name: imported[name.name] for name in node.names if name.name in imported}
                     )
                 elif (name := _assigned(node)) and name.lstrip("_").isupper() and stored.count(name) == 1:
                     assert isinstance(node, ast.Assign)
@@ -69,7 +69,7 @@ class _Slim(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.AST]:
         if ast.unparse(node.test) == _CHECKED:
-            return [self.visit(kept) for kept in node.orelse]
+            return [self.visit(statement) for statement in node.orelse]
         return self.generic_visit(node)
 
     def visit_Try(self, node: ast.Try) -> ast.AST | None:
@@ -119,12 +119,12 @@ def _is_stored(node: ast.Name) -> bool:
     return not isinstance(node.ctx, ast.Load)
 
 
-def _value(node: ast.expr, known: Mapping[str, Value]) -> Value | None:
-    """Return the value of literals, or of an integer expression of literals and ``known`` names; None for others."""
+def _value(node: ast.expr, names: Mapping[str, Value]) -> Value | None:
+    """Return the value of literals, or of an integer expression of literals and ``names``; None for others."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) in (int, str, bytes) else None  # type: ignore[return-value]
     try:
-        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(known))
+        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, dict(names))
     except Exception:  # The expression uses a name that only a board or another module knows.
         return None
     return value if type(value) is int else None
