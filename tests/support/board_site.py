@@ -49,7 +49,7 @@ class BoardSite:
     """A campaign on ``broker``, and the files on a board's flash in ``folder``.
 
     ``run``: what runs MicroPython; ``compiled``: the folder of the board's modules. ``tls``: whether the broker has a
-    certificate. ``policy``: fields of the policy.
+    certificate. ``measure``: the campaign's. ``policy``: fields of the policy.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class BoardSite:
         slot_seconds: int,
         *,
         tls: bool = True,
+        measure: str = "sum",
         **policy: Any,
     ):
         self.folder = folder
@@ -68,7 +69,7 @@ class BoardSite:
         self._compiled = compiled
         self._run = run
         now = int(time.time())
-        fields = policy_of(slot_seconds=slot_seconds, cap=[2850, 1000], **policy)
+        fields = policy_of(slot_seconds=slot_seconds, cap=[2850, 1000], measures=[measure], **policy)
         (folder / "policy.json").write_text(json.dumps(fields))
         shutil.copy(mp.REPO / "device/main.py", folder)
         (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
@@ -85,7 +86,12 @@ class BoardSite:
         (folder / "device.json").write_text(json.dumps(config))
         first = now // slot_seconds
         campaign = make_campaign(
-            slot_seconds=slot_seconds, epoch=first * slot_seconds, last_slot=first + 1000, cycle=1, **LARGE
+            slot_seconds=slot_seconds,
+            epoch=first * slot_seconds,
+            last_slot=first + 1000,
+            cycle=1,
+            measure=measure,
+            **LARGE,
         )
         self._client = paho.Client(CallbackAPIVersion.VERSION2, "server")
         if tls:
@@ -123,7 +129,7 @@ class BoardSite:
             "-" if image is None else str(image),
             *mode,
             cwd=self.folder,
-            paths=[BOARD, self.folder] + ([self._compiled] if image is None else []),
+            paths=[self.folder, BOARD] + ([self._compiled] if image is None else []),
             heap=str(heap if image is None else heap + image.stat().st_size),
             timeout=timeout,
         )
