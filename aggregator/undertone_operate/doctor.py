@@ -3,15 +3,19 @@
 import os
 import shutil
 import socket
+import ssl
 import stat
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.campaign.state import read_state, state_of
+from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
 from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.server.alert_sender import TEST, read_addresses
@@ -60,6 +64,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     yield from _ports(server)
     yield from _alerts(home, server, alert_test)
     for config in configs[:1]:
+        yield from _websocket(config)
         yield from _certificates(config)
     for config in configs:
         yield from _ending(home, config)
@@ -185,6 +190,33 @@ def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:
         else:
             fix = f"check this line of {home.folder / server.alerts}, and the network"
             yield Finding("alerts", FAILURE, f"{address.name} did not take the test message", fix)
+
+
+def _websocket(config: Config) -> Iterator[Finding]:
+    """Yield a finding about the address of MQTT over WebSocket: free, used by the endpoint, or taken."""
+    address, place = config.broker.websocket, config.broker.websocket_place
+    if place is None:
+        return
+    try:
+        with socket.create_server(place, family=family_of(place)):
+            yield Finding("ports", OK, f"websocket: {address} is free; no program listens there")
+    except OSError as wrong:
+        scheme = "http" if config.broker.certificate is None else "https"
+        context = ssl.create_default_context()
+        # The question is who listens there; devices verify the certificate.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        status = 0
+        try:
+            urllib.request.urlopen(f"{scheme}://{address}{WEBSOCKET_PATH}", timeout=_WAIT_SECONDS, context=context)
+        except urllib.error.HTTPError as answer:
+            status = answer.code
+        except (OSError, ValueError):
+            pass
+        if status == HTTPStatus.UPGRADE_REQUIRED:
+            yield Finding("ports", OK, f"websocket: {address} answers")
+        else:
+            fix = "choose another for websocket in [broker]"
+            yield Finding("ports", FAILURE, f"websocket: {address} cannot be used: {wrong}", fix)
 
 
 def _store(config: Config) -> Finding:

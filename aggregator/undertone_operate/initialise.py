@@ -55,7 +55,8 @@ ProtectControlGroups=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 RestrictNamespaces=yes
 LockPersonality=yes
-CapabilityBoundingSet=
+CapabilityBoundingSet={capability}
+AmbientCapabilities={capability}
 SystemCallArchitectures=native
 
 [Install]
@@ -80,6 +81,7 @@ services:
 class Wishes:
     """The options of `undertone init`. ``port``: 0 for the default one.
 
+    ``websocket_port``: port of MQTT over WebSocket, 0 without it.
     ``mode``: that of [broker]. ``host``: name of the broker, or of this server with mode "direct", as devices reach it.
     ``authority``: certificate of the CA for private TLS; the broker's or endpoint's own certificate is in the folder's
     broker/. ``certificates``: with mode "direct", each device has a certificate by that authority, and no password.
@@ -93,6 +95,7 @@ class Wishes:
     user: str
     program: tuple[str, ...]
     port: int = 0
+    websocket_port: int = 0
     certificates: bool = False
     audit: bool = False
     health: str | None = HEALTH
@@ -132,6 +135,9 @@ def _options(port: int, wishes: Wishes) -> dict[str, Any]:
             # The endpoint listens on every address of this machine; devices use the name in the certificate.
             options |= {"host": "0.0.0.0", "reached_as": wishes.host}
             options |= {"certificate": "broker/server.crt", "key": "broker/server.key"}
+        if wishes.websocket_port:
+            every = "127.0.0.1" if wishes.authority is None else "0.0.0.0"
+            options["websocket"] = f"{every}:{wishes.websocket_port}"
         if wishes.certificates:
             options["ca_file"] = "tls/ca.crt"
     else:
@@ -175,7 +181,10 @@ def _unit(folder: Path, wishes: Wishes) -> str:
         who = f"DynamicUser=yes\nStateDirectory={_word(folder.name)}\nStateDirectoryMode=0700"
     # In the command of a systemd unit, $ begins a variable. The path of a credential extends to the end of its line.
     command = " ".join(_word(word).replace("$", "$$") for word in (*wishes.program, "serve", str(folder)))
-    return _UNIT.format(who=who, command=command, secrets=str(folder).replace("%", "%%"))
+    # Without this capability, only root may listen on these ports.
+    low = any(0 < port < 1024 for port in (wishes.port, wishes.websocket_port))
+    capability = "CAP_NET_BIND_SERVICE" if low else ""
+    return _UNIT.format(who=who, command=command, capability=capability, secrets=str(folder).replace("%", "%%"))
 
 
 def _word(text: str) -> str:

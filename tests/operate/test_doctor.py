@@ -12,10 +12,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from support.command import undertone
 from support.many import PLAN, Running, undertone_process
+from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.mqtt import credentials
@@ -23,7 +26,7 @@ from undertone_aggregator.mqtt.signing import make_key
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
-from undertone_operate import doctor_broker
+from undertone_operate import doctor, doctor_broker
 from undertone_operate.doctor import examine
 from undertone_operate.doctor_broker import OUTBOX
 from undertone_shared.topics import config_topic
@@ -110,8 +113,10 @@ def test_what_init_writes_for_a_broker_is_served_and_healthy_without_editing(
         assert "is not signed by" in broken["broadcast of power"].sentence
 
 
-def test_init_of_a_direct_endpoint_with_certificates_is_served(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    folder, port = tmp_path / "home", free_port()
+def test_init_of_a_direct_endpoint_with_certificates_is_served(
+    tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, port, websocket = tmp_path / "home", free_port(), free_port()
     broker = ("--broker", "mqtts://meters.example.org")
     for options in (
         ("--certificates",),
@@ -120,10 +125,13 @@ def test_init_of_a_direct_endpoint_with_certificates_is_served(tmp_path: Path, f
         ("--broker", "mqtts://meters.example.org:x"),
         ("--broker", "wss://meters.example.org"),
         *((*broker, *more) for more in (("--tls",), ("--certificates",), ("--host", "a"), ("--port", "1"))),
+        (*broker, "--websocket-port", "8443"),
+        ("--tls", "--page", "127.0.0.1:8443"),
+        ("--websocket-port", "65536"),
     ):
         refused = undertone("init", str(folder), *options)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), (options, refused.stderr)
-    wanted = ("--tls", "--certificates", "--host", "localhost", "--port", str(port))
+    wanted = ("--tls", "--certificates", "--host", "localhost", "--port", str(port), "--websocket-port", str(websocket))
     made = undertone("init", str(folder), *wanted, "--health", "127.0.0.1:0")
     assert made.returncode == 0, made.stderr
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
@@ -146,9 +154,27 @@ def test_init_of_a_direct_endpoint_with_certificates_is_served(tmp_path: Path, f
             connect = b"\x00\x04MQTT\x04\x82\x00\x3c" + (len(name).to_bytes(2, "big") + name) * 2
             secure.sendall(bytes([0x10, len(connect)]) + connect)
             assert secure.recv(4) == b"\x20\x02\x00\x00"
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, "power-002", transport="websockets")
+        client.username_pw_set("power-002")
+        client.tls_set(str(device / "ca.crt"), str(device / "device.crt"), str(device / "device.key"))
+        client.connect("localhost", websocket)
+        client.loop_start()
+        wait_for(client.is_connected)
+        leave(client)
+        assert websocket_findings(folder) == [("ok", f"websocket: 0.0.0.0:{websocket} answers")]
         wait_for(lambda: results(folder)["server"] == "ok", what="the state that is written every second")
     finally:
         running.end()
+    monkeypatch.setattr(doctor, "_WAIT_SECONDS", 0.1)
+    with socket.create_server(("0.0.0.0", websocket)):
+        ((result, sentence),) = websocket_findings(folder)
+        assert result == "failure"
+        assert "cannot be used" in sentence
+
+
+def websocket_findings(folder: Path) -> list[tuple[str, str]]:
+    findings = [finding for finding in examine(folder) if finding.check == "ports"]
+    return [(each.result, each.sentence) for each in findings if each.sentence.startswith("websocket")]
 
 
 def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def run(*words: object, code: int = 0) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    run("init", tmp_path / "home", "--tls", "--host", "localhost")
+    run("init", tmp_path / "home", "--tls", "--host", "localhost", "--websocket-port", "0")
     run("campaign", "create", tmp_path / "home", "power", *CREATE)
     return Home(tmp_path / "home")
 

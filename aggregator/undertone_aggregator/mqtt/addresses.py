@@ -14,6 +14,8 @@ from undertone_shared.errors import Invalid
 
 PLAIN_PORT = 1883
 TLS_PORT = 8883
+WEBSOCKET_PORT = 8443
+WEBSOCKET_PATH = "/mqtt"
 
 
 def external_addresses(config: Config) -> list[Address]:

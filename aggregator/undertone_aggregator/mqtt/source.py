@@ -223,7 +223,8 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     certificate = _named(config, settings.certificate)
     port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
     authority = _named(config, settings.ca_file)
-    listener = Listener(settings.host, port, certificate, _named(config, settings.key), authority)
+    key, websocket = _named(config, settings.key), settings.websocket_place
+    listener = Listener(settings.host, port, certificate, key, authority, websocket)
     source = DirectSource(
         listener,
         Gate(config.path(settings.passwords), servers_names(), _named(config, settings.access)),
@@ -233,7 +234,8 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
         outlet_address(config),
     )
     how = "without TLS" if certificate is None else "by TLS"
-    journal.say("endpoint", f"devices connect to {settings.host}:{port} {how}", port=port)
+    also = "" if settings.websocket is None else f", and by WebSocket to {settings.websocket}"
+    journal.say("endpoint", f"devices connect to {settings.host}:{port} {how}{also}", port=port)
     with source.endpoint:
         yield source
 

@@ -66,6 +66,7 @@ FAMILIES = {
     "undertone_certificate_end_seconds": (GAUGE, "Unix time: end of a certificate of the server.", ("file",)),
     "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
     "undertone_endpoint_readers": (GAUGE, "Readers that are connected to the endpoint.", ()),
+    "undertone_endpoint_websockets": (GAUGE, "Connections to the endpoint over WebSocket.", ()),
     "undertone_endpoint_backlog": (GAUGE, "Reports of its devices that are not committed.", ()),
     "undertone_endpoint_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ()),
     "undertone_endpoint_throttled": (COUNTER, "How often a device was not read for its limits' sake.", ()),
@@ -129,6 +130,7 @@ def _collect(server: "Server", families: Families) -> None:
     if endpoint:
         families.add("undertone_endpoint_connections", endpoint["connections"])
         families.add("undertone_endpoint_readers", endpoint["readers_online"])
+        families.add("undertone_endpoint_websockets", endpoint["websockets"])
         families.add("undertone_endpoint_backlog", endpoint["backlog"])
         families.add("undertone_endpoint_oldest_seconds", endpoint["oldest_unacknowledged_seconds"])
         families.add("undertone_endpoint_throttled", endpoint["throttled"])

@@ -10,6 +10,7 @@ from undertone_aggregator.settings.options import (
     host_name,
     integer,
     is_host,
+    listen_at,
     option,
     split_address,
     text,
@@ -76,6 +77,8 @@ class BrokerOptions(Checked):
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
                                      "at SIGHUP", text)  # fmt: skip
     key: str | None = option(None, "direct: the certificate's key", text)
+    websocket: str | None = option(None, "direct: ADDRESS:PORT of MQTT over WebSocket, for phones and for networks "
+                                   "that let only HTTPS pass", listen_at)  # fmt: skip
     user: str = option("aggregator", "this server's user name at the broker", check_user)
     password_file: str | None = option(None, "external: a file with this server's own password", text)
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
@@ -98,6 +101,11 @@ class BrokerOptions(Checked):
         """(host, port) of each broker; port 0 means MQTT's usual port."""
         return [_place(text) for text in self.hosts] or [(self.host, self.port)]
 
+    @property
+    def websocket_place(self) -> tuple[str, int] | None:
+        """(address, port) of MQTT over WebSocket, None without it."""
+        return None if self.websocket is None else split_address("broker.websocket", self.websocket)
+
 
 # Options that only one mode uses -> this mode. An option at its default counts as not given.
 _MODES = {
@@ -106,6 +114,7 @@ _MODES = {
     "certificate": DIRECT,
     "key": DIRECT,
     "reached_as": DIRECT,
+    "websocket": DIRECT,
     "password_file": EXTERNAL,
     "insecure": EXTERNAL,
     "hosts": EXTERNAL,
@@ -147,6 +156,11 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
         raise Invalid(
             f"broker.host is {broker.host!r} without broker.certificate and broker.key: passwords and reports would"
             " cross the network in plain text; expected both, or an address of this machine"
+        )
+    if broker.certificate is None and broker.websocket_place is not None and not is_loopback(broker.websocket_place[0]):
+        raise Invalid(
+            f"broker.websocket is {broker.websocket!r} without broker.certificate and broker.key, expected both, or an"
+            " address of this machine"
         )
     if workers > 1:
         raise Invalid(f"server.workers is {workers}, but mode 'direct' has one: use a broker for several workers")

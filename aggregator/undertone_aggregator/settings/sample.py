@@ -11,6 +11,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "certificate": '"tls/server.crt"',
         "key": '"tls/server.key"',
         "reached_as": '"meters.example.org"',
+        "websocket": '"0.0.0.0:8443"',
     },
     "store": {},
     "campaign": {

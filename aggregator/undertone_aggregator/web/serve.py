@@ -45,6 +45,8 @@ def serve_page(
     options = uvicorn.Config(
         make_app(site, logins, [host, *names]),
         log_level="warning",
+        # The page uses no WebSocket.
+        ws="none",
         limit_concurrency=_LARGEST_CONCURRENCY,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=2,

@@ -31,6 +31,13 @@ def init(
     port: Annotated[
         int, typer.Option(help="Port that devices connect to; 0 means 8883 with TLS and 1883 without TLS.")
     ] = 0,
+    websocket_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port of MQTT over WebSocket, which phones need; 0 turns it off. The default is 8443 with TLS, and 0"
+            " without TLS."
+        ),
+    ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="Use TLS on loopback, too, with a private authority and a server certificate.")
     ] = False,
@@ -56,15 +63,18 @@ def init(
     ] = None,
 ) -> None:
     """Write the configuration, keys, passwords, certificates and systemd unit of a new server."""
+    from undertone_aggregator.mqtt.addresses import WEBSOCKET_PORT
     from undertone_aggregator.settings.broker_options import is_loopback
+    from undertone_aggregator.settings.options import split_address
     from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
     from undertone_operate.initialise import Wishes, initialise
 
     mode = DIRECT
     if broker is not None:
-        if host != _HOST or port or tls or certificates:
+        if host != _HOST or port or tls or certificates or websocket_port is not None:
             raise Invalid(
-                "--host, --port, --tls and --certificates apply only if devices connect to this server, not to --broker"
+                "--host, --port, --websocket-port, --tls and --certificates apply only if devices connect to this"
+                " server, not to --broker"
             )
         mode = EXTERNAL
         host, port, tls = _broker(broker)
@@ -74,6 +84,11 @@ def init(
     if (folder / "server.toml").exists():
         raise Invalid(f"{folder / 'server.toml'} exists already, and undertone init replaces no file")
     check_integer("--port", port, 0, 65535)
+    if websocket_port is None:
+        websocket_port = WEBSOCKET_PORT if tls and mode == DIRECT else 0
+    check_integer("--websocket-port", websocket_port, 0, 65535)
+    if page is not None and split_address("--page", page)[1] == websocket_port != 0:
+        raise Invalid(f"--page is {page!r}, but MQTT over WebSocket has port {websocket_port}: expected another port")
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
     user = getpass.getuser()
@@ -84,6 +99,7 @@ def init(
         user,
         program,
         port=port,
+        websocket_port=websocket_port,
         certificates=certificates,
         audit=audit,
         health=health,

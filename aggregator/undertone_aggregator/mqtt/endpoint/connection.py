@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
@@ -21,6 +21,9 @@ from undertone_aggregator.mqtt.packets import (
     split,
 )
 from undertone_shared import report
+
+if TYPE_CHECKING:
+    from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
 # A report's receipt: the connection that delivered the report, and the PUBACK packet that is due.
 Receipt = tuple["Connection", bytes]
@@ -69,7 +72,7 @@ class Connection:
 
     ``user`` is the device's or reader's name, "" until it has authenticated. ``waiting`` counts the reports without
     PUBACK. ``subscriptions``: the topics that a device has subscribed to. ``session``: that of a reader, None for a
-    device. ``client_id``: the client identifier, unique among connections.
+    device. ``client_id``: the client identifier, unique among connections. ``websocket``: True for MQTT over WebSocket.
     """
 
     __slots__ = (
@@ -95,9 +98,10 @@ class Connection:
         "subscriptions",
         "user",
         "waiting",
+        "websocket",
     )
 
-    def __init__(self, host: Host, stream: Stream, address: str) -> None:
+    def __init__(self, host: Host, stream: "Stream | WebSocket", address: str) -> None:
         self._host = host
         self._stream = stream
         self._rest = b""
@@ -118,6 +122,7 @@ class Connection:
         self._report_head = b""
         self._report_length = 0
         self.address = address
+        self.websocket = stream.websocket
         self.session: ReaderSession | None = None
         self.client_id = ""
         self.user = ""

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
@@ -29,7 +29,9 @@ from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.roster import Roster
 from undertone_aggregator.mqtt.endpoint.stream import Stream
-from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
 _WINDOW_SECONDS = 0.02
 _SWEEP_SECONDS = 1.0
@@ -79,6 +81,8 @@ class Endpoint:
         self._selector = selectors.DefaultSelector()
         self._opening = threading.Lock()
         self._listening: list[socket.socket] = []
+        # Those of the listening sockets that serve WebSocket.
+        self._websockets: list[socket.socket] = []
         # Listening sockets whose accept found no free descriptor; the next sweep tries them again.
         self._deaf: list[socket.socket] = []
         self._sweep_at = -math.inf
@@ -101,6 +105,11 @@ class Endpoint:
         """TCP port on which the endpoint listens."""
         return int(self._listening[0].getsockname()[1])
 
+    @property
+    def websocket_port(self) -> int:
+        """TCP port of MQTT over WebSocket."""
+        return int(self._websockets[0].getsockname()[1])
+
     def __enter__(self) -> "Endpoint":
         self._keeper.start()
         return self
@@ -113,7 +122,7 @@ class Endpoint:
                 if listening not in self._deaf:
                     self._selector.unregister(listening)
                 listening.close()
-            self._listening, self._deaf = [], []
+            self._listening, self._websockets, self._deaf = [], [], []
             for connection in list(self.roster.open):
                 connection.close()
         # Pending bytes are sent before the connections close, if the client still reads.
@@ -130,13 +139,9 @@ class Endpoint:
         with self._opening:
             if self._listening:
                 return
-            try:
-                opened = self._listener.open()
-            except OSError as wrong:
-                where = f"{self._listener.host}:{self._listener.port}"
-                raise Invalid(f"the endpoint cannot listen on {where}: {wrong.strerror or wrong}") from None
-            self._hear(opened)
-            self._listening = opened
+            opened, self._websockets = self._listener.open()
+            self._hear([*opened, *self._websockets])
+            self._listening = [*opened, *self._websockets]
 
     def serve(self, campaigns: Collection[str]) -> None:
         """Queue reports for these campaigns from now on, until they take them, and for no others."""
@@ -168,6 +173,7 @@ class Endpoint:
             "connections": len(self.roster.open),
             "devices_online": len(self.roster.online),
             "readers_online": len(self.roster.readers),
+            "websockets": self.roster.websockets,
             "backlog": sum(queue.uncommitted for queue in queues),
             "oldest_unacknowledged_seconds": max((queue.oldest_seconds for queue in queues), default=0.0),
             "throttled": self.roster.throttled,
@@ -339,7 +345,14 @@ class Endpoint:
             except OSError:
                 accepted.close()
                 continue
-            Connection(self.roster, stream, str(peer[0]))
+            wire = self._over_websocket(stream) if listening in self._websockets else stream
+            Connection(self.roster, wire, str(peer[0]))
+
+    def _over_websocket(self, stream: Stream) -> "WebSocket":
+        # Imported here because the library takes 70 ms to import, and not every server uses it.
+        from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
+
+        return WebSocket(stream, self.limits, self.roster.now)
 
 
 class CampaignIntake:

@@ -25,6 +25,11 @@ class Limits:
     ``readers``: largest number of readers' connections. The limits whose names begin with ``reader_`` replace those of
     devices. ``reader_flying``: messages at QoS 1 that a reader has not acknowledged. A reader for which messages
     have waited for ``reader_seconds``, without any being taken, is disconnected.
+
+    For MQTT over WebSocket: ``request_bytes`` limits the HTTP request, and also the frames before authentication; all
+    of them must come within ``connect_seconds``. ``frame_bytes`` limits a message; a reader's largest packet fits.
+    ``idle_frames``: how many frames without MQTT's bytes, such as pings, may come at once; on average, one may come
+    each second.
     """
 
     connections: int = 20_000
@@ -45,6 +50,9 @@ class Limits:
     reader_subscriptions: int = 1000
     reader_flying: int = 20
     reader_seconds: float = 60.0
+    request_bytes: int = 8192
+    frame_bytes: int = (1 << 16) + 5
+    idle_frames: int = 64
 
 
 def packets_per_second(slot_seconds: Iterable[int]) -> float:

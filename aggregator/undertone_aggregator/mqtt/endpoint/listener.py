@@ -16,7 +16,8 @@ _BACKLOG = 4096
 class Listener:
     """Address and TLS files of the endpoint.
 
-    Without ``certificate`` and ``key`` there is no TLS: allowed on loopback only.
+    Without ``certificate`` and ``key`` there is no TLS: allowed on loopback only. ``websocket``: (host, port) of MQTT
+    over WebSocket, None without it.
 
     ``authority``: the CA certificate; devices may authenticate by certificates that it signed.
     """
@@ -26,6 +27,7 @@ class Listener:
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
+    websocket: tuple[str, int] | None = None
 
     def context(self) -> ssl.SSLContext | None:
         """Return the endpoint's context for TLS 1.2 or newer; None without a certificate.
@@ -57,16 +59,31 @@ class Listener:
             # Client certificates are optional, because a device with a password shows none.
             context.verify_mode = ssl.CERT_OPTIONAL
 
-    def open(self) -> list[socket.socket]:
-        """Return listening sockets, one for each address of the host. Raises OSError."""
-        opened: list[socket.socket] = []
+    def open(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Return listening sockets for MQTT and for WebSocket, one for each address of their hosts.
+
+        Raises Invalid if an address cannot be used.
+        """
+        opened = _listen(self.host, self.port)
+        if self.websocket is None:
+            return opened, []
         try:
-            for family, _, _, _, where in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
-                listening = socket.create_server(cast(tuple[str, int], where), family=family, backlog=_BACKLOG)
-                opened.append(listening)
-                listening.setblocking(False)
-        except OSError:
+            return opened, _listen(*self.websocket)
+        except Invalid:
             for listening in opened:
                 listening.close()
             raise
-        return opened
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    opened: list[socket.socket] = []
+    try:
+        for family, _, _, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            listening = socket.create_server(cast(tuple[str, int], where), family=family, backlog=_BACKLOG)
+            opened.append(listening)
+            listening.setblocking(False)
+    except OSError as wrong:
+        for listening in opened:
+            listening.close()
+        raise Invalid(f"the endpoint cannot listen on {host}:{port}: {wrong.strerror or wrong}") from None
+    return opened

@@ -35,6 +35,8 @@ class Roster:
         self.refused: Counter[str] = Counter()
         self.throttled = self.unknown = 0
         self.open: set[Connection] = set()
+        # Number of open connections over WebSocket.
+        self.websockets = 0
         self.online: dict[str, Connection] = {}
         # (user, client identifier) -> a reader's connection.
         self.readers: dict[tuple[str, str], Connection] = {}
@@ -83,6 +85,7 @@ class Roster:
         One too many closes an older one, so that quick clients always get in.
         """
         self.open.add(connection)
+        self.websockets += connection.websocket
         network = network_of(connection.address)
         self.strangers.add(network, connection)
         if self.strangers.count(network) > self.limits.strangers_of_address:
@@ -129,6 +132,7 @@ class Roster:
     def left(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self.open.discard(connection)
+        self.websockets -= connection.websocket
         for topic in connection.subscriptions:
             others = self.subscribers[topic]
             others.discard(connection)

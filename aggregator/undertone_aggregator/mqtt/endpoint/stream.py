@@ -33,7 +33,21 @@ class Stream:
     to read them.
     """
 
-    __slots__ = ("_closing", "_events", "_out", "_recv", "_selector", "_send", "_socket", "closed", "reader", "unread")
+    __slots__ = (
+        "_closing",
+        "_events",
+        "_out",
+        "_reason",
+        "_recv",
+        "_selector",
+        "_send",
+        "_socket",
+        "closed",
+        "reader",
+        "unread",
+    )
+
+    websocket = False
 
     def __init__(
         self, accepted: socket.socket, context: ssl.SSLContext | None, selector: selectors.BaseSelector, unread: int
@@ -51,6 +65,8 @@ class Stream:
         self.unread: float = unread
         self._out = b""
         self._closing = False
+        # The reason of a close that waits until all bytes are sent.
+        self._reason = ""
         self._events = 0
         self.closed = False
         self.reader: StreamReader
@@ -113,9 +129,10 @@ class Stream:
         """Continue reading."""
         self._watch(self._events | _READ)
 
-    def close(self) -> None:
+    def close(self, reason: str = "") -> None:
         """Close the stream when all pending bytes are sent; nothing more is read."""
-        self._closing = True
+        if not self._closing:
+            self._closing, self._reason = True, reason
         if self._out:
             self.pause()
         else:
@@ -124,7 +141,7 @@ class Stream:
     def end(self, reason: str = "") -> None:
         """Close the stream at once."""
         if not self.closed:
-            reason = "" if self._closing else reason
+            reason = self._reason if self._closing else reason
             self.closed = self._closing = True
             self._out = b""
             self._watch(0)

@@ -416,6 +416,7 @@ class Wire:
 
     reader: Connection
     certificate = None
+    websocket = False
     closed = False
 
     def write(self, data: bytes) -> None:

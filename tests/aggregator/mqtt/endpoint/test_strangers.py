@@ -23,6 +23,7 @@ class Wire:
     """A stream that keeps what is written to it."""
 
     certificate = None
+    websocket = False
 
     def __init__(self) -> None:
         self.reader: Any = None
