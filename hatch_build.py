@@ -1,4 +1,4 @@
-"""A build step: fetch the page's chart library for the wheel; git holds only its name and checksum."""
+"""A build step: fetch what the pages take from npm for the wheel; git holds only names and checksums."""
 
 import sys
 from pathlib import Path
@@ -19,8 +19,7 @@ class Vendor(BuildHookInterface):  # type: ignore[type-arg]
             return
         import vendor
 
-        missing = [name for name in vendor.FILES if not (vendor.VENDOR / Path(name).name).exists()]
-        if missing:
+        if vendor.missing():
             try:
                 vendor.vendor()
             except RuntimeError as error:

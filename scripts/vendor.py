@@ -1,4 +1,4 @@
-"""Copy the page's packages from npm into web/static/vendor, by the lock file and without running their scripts.
+"""Copy what the pages take from npm into their folders ``vendor``, by the lock files and without running their scripts.
 
 usage: python scripts/vendor.py    (needs npm; the wheel's build runs it, too)
 """
@@ -9,30 +9,56 @@ import sys
 import tempfile
 from pathlib import Path
 
-WEB = Path(__file__).resolve().parents[1] / "aggregator/undertone_aggregator/web"
-VENDOR = WEB / "static/vendor"
-FILES = ("uplot/dist/uPlot.iife.min.js", "uplot/dist/uPlot.min.css", "uplot/LICENSE")
+ROOT = Path(__file__).resolve().parents[1]
+_WEB = ROOT / "aggregator/undertone_aggregator/web"
+_PHONE = ROOT / "device/phone"
+_MICROPYTHON = "@micropython/micropython-webassembly-pyscript"
+# (folder of package.json and its lock, folder of the copies, files)
+PAGES = (
+    (
+        _WEB / "npm",
+        _WEB / "static/vendor",
+        ("uplot/dist/uPlot.iife.min.js", "uplot/dist/uPlot.min.css", "uplot/LICENSE"),
+    ),
+    (
+        _PHONE / "npm",
+        _PHONE / "vendor",
+        tuple(f"{_MICROPYTHON}/{name}" for name in ("micropython.mjs", "micropython.wasm")),
+    ),
+)
+
+
+def missing() -> list[Path]:
+    """Return the copies that do not exist."""
+    copies = [target / Path(name).name for _, target, names in PAGES for name in names]
+    return [path for path in copies if not path.exists()]
 
 
 def vendor() -> list[Path]:
     """Write the files anew. Raises RuntimeError with npm's message."""
     npm = shutil.which("npm")
     if npm is None:
-        raise RuntimeError("npm was not found: the page's chart library cannot be put into the package")
+        raise RuntimeError(
+            "npm was not found: the page's chart library and the phone's MicroPython cannot be put into the package"
+        )
+    return [path for source, target, names in PAGES for path in _fetch(npm, source, target, names)]
+
+
+def _fetch(npm: str, source: Path, target: Path, names: tuple[str, ...]) -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(WEB / "npm" / name, scratch)
+            shutil.copy(source / name, scratch)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode:
             raise RuntimeError(f"npm ci failed: {done.stderr.strip()[-500:]}")
-        VENDOR.mkdir(exist_ok=True)
-        return [Path(shutil.copy(Path(scratch) / "node_modules" / name, VENDOR)) for name in FILES]
+        target.mkdir(exist_ok=True)
+        return [Path(shutil.copy(Path(scratch) / "node_modules" / name, target)) for name in names]
 
 
 if __name__ == "__main__":
     try:
         for path in vendor():
-            print(path.relative_to(WEB))
+            print(path.relative_to(ROOT))
     except RuntimeError as error:
         sys.exit(str(error))

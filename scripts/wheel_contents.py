@@ -16,6 +16,14 @@ def committed(folder: str) -> list[str]:
     return listed.stdout.split()
 
 
+def _place(pattern: str, moved: dict[str, str]) -> str:
+    """Return the place in the wheel of files that a build fetches."""
+    for source, target in moved.items():
+        if pattern.startswith(f"{source}/"):
+            return target + pattern.removeprefix(source)
+    return pattern.partition("/")[2]
+
+
 def main(wheel: str) -> int:
     """Compare a wheel with the repository."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
@@ -23,7 +31,7 @@ def main(wheel: str) -> int:
     expected = {name.partition("/")[2] for package in inside["packages"] for name in committed(package)}
     for source, target in inside["force-include"].items():
         expected |= {target + name.removeprefix(source) for name in committed(source)}
-    fetched = [pattern.partition("/")[2] for pattern in build["artifacts"]]
+    fetched = [_place(pattern, inside["force-include"]) for pattern in build["artifacts"]]
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
     extra = {name for name in held - expected if not any(fnmatch(name, pattern) for pattern in fetched)}

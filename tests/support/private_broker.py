@@ -9,9 +9,20 @@ TLS = Path(__file__).parents[1] / "device/tls"
 
 
 class PrivateBroker:
-    """``certificate`` names a file of tests/device/tls to serve TLS with; ``rules`` are lines of an ACL file."""
+    """``certificate`` names a file of tests/device/tls to serve TLS with; ``rules`` are lines of an ACL file.
 
-    def __init__(self, binary: str, folder: Path, port: int, certificate: str | None = None, rules: str | None = None):
+    ``further``: more lines of its configuration.
+    """
+
+    def __init__(
+        self,
+        binary: str,
+        folder: Path,
+        port: int,
+        certificate: str | None = None,
+        rules: str | None = None,
+        further: list[str] | None = None,
+    ):
         self.port = port
         self.log = folder / "mosquitto.log"
         lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "user root"]
@@ -20,6 +31,7 @@ class PrivateBroker:
         if rules:
             (folder / "acl").write_text(rules)
             lines.append(f"acl_file {folder / 'acl'}")
+        lines += further or []
         config = folder / "mosquitto.conf"
         config.write_text("\n".join(lines) + "\n")
         self._command = [binary, "-c", str(config)]

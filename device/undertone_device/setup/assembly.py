@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from undertone_device.core.ledger import Storage
     from undertone_device.core.protocols import Sample
     from undertone_device.mqtt.protocols import Transport
     from undertone_device.setup.config import BrokerSettings, DeviceConfig
@@ -100,8 +101,8 @@ def board_transport(
     )
 
 
-def _state_folder(path: str) -> None:
-    """Make the device's folder if needed. Raises Invalid."""
+def _state_folder(path: str) -> str:
+    """Make the device's folder if needed; return its path. Raises Invalid."""
     try:
         try:
             os.mkdir(path)
@@ -111,6 +112,7 @@ def _state_folder(path: str) -> None:
         os.listdir(path)
     except OSError as error:
         raise Invalid("state is %r, expected a folder: %s" % (path, error))
+    return path
 
 
 def make_client(
@@ -126,14 +128,17 @@ def make_client(
     acknowledged: "Callable[[bytes], None] | None" = None,
     alive: "Callable[[], None] | None" = None,
     asleep: "int | None" = None,
+    storage: "Storage | None" = None,
 ) -> Client:
-    """Make the client, and its state folder if needed. Raises Invalid, and EntropyError without a byte source."""
-    _state_folder(config.state)
+    """Make the client over ``storage``; by default over the state folder, which is made if needed.
+
+    Raises Invalid, and EntropyError without a byte source.
+    """
     entropy = Entropy()
     reporter = Reporter(
         config.name,
         policy,
-        FileStorage(config.state),
+        storage or FileStorage(_state_folder(config.state)),
         entropy,
         ticks,
         config.counter_modulus,

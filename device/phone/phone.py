@@ -1,0 +1,320 @@
+"""The program of a phone: the device package over the browser's storage, clock, random numbers and WebSocket.
+
+It runs under MicroPython's WebAssembly build in a Web Worker. worker.js registers the module ``_phone`` and calls the
+functions below. Bytes pass between the two as hexadecimal text, because this build copies no bytes; Unix seconds pass
+as text, because its numbers from JavaScript have 32 bits.
+"""
+
+import errno
+import json
+import os
+import sys
+
+import _phone
+
+# A browser has no sockets: these modules are imported by the package and never used.
+sys.modules["select"] = sys.modules["socket"] = _phone
+os.urandom = lambda count: bytes.fromhex(_phone.random(count))
+
+from undertone_device.core import handover, pauses, reset  # noqa: E402
+from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
+from undertone_device.core.slot_value import TICKS_MASK, SlotValue, check_sample  # noqa: E402
+from undertone_device.core.spent import most_reports  # noqa: E402
+from undertone_device.core.units import UNIT, epsilon_units  # noqa: E402
+from undertone_device.host import status  # noqa: E402
+from undertone_device.mqtt.session_transport import SessionTransport  # noqa: E402
+from undertone_device.setup import assembly  # noqa: E402
+from undertone_device.setup.config import parse_config  # noqa: E402
+from undertone_shared.errors import Invalid  # noqa: E402
+from undertone_shared.policy import parse_policy  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from undertone_device.core.protocols import Sample
+    from undertone_shared.campaign import Campaign
+    from undertone_shared.policy import Policy
+
+_ENTRIES = "entries"
+_LARGEST_ENTRIES = 200
+
+
+class JournalStorage:
+    """The named byte strings of one sensor in the page's journal, see journal.js."""
+
+    def __init__(self, sensor: str):
+        self._folder = "state/" + sensor + "/"
+
+    def read(self, name: str) -> "bytes | None":
+        """Return the content last written, None if there is none."""
+        content = _phone.read(self._folder + name)
+        return None if content is None else bytes.fromhex(content)
+
+    def write(self, name: str, data: "bytes | memoryview") -> None:
+        """Write the content durably. Raises OSError, and keeps the old content then."""
+        if not _phone.write(self._folder + name, bytes(data).hex()):
+            raise OSError(errno.EIO)
+
+    def delete(self, name: str) -> None:
+        """Delete the content, if any. Raises OSError."""
+        if not _phone.delete(self._folder + name):
+            raise OSError(errno.EIO)
+
+
+class SocketStream:
+    """The worker's WebSocket as a `ByteStream`: nothing blocks, because events arrive only between two steps."""
+
+    def __init__(self, url: str):
+        _phone.connect(url)
+
+    def read(self, buffer: bytearray) -> "int | None":
+        """Read into ``buffer``: return the number of bytes, 0 at the end of the stream, None if there are none now."""
+        part = _phone.take(len(buffer))
+        if part is None:
+            return None
+        data = bytes.fromhex(part)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write(self, data: memoryview) -> "int | None":
+        """Return the number of bytes taken, None while the socket is not open."""
+        return _phone.send(bytes(data).hex())  # type: ignore[no-any-return]
+
+    def wait(self, milliseconds: int, writing: bool) -> None:
+        """Return at once: the worker calls the next step when something has arrived."""
+
+    def close(self) -> None:
+        """Close the socket."""
+        _phone.disconnect()
+
+
+def unix_time() -> int:
+    """Return the seconds since 1970-01-01 UTC, by the phone's clock."""
+    return int(_phone.seconds())
+
+
+def ticks() -> int:
+    """Return monotonic milliseconds modulo 2^30."""
+    return int(_phone.milliseconds()) & TICKS_MASK
+
+
+def phone_policy(text: str) -> "Policy":
+    """Parse the policy that the server wrote, with three fields set for a phone. Raises Invalid.
+
+    No counter of a phone runs while its page is closed, so that periods and rests go by the phone's clock. A person may
+    open the page as often as they like, and each page's start counts as a boot. Every draw is written at once.
+    """
+    try:
+        fields = json.loads(text)
+        fields.update({"rest_by": "clock", "boots_per_day": 1000, "write_seconds": 1})
+    except (ValueError, AttributeError):
+        raise Invalid("the policy is not a JSON object")
+    policy = parse_policy(json.dumps(fields).encode())
+    if policy.stream and policy.stream.dimension > 1:
+        raise Invalid("stream.dimension is %d, expected 1: a phone gives one number" % policy.stream.dimension)
+    return policy
+
+
+class Phone:
+    """One device on this phone.
+
+    ``files``: the files that the server gave the device, text by name. ``url``: the WebSocket of the server.
+    ``entered``: True if the person enters numbers, which wait on file for the end of their slot; else `worker.js` has
+    samples.
+    """
+
+    def __init__(self, files: "dict[str, str]", url: str, entered: bool):
+        self.policy = phone_policy(files["policy.json"])
+        if not self.policy.insecure and url[:6] != "wss://":
+            raise Invalid("the server's address is %s, expected wss://, which is encrypted" % url)
+        config = parse_config(files["device.json"].encode())
+        password = files.get(config.broker.password_file or "", "").strip("\r\n")
+        if not password:
+            raise Invalid("the server gave no password, expected one: a browser cannot log in with a certificate")
+        self.storage = JournalStorage(self.policy.sensor)
+        if self.policy.handover:
+            handover.apply(config, self.storage)
+        broker = config.broker
+        transport = SessionTransport(
+            lambda: SocketStream(url), ticks, config.name, broker.user, password, broker.keepalive, broker.places
+        )
+        config.sample_seconds = config.sample_seconds or 1
+        self._modulus = config.counter_modulus
+        self._capacity = config.outbox
+        self._entered = entered
+        self.client = assembly.make_client(
+            config,
+            self.policy,
+            transport,
+            unix_time,
+            ticks,
+            lambda milliseconds: None,
+            None if entered else lambda now: _phone.sample(),
+            storage=self.storage,
+        )
+        # The slot in which the last one was reported, and when the next may be: milliseconds from a count of ticks.
+        self._slot = -1
+        self._due = 0
+        self._since = 0
+        self._ready = False
+
+    @property
+    def campaign(self) -> "Campaign | None":
+        """The accepted campaign."""
+        return self.client.reporter.campaign
+
+    def step(self) -> None:
+        """Do one round of the client; it never blocks."""
+        if self._entered:
+            self._report_last()
+            self.client.exchange(0)
+        else:
+            self.client.step(0)
+
+    def _report_last(self) -> None:
+        """Report the slot that ended last, once, with the numbers that were entered in it.
+
+        While the page stays open, this happens up to a twentieth of a slot after the slot's end, at random, so that
+        phones do not all report at once.
+        """
+        reporter = self.client.reporter
+        now = unix_time()
+        campaign = reporter.accepted.promote(now)
+        if campaign is None or not self.client.counts["heard"]:
+            return
+        slot = now // campaign.slot_seconds
+        if slot != self._slot:
+            # After the page's start there is no delay: people open it at times of their own.
+            self._due = 0 if self._slot < 0 else self.client.jitter(campaign.slot_seconds * 50)
+            self._since = ticks()
+            self._slot = slot
+            self._ready = True
+        if not self._ready or (ticks() - self._since) & TICKS_MASK < self._due:
+            return
+        reporter.run_once(self._value(campaign, slot - 1), now)
+        # The two obstacles that can pass during the slot.
+        self._ready = reporter.paused in ("clock", "rate")
+
+    def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":
+        """Return the value of a slot from the numbers entered in it, None without one."""
+        seconds = campaign.slot_seconds
+        # A number entered for a duration is that many seconds; it is no change of a state.
+        measure = "last" if campaign.measure == "duration" else campaign.measure
+        value = SlotValue(measure, self._modulus)
+        result = None
+        for wanted in (slot - 1, slot):
+            for entry in self.entries():
+                if entry[0] // seconds == wanted:
+                    value.add(entry[1], 0)
+            result = value.close(0)
+        return result
+
+    def entries(self) -> "list[list[int]]":
+        """Return the numbers that were entered, [Unix second, number] each, oldest first."""
+        try:
+            return json.loads(self.storage.read(_ENTRIES) or b"[]")  # type: ignore[no-any-return]
+        except ValueError:
+            return []
+
+    def enter(self, number: int) -> None:
+        """Keep a number that the person has entered now. Raises Invalid, OSError."""
+        campaign = self.campaign
+        now = unix_time()
+        seconds = campaign.slot_seconds if campaign else self.policy.slot_seconds
+        entries = [entry for entry in self.entries() if entry[0] // seconds >= now // seconds - 2]
+        entries.append([now, check_sample(number)])
+        self.storage.write(_ENTRIES, json.dumps(entries[-_LARGEST_ENTRIES:]).encode())
+
+    def pause(self, seconds: int) -> None:
+        """Pause from the next slot on for ``seconds``, 0 for no end. Raises OSError."""
+        now = unix_time()
+        begun = pauses.begin(now, self._slot_seconds(), self.policy.rest_seconds, False, seconds)
+        pauses.write(self.storage, pauses.extend(pauses.read(self.storage, now), begun, now))
+
+    def resume(self) -> None:
+        """End the pause at the end of this slot. Raises OSError."""
+        now = unix_time()
+        pause = pauses.end(pauses.read(self.storage, now), now, self._slot_seconds(), self.policy.rest_seconds)
+        pauses.write(self.storage, pause)
+
+    def _slot_seconds(self) -> int:
+        campaign = self.campaign
+        return campaign.slot_seconds if campaign else self.policy.slot_seconds
+
+    def leave(self) -> None:
+        """End the device: forget the campaigns and what waits to be sent; everything spent stays spent. Raises OSError.
+
+        A later device of the same sensor on this phone continues the sums, under its own name and with its own numbers
+        of reports.
+        """
+        self.client.transport.close()
+        outbox = self.client.reporter.outbox
+        while len(outbox):
+            outbox.remove_newest()
+        self.client.reporter.guard.write()
+        for name in (_ENTRIES, PAUSE, handover.FILE):
+            self.storage.delete(name)
+        reset.forget_campaigns(self.storage, self.policy, unix_time(), self._capacity)
+        ledger = Ledger(self.storage, self._capacity)
+        ledger.sums.limit(self.policy.reports_per_period, ledger.spent_until, ledger.uptime)
+        ledger.sequence = 0
+        ledger.write(ledger.spent_until, 0, 0)
+
+    def describe(self) -> "dict[str, Any]":
+        """Return the device's status as JSON values."""
+        state = status.describe(self.client, unix_time())
+        state["entries"] = self.entries() if self._entered else []
+        return state
+
+
+def limits(text: str) -> "dict[str, Any]":
+    """Return what a policy lets this phone spend, in units of epsilon. Raises Invalid."""
+    policy = phone_policy(text)
+    report = epsilon_units(policy.cap[0], policy.cap[1])
+    reports = most_reports(policy, 86400, "counter" in policy.measures)
+    return {"unit": UNIT, "report": report, "reports_a_day": reports, "life": policy.lifetime, "sensor": policy.sensor}
+
+
+phone: "Phone | None" = None
+
+
+def _device() -> Phone:
+    if phone is None:
+        raise Invalid("no device runs on this phone")
+    return phone
+
+
+def _start(files: "dict[str, str]", url: str, entered: bool) -> "dict[str, Any]":
+    global phone
+    phone = Phone(files, url, entered)
+    return phone.describe()
+
+
+def _leave() -> "dict[str, Any]":
+    global phone
+    state = _device().describe()
+    _device().leave()
+    phone = None
+    return state
+
+
+_ACTIONS: "dict[str, Callable[..., Any]]" = {
+    "limits": limits,
+    "start": _start,
+    "step": lambda: _device().step(),
+    "enter": lambda number: _device().enter(number),
+    "pause": lambda seconds: _device().pause(seconds),
+    "resume": lambda: _device().resume(),
+    "leave": _leave,
+    "describe": lambda: _device().describe(),
+}
+
+
+def call(action: str, arguments: str) -> str:
+    """Call an action with a JSON list; return {"result": ...} or {"error": sentence} as JSON. worker.js calls this."""
+    try:
+        return json.dumps({"result": _ACTIONS[action](*json.loads(arguments))})
+    except (Invalid, OSError) as error:
+        return json.dumps({"error": str(error)})

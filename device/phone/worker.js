@@ -1,0 +1,267 @@
+// The worker of a phone's page: it owns the journal, the connection and the device, which runs under MicroPython.
+//
+// The page sends {do, ...}, see ACTIONS; the worker posts a view of everything that the page shows. The journal is open
+// in one tab only, so that at most one worker of this browser runs the device.
+import { monotonicMilliseconds, unixSeconds } from './clock.js';
+import { fromHex, toHex } from './hex.js';
+import { Busy, openJournal } from './journal.js';
+import { Stream } from './socket.js';
+import { loadMicroPython } from './vendor/micropython.mjs';
+
+const STEP_MILLISECONDS = 250;
+const BUSY_MILLISECONDS = 1000;
+const HEAP_BYTES = 2 << 20;
+const PYSTACK_WORDS = 1 << 14;
+const FIRST_RETRY_MILLISECONDS = 1000;
+const LONGEST_RETRY_MILLISECONDS = 60000;
+const LEAVE_MILLISECONDS = 3000;
+
+const JOIN = 'app/join';
+const DEVICE = 'app/device';
+const LEFT = 'app/left';
+
+let journal = null;
+let python = null;
+let stream = null;
+let sample = null;
+let running = false;
+let timer = null;
+let posted = '';
+const view = { stage: 'starting', offer: null, error: null, status: null, left: null, source: null };
+
+const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
+
+function readJson(name) {
+    const content = journal.read(name);
+    return content ? JSON.parse(new TextDecoder().decode(content)) : null;
+}
+
+function post(changes = {}) {
+    Object.assign(view, changes);
+    const text = JSON.stringify(view);
+    if (text !== posted) postMessage(JSON.parse((posted = text)));
+}
+
+// ----------------------------------------------------------------------------------------------- MicroPython
+
+// What phone.py imports as `_phone`. An exception here would leave the interpreter in the middle of a call, so that
+// none may be thrown.
+const PHONE = {
+    random: (count) => toHex(crypto.getRandomValues(new Uint8Array(count))),
+    seconds: () => String(unixSeconds()),
+    milliseconds: () => String(monotonicMilliseconds()),
+    sample: () => sample,
+    read: (name) => {
+        const content = journal.read(name);
+        return content ? toHex(content) : null;
+    },
+    write: (name, hex) => succeeds(() => journal.write(name, fromHex(hex))),
+    delete: (name) => succeeds(() => journal.delete(name)),
+    connect: (url) => {
+        stream?.close();
+        stream = new Stream(url, stepSoon);
+    },
+    take: (most) => {
+        const part = stream.take(most);
+        return part ? toHex(part) : null;
+    },
+    send: (hex) => stream.send(fromHex(hex)),
+    disconnect: () => stream?.close(),
+};
+
+function succeeds(action) {
+    try {
+        action();
+        return true;
+    } catch (error) {
+        console.warn(`the journal: ${error.message}`);
+        return false;
+    }
+}
+
+async function startPython() {
+    const [mp, code] = await Promise.all([
+        loadMicroPython({ heapsize: HEAP_BYTES, pystack: PYSTACK_WORDS }),
+        fetch('code.json').then((response) => response.json()),
+    ]);
+    for (const [path, text] of Object.entries(code)) {
+        mp.FS.mkdirTree(`/lib/${path}`.replace(/\/[^/]*$/, ''));
+        mp.FS.writeFile(`/lib/${path}`, text);
+    }
+    mp.registerJsModule('_phone', PHONE);
+    mp.runPython('import phone');
+    const call = mp.globals.get('phone').call;
+    python = (action, ...values) => {
+        const { result, error } = JSON.parse(call(action, JSON.stringify(values)));
+        if (error !== undefined) throw new Error(error);
+        return result;
+    };
+}
+
+// ----------------------------------------------------------------------------------------------- the device
+
+function startDevice() {
+    const { files, addresses } = readJson(DEVICE);
+    const { offer, source } = readJson(JOIN);
+    const status = python('start', files, addresses.websocket, source.whole);
+    if (readJson(LEFT)) return finishLeaving();
+    running = true;
+    post({ stage: 'running', offer, source, status, error: null });
+    step();
+}
+
+function step() {
+    clearTimeout(timer);
+    if (!running) return;
+    python('step');
+    post({ status: python('describe') });
+    timer = setTimeout(step, STEP_MILLISECONDS);
+}
+
+function stepSoon() {
+    clearTimeout(timer);
+    timer = setTimeout(step, 0);
+}
+
+// ----------------------------------------------------------------------------------------------- joining
+
+// An answer of the server that no repetition changes.
+class Final extends Error {}
+
+async function ask(path, body) {
+    const response = await fetch(`/api/join/${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+        cache: 'no-store',
+        credentials: 'omit',
+    });
+    const answer = await response.json().catch(() => ({ error: `the server answers ${response.status}` }));
+    if (response.ok) return answer;
+    const passes = response.status === 429 || response.status >= 500;
+    throw passes ? new Error(answer.error) : new Final(answer.error);
+}
+
+// Repeat a request until the server has answered it.
+async function askUntilAnswered(path, body, still) {
+    for (let wait = FIRST_RETRY_MILLISECONDS; still(); wait = Math.min(2 * wait, LONGEST_RETRY_MILLISECONDS)) {
+        try {
+            return await ask(path, body);
+        } catch (error) {
+            if (error instanceof Final) throw error;
+            post({ error: 'offline' });
+            await new Promise((resolve) => setTimeout(resolve, wait));
+        }
+    }
+    return null;
+}
+
+async function invite({ code }) {
+    if (view.stage !== 'none' && view.stage !== 'offer' && view.stage !== 'left') return;
+    post({ stage: 'asking', error: null, offer: null });
+    try {
+        const offer = await askUntilAnswered('offer', { code }, () => view.stage === 'asking');
+        if (offer) post({ stage: 'offer', offer, code, error: null });
+    } catch (error) {
+        post({ stage: 'none', error: error.message });
+    }
+}
+
+async function agree({ source }) {
+    if (view.stage !== 'offer') return;
+    const key = toHex(crypto.getRandomValues(new Uint8Array(32)));
+    journal.delete(LEFT);
+    // The key is on file before the server binds the code to it, so that a broken connection can be repeated.
+    journal.write(JOIN, encode({ code: view.code, key, offer: view.offer, source, agreed: unixSeconds() }));
+    delete view.code;
+    await redeem();
+}
+
+async function redeem() {
+    const { code, key, offer, source } = readJson(JOIN);
+    post({ stage: 'joining', offer, source, error: null });
+    try {
+        const answer = await askUntilAnswered('redeem', { code, key }, () => view.stage === 'joining');
+        if (!answer) return;
+        if (!answer.addresses.websocket) throw new Final('this server has no address that a phone can use');
+        python('limits', answer.files['policy.json']);
+        journal.write(DEVICE, encode(answer));
+        startDevice();
+    } catch (error) {
+        journal.delete(JOIN);
+        post({ stage: 'none', error: error.message });
+    }
+}
+
+async function leave() {
+    if (view.stage !== 'running') return;
+    post({ stage: 'leaving' });
+    // What was drawn is sent, if the server can be reached.
+    const until = monotonicMilliseconds() + LEAVE_MILLISECONDS;
+    while (view.status.outbox && view.status.online && monotonicMilliseconds() < until) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    running = false;
+    const left = { at: unixSeconds(), offer: view.offer, status: python('describe') };
+    // From here on the device is over, even if the page ends before the next line.
+    journal.write(LEFT, encode(left));
+    finishLeaving();
+}
+
+function finishLeaving() {
+    python('leave');
+    journal.delete(DEVICE);
+    journal.delete(JOIN);
+    post({ stage: 'left', left: readJson(LEFT), status: null });
+}
+
+const ACTIONS = {
+    invite,
+    agree,
+    leave,
+    decline: () => post({ stage: 'none', offer: null }),
+    enter: ({ number }) => python('enter', number),
+    sample: ({ value }) => (sample = value),
+    pause: ({ seconds }) => python('pause', seconds),
+    resume: () => python('resume'),
+};
+
+// ----------------------------------------------------------------------------------------------- the start
+
+async function openWhenFree() {
+    for (;;) {
+        try {
+            return await openJournal('undertone');
+        } catch (error) {
+            if (!(error instanceof Busy)) throw error;
+            post({ stage: 'busy' });
+            await new Promise((resolve) => setTimeout(resolve, BUSY_MILLISECONDS));
+        }
+    }
+}
+
+async function start() {
+    try {
+        journal = await openWhenFree();
+    } catch (error) {
+        post({ stage: 'damaged', error: error.message });
+        return;
+    }
+    await startPython();
+    if (readJson(DEVICE)) startDevice();
+    else if (readJson(JOIN)) await redeem();
+    else if (readJson(LEFT)) post({ stage: 'left', left: readJson(LEFT) });
+    else post({ stage: 'none' });
+}
+
+const started = start();
+
+onmessage = async ({ data }) => {
+    await started;
+    try {
+        await ACTIONS[data.do](data);
+        if (running) step();
+    } catch (error) {
+        post({ error: error.message });
+    }
+};

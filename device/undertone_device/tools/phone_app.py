@@ -1,0 +1,76 @@
+"""The phone's web app as the files that a server gives a browser: the page, MicroPython, and the device package.
+
+The sources are in ``device/phone``; ``scripts/vendor.py`` fetches MicroPython's WebAssembly build into its folder
+``vendor``. The device package is the same as on boards, as text in one file, ``code.json``: path to source.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import undertone_device
+from undertone_device.tools.compile import board_files
+from undertone_device.tools.shipped import shipped
+from undertone_shared.errors import Invalid
+
+# Modules for a person's status and pauses, beside those of every board.
+_FURTHER = ("core/pauses.py", "core/spent.py", "host/__init__.py", "host/status.py")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json",
+}
+_CODE = "code.json"
+_WORKER = "service-worker.js"
+
+
+def phone_files() -> dict[str, bytes]:
+    """Return the content of each file by its path below the page's address; the page itself is ``index.html``.
+
+    Raises Invalid if MicroPython has not been fetched.
+    """
+    folder = shipped("phone/index.html").parent
+    paths = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.suffix in _TYPES]
+    files = {path.as_posix(): (folder / path).read_bytes() for path in paths if path.parts[0] != "npm"}
+    if "vendor/micropython.wasm" not in files:
+        raise Invalid(
+            f"{folder / 'vendor'} lacks micropython.wasm: run python scripts/vendor.py in the checkout (it needs npm)"
+        )
+    files[_CODE] = _code(folder).encode()
+    # The service worker keeps all files of one version; its own text changes whenever one of them does.
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+    names = json.dumps(["./"] + [name for name in sorted(files) if name not in ("index.html", _WORKER)])
+    text = files[_WORKER].decode().replace("VERSION", digest.hexdigest()[:16]).replace('["FILES"]', names)
+    return files | {_WORKER: text.encode()}
+
+
+def media_type(path: str) -> str:
+    """Return the media type of a file of the app."""
+    return _TYPES[Path(path).suffix]
+
+
+def security_policy(websocket: str | None) -> str:
+    """Return the Content-Security-Policy of every answer: no other host than this one and its address ``websocket``."""
+    connect = "'self'" if websocket is None else f"'self' {websocket}"
+    return (
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self';"
+        f" manifest-src 'self'; worker-src 'self'; connect-src {connect}; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'"
+    )
+
+
+def _code(folder: Path) -> str:
+    """Return the JSON text of the modules that MicroPython imports."""
+    package = Path(undertone_device.__path__[0])
+    sources = {place: path for place, path in board_files().items() if "/board/" not in place}
+    sources |= {f"undertone_device/{name}": package / name for name in _FURTHER}
+    sources["phone.py"] = folder / "phone.py"
+    return json.dumps({place: path.read_text(encoding="utf-8") for place, path in sorted(sources.items())})
