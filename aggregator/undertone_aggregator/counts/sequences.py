@@ -181,7 +181,7 @@ class MissingReports:
         self._newest = {group: max(slots) for group, slots in self._open.items()}
 
     def open(self) -> dict[tuple[str, int], int]:
-        """Return all missing reports, in the form of ``known``."""
+        """Return all missing reports, in the form of ``missing``."""
         return {(group, slot): n for group, slots in self._open.items() for slot, n in slots.items()}
 
     def note(self, missing: int, group: str, slot: int) -> list[tuple[tuple[str, int], int]]:

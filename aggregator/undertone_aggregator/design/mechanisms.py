@@ -53,8 +53,8 @@ def traits_of(mechanism: Any) -> Traits:
     """Return the traits of a mechanism. Raises Invalid for a class that is not in `TABLE`."""
     describe = TABLE.get(type(mechanism))
     if describe is None:
-        known = ", ".join(each.__name__ for each in TABLE)
-        raise Invalid(f"the mechanism is a {type(mechanism).__name__}, expected one of {known}")
+        names = ", ".join(each.__name__ for each in TABLE)
+        raise Invalid(f"the mechanism is a {type(mechanism).__name__}, expected one of {names}")
     return describe(mechanism)
 
 

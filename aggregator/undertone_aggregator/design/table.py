@@ -153,23 +153,23 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
     The likeliest of these cells are shifted off the even grid by `_SHIFTS`.
     """
-    kept = [j for j in range(len(least)) if least[j] > enough]
-    neighbours = [(j, j + 1) for j in kept if j + 1 in kept]
-    if not neighbours or len(kept) < len(_SHIFTS) + 2:
-        raise NoTable(f"the linear programme uses {len(kept)} cells, too few to repair its rounding")
+    used = [j for j in range(len(least)) if least[j] > enough]
+    neighbours = [(j, j + 1) for j in used if j + 1 in used]
+    if not neighbours or len(used) < len(_SHIFTS) + 2:
+        raise NoTable(f"the linear programme uses {len(used)} cells, too few to repair its rounding")
     narrow = max(neighbours, key=lambda pair: float(min(least[pair[0]], least[pair[1]])))
-    likely = sorted((j for j in kept if j not in narrow), key=lambda j: -float(least[j]))
+    likely = sorted((j for j in used if j not in narrow), key=lambda j: -float(least[j]))
     shifted = tuple(likely[: len(_SHIFTS)])
     ys = list(grid.ys)
     for j, shift in zip(shifted, _SHIFTS, strict=True):
         ys[j] += shift
     return _Grid(
-        tuple(ys[j] for j in kept),
+        tuple(ys[j] for j in used),
         grid.step,
         grid.values,
         grid.shift,
-        tuple(kept.index(j) for j in shifted),
-        (kept.index(narrow[0]), kept.index(narrow[1])),
+        tuple(used.index(j) for j in shifted),
+        (used.index(narrow[0]), used.index(narrow[1])),
     )
 
 

@@ -23,11 +23,11 @@ def with_absent(
         if not row.series.filtered:
             slots.setdefault(row.series, set()).add(row.slot)
     coordinates = {series.coordinate for series in slots} or {1}
-    made = list(rows)
+    complete = list(rows)
     for series in sorted({Series(group, coordinate) for group in groups for coordinate in coordinates}):
         before = first - 1
         for slot in [*sorted(slots.get(series, ())), last + 1]:
             if slot - before - 1 <= LONGEST_GAP:
-                made += [Estimate.absent(at, at * slot_seconds, series) for at in range(before + 1, slot)]
+                complete += [Estimate.absent(at, at * slot_seconds, series) for at in range(before + 1, slot)]
             before = slot
-    return sorted(made, key=lambda row: (row.slot, row.series))
+    return sorted(complete, key=lambda row: (row.slot, row.series))

@@ -97,8 +97,8 @@ def runs_of(timeline: Timeline, partial: Mapping[Key, Counts], every: int) -> li
         into = runs.setdefault(key.slot // every, {})
         source = (key.kind, key.fingerprint)
         into[source] = into[source] + counts if source in into else counts
-    made = [_run(timeline, runs[number], number * every, every) for number in sorted(runs)]
-    return [run for run in made if run.cohort]
+    found = [_run(timeline, runs[number], number * every, every) for number in sorted(runs)]
+    return [run for run in found if run.cohort]
 
 
 def _run(timeline: Timeline, sources: Mapping[tuple[int, bytes], Counts], first: int, every: int) -> Run:

@@ -36,12 +36,12 @@ class Guarantee:
 def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Guarantee:
     """Return the guarantee of an epoch in which each reading is used by one draw of one of the rule's mechanisms."""
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
-    level, span, said = EVENT, "one reading", _every_slot(budget, campaign.cycle)
+    level, span, sentence = EVENT, "one reading", _every_slot(budget, campaign.cycle)
     rest = rest_of(campaign)
     if rest:
         period = campaign.schedule.stride * campaign.slot_seconds
-        level, span, said = WINDOW, f"any {lasting(rest)}", _turns(budget, rest, period)
-    return Guarantee(level, span, budget, None, ratio, said)
+        level, span, sentence = WINDOW, f"any {lasting(rest)}", _turns(budget, rest, period)
+    return Guarantee(level, span, budget, None, ratio, sentence)
 
 
 def _every_slot(budget: Budget, cycle: int) -> str:

@@ -85,5 +85,5 @@ def gaps(rows: Sequence[SlotLosses], slot_seconds: int) -> list[Gap]:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None

@@ -207,9 +207,9 @@ class OpenCampaign(Summarised):
 
         If no server has settled a slot yet: the newest slot for which no report is expected any more.
         """
-        said = self._store.meta(stores.SETTLED).get(stores.SETTLED)
-        if said is not None:
-            return int(said)
+        entry = self._store.meta(stores.SETTLED).get(stores.SETTLED)
+        if entry is not None:
+            return int(entry)
         newest, wait = self._store.newest_slot(), int(self._meta.get("settle_slots") or 0)
         return -1 if newest is None else newest - 1 - wait
 

@@ -133,14 +133,14 @@ class Results(OpenCampaign):
         """
         low, high = self._existing(first, last)
         wanted = self._wanted(groups)
-        came = {
+        counted = {
             group: reports_by_slot(partial, group)
             for names, partial in self._parts(low, high, wanted)
             for group in (self.groups if names is None else names)
         }
         rows = []
         for group in self.groups if wanted is None else wanted:
-            reports = came.get(group, Counter())
+            reports = counted.get(group, Counter())
             late, lost = self._late_and_lost(low, high, group)
             rows += [
                 SlotLosses(
@@ -295,18 +295,18 @@ class Results(OpenCampaign):
         """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
         estimates = [estimate for estimate in estimates if not estimate.is_absent]
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
-        said = list(chosen.warnings) if chosen is not None else []
-        said += self._estimator.warnings([estimate for estimate in estimates if not estimate.series.filtered])
+        sentences = list(chosen.warnings) if chosen is not None else []
+        sentences += self._estimator.warnings([estimate for estimate in estimates if not estimate.series.filtered])
         odd = [estimate for estimate in estimates if estimate.misfit is not None and estimate.misfit >= ALARMING]
         if odd:
             worst = max(odd, key=lambda estimate: estimate.misfit or 0.0)
-            said.append(
+            sentences.append(
                 f"{len(odd)} of {len(estimates)} estimates rest on reports that do not come from honest devices alone:"
                 f" in slot {worst.slot}, group {worst.group}, they would send the like with a chance of at most"
                 f" 10^-{worst.misfit:.0f}"
             )
         noise = drowned([e for e in estimates if e.group == EVERYBODY and not e.series.filtered], self.campaign.offset)
-        return said + ([noise] if noise is not None else [])
+        return sentences + ([noise] if noise is not None else [])
 
     # --- results as arrays and frames
 

@@ -152,11 +152,13 @@ class Reconstruction:
         if newest is None or newest.threshold is None:
             return []
         campaign = newest.campaign
-        mine = [e for e in estimates if e.kind == MEASURED and e.series == Series() and e.slot >= campaign.first_slot]
-        levels = levels_of(mine, campaign.offset, campaign.cycle) if mine else []
+        measured = [
+            e for e in estimates if e.kind == MEASURED and e.series == Series() and e.slot >= campaign.first_slot
+        ]
+        levels = levels_of(measured, campaign.offset, campaign.cycle) if measured else []
         if not levels or levels[-1] is None:
             return []
-        bias = bias_of(newest, mine)
+        bias = bias_of(newest, measured)
         if isinstance(bias, TwoSidedBias):
             share, least, most = bias.moved(levels[-1])
             if least <= STALE_SHARE and most >= -STALE_SHARE:

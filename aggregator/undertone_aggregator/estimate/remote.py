@@ -168,8 +168,8 @@ class RemoteResults(Results):
                 asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
                 text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
                 rows += [Estimate.of_row(self._fields(line)) for line in text.splitlines()]
-        kept = [row for row in rows if absent or not row.is_absent]
-        return sorted(kept, key=lambda estimate: (estimate.slot, estimate.series))
+        answered = [row for row in rows if absent or not row.is_absent]
+        return sorted(answered, key=lambda estimate: (estimate.slot, estimate.series))
 
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
@@ -239,11 +239,11 @@ class RemoteResults(Results):
 
     def world(self, estimates: Sequence[Estimate]) -> Published | None:
         """Return the page's privacy statement about its newest slots."""
-        said = self._now()["published"]
-        if said is None:
+        published = self._now()["published"]
+        if published is None:
             return None
-        epsilon = math.inf if said["epsilon"] is None else said["epsilon"]
-        return Published(said["reports"], said["releases"], epsilon, said["delta"])
+        epsilon = math.inf if published["epsilon"] is None else published["epsilon"]
+        return Published(published["reports"], published["releases"], epsilon, published["delta"])
 
     # --- Methods that send requests to the server.
 
@@ -286,8 +286,8 @@ class RemoteResults(Results):
         except urllib.error.HTTPError as wrong:
             # The first request, made before a campaign is chosen, contains nothing but the address. So an error means
             # that the address is wrong, and the server's own sentence does not help.
-            said = _said(wrong) if self._at else ""
-            raise Invalid(said or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
+            sentence = _said(wrong) if self._at else ""
+            raise Invalid(sentence or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as wrong:
             raise Invalid(f"{self._url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
 
@@ -331,7 +331,7 @@ def _epoch(row: Mapping[str, Any]) -> Epoch:
 
 def _row(kind: type[Kind], columns: dict[str, Any]) -> Kind:
     """Return the row for which ``row()`` returned these columns."""
-    known = {name: columns[name] for name in kind.columns() if name not in kind.derived}
-    if "coordinate" in known:
-        known["series"] = Series(*(known.pop(name) for name in Series._fields))
-    return kind(**known)
+    values = {name: columns[name] for name in kind.columns() if name not in kind.derived}
+    if "coordinate" in values:
+        values["series"] = Series(*(values.pop(name) for name in Series._fields))
+    return kind(**values)

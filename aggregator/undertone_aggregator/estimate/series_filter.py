@@ -145,8 +145,8 @@ class _Running:
         if self._state is None or self._fitted is None or not self._used:
             return [as_filtered(e, e.estimate, e.truncated_se or 0.0) for e in estimates]
         means, errors = self._how.step(self._state, self._fitted, estimates)
-        known = zip(estimates, means.tolist(), errors.tolist(), strict=True)
-        return [as_filtered(raw, mean, error) for raw, mean, error in known]
+        triples = zip(estimates, means.tolist(), errors.tolist(), strict=True)
+        return [as_filtered(raw, mean, error) for raw, mean, error in triples]
 
     def refit(self) -> None:
         """Refit to all stored estimates, and run the filter up to the newest slot."""

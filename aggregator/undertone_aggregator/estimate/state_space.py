@@ -160,8 +160,8 @@ class Filter:
     def copy(self) -> "Filter":
         """Return a copy that continues from the same state."""
         state = self.state
-        kept = State(state.mean.copy(), state.covariance.copy(), state.slot, state.noise.copy())
-        return Filter(self._components, self.size - self._d, kept)
+        copied = State(state.mean.copy(), state.covariance.copy(), state.slot, state.noise.copy())
+        return Filter(self._components, self.size - self._d, copied)
 
     def run(self, observed: Observed, keep: bool = False, signal: bool = True) -> Trace:
         """Process values; ``keep``: store the input of ``smooth``; without ``signal`` the trace has its errors only."""
@@ -277,15 +277,15 @@ class Filter:
         of_signal = shape.loading @ state.covariance
         predicted = (shape.loading @ state.mean[:, :, None])[:, :, 0]
         spread = np.einsum("mbs,mbs->mb", of_signal, shape.loading) + np.diagonal(shape.signal, axis1=1, axis2=2)
-        known = np.triu(about)
-        trace.mean[part] = (predicted + (known * white).sum(axis=1)).T
-        trace.variance[part] = (spread - (known**2).sum(axis=1)).T
+        gain = np.triu(about)
+        trace.mean[part] = (predicted + (gain * white).sum(axis=1)).T
+        trace.variance[part] = (spread - (gain**2).sum(axis=1)).T
         if decay is None:
             return
         # The noise of the chains is part of the values and not of the signal: the signal's covariance with the state
         # after the block gets nothing new in the chains' columns, they are only multiplied by ``decay``.
         after = of_signal * decay[:, None, :] + shape.cross
-        kept = _Kept(
+        step = _Kept(
             white=white,
             state=onto,
             loading=solved[:, :, self.size + b + 1 :],
@@ -294,7 +294,7 @@ class Filter:
             mean=predicted + (about * white).sum(axis=1),
             variance=spread - (about**2).sum(axis=1),
         )
-        trace.kept.append(kept)
+        trace.kept.append(step)
 
 
 def smooth(trace: Trace) -> tuple[Vector, Vector]:
@@ -305,13 +305,13 @@ def smooth(trace: Trace) -> tuple[Vector, Vector]:
     models, size = trace.kept[0].decay.shape
     adjoint, information = np.zeros((models, size)), np.zeros((models, size, size))
     means, variances = [], []
-    for kept in reversed(trace.kept):
-        means.append(kept.mean + (kept.signal @ adjoint[:, :, None])[:, :, 0])
-        variances.append(kept.variance - ((kept.signal @ information) * kept.signal).sum(axis=2))
-        back = -kept.state.transpose(0, 2, 1) @ kept.loading
-        back[:, np.arange(size), np.arange(size)] += kept.decay
-        turned = kept.loading.transpose(0, 2, 1)
-        adjoint = (turned @ kept.white + back.transpose(0, 2, 1) @ adjoint[:, :, None])[:, :, 0]
-        information = turned @ kept.loading + back.transpose(0, 2, 1) @ information @ back
+    for step in reversed(trace.kept):
+        means.append(step.mean + (step.signal @ adjoint[:, :, None])[:, :, 0])
+        variances.append(step.variance - ((step.signal @ information) * step.signal).sum(axis=2))
+        back = -step.state.transpose(0, 2, 1) @ step.loading
+        back[:, np.arange(size), np.arange(size)] += step.decay
+        turned = step.loading.transpose(0, 2, 1)
+        adjoint = (turned @ step.white + back.transpose(0, 2, 1) @ adjoint[:, :, None])[:, :, 0]
+        information = turned @ step.loading + back.transpose(0, 2, 1) @ information @ back
     mean, variance = np.concatenate(means[::-1], axis=1), np.concatenate(variances[::-1], axis=1)
     return mean.T, np.maximum(variance.T, 0.0)

@@ -184,10 +184,10 @@ class StreamReconstruction:
 
     def _curves(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Series, Curve]]:
         """Yield every wanted series with its curve."""
-        mine = [key for key in partial if key.fingerprint in self._rules]
-        dimension = max((self._rules[key.fingerprint][1].dimension for key in mine), default=1)
+        keys = [key for key in partial if key.fingerprint in self._rules]
+        dimension = max((self._rules[key.fingerprint][1].dimension for key in keys), default=1)
         wanted = None if groups is None else set(groups)
-        for group in sorted({key.group for key in mine} | {EVERYBODY}):
-            if mine and (wanted is None or group in wanted):
+        for group in sorted({key.group for key in keys} | {EVERYBODY}):
+            if keys and (wanted is None or group in wanted):
                 for coordinate in range(1, dimension + 1):
                     yield Series(group, coordinate), self.curve(partial, group, coordinate)

@@ -70,13 +70,13 @@ def change_passwords(path: Path, changed: Mapping[str, Secret | None]) -> Collec
 
     The caller must hold the lock of `alone`. Raises OSError, Invalid.
     """
-    kept = {user: f"{user}:{entry}\n" for user, entry in read_passwords(path).items()}
+    entries = {user: f"{user}:{entry}\n" for user, entry in read_passwords(path).items()}
     for user, secret in changed.items():
-        kept.pop(user, None)
+        entries.pop(user, None)
         if secret is not None:
-            kept[user] = entry_of(user, secret)
-    write_private(path, "".join(kept.values()))
-    return kept.keys()
+            entries[user] = entry_of(user, secret)
+    write_private(path, "".join(entries.values()))
+    return entries.keys()
 
 
 def server_users(password: str) -> dict[str, str]:

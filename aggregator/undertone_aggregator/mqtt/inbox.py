@@ -79,8 +79,8 @@ class Inbox:
         """Send the PUBACKs of these deliveries in one write; if that fails, the broker delivers them again."""
         # Deliveries of an earlier connection are skipped: the broker sends them again, perhaps with other packet
         # identifiers.
-        mine = [packet_of(delivery) for delivery in deliveries if connection_of(delivery) == self._connections]
-        self._send(packets.pubacks([number for number in mine if number]))
+        numbers = [packet_of(delivery) for delivery in deliveries if connection_of(delivery) == self._connections]
+        self._send(packets.pubacks([number for number in numbers if number]))
 
     def close(self) -> None:
         """Disconnect; the broker keeps the session and its queue."""
@@ -169,17 +169,17 @@ class Inbox:
         self._subscriber = self._new_subscriber(self._connections)
         self._subscriber.connect(self._client_id, address.user, address.password)
         try:
-            made = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+            connection = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
             try:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 context = address.tls_context()
                 if context is not None:
-                    made = context.wrap_socket(made, server_hostname=address.host)
-                made.setblocking(False)
+                    connection = context.wrap_socket(connection, server_hostname=address.host)
+                connection.setblocking(False)
             except BaseException:
-                made.close()
+                connection.close()
                 raise
-            self._socket = made
+            self._socket = connection
         except (OSError, ValueError) as wrong:
             self._say(address.unreachable(wrong))
         self._retry_at = time.monotonic() + self._pause * random.uniform(0.5, 1.0)

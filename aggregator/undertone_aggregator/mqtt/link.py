@@ -263,14 +263,14 @@ class Outlets:
     @property
     def dropped(self) -> int | None:
         """Sum of the messages that the brokers dropped, as far as they publish that number."""
-        known = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
-        return sum(known) if known else None
+        counts = [outlet.dropped for outlet in self._outlets if outlet.dropped is not None]
+        return sum(counts) if counts else None
 
     @property
     def stored(self) -> int | None:
         """Sum of the messages that the brokers hold, as far as they publish that number."""
-        known = [outlet.stored for outlet in self._outlets if outlet.stored is not None]
-        return sum(known) if known else None
+        counts = [outlet.stored for outlet in self._outlets if outlet.stored is not None]
+        return sum(counts) if counts else None
 
     @property
     def connected(self) -> bool:

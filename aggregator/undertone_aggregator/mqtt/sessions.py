@@ -79,14 +79,14 @@ def take_over(
 
 def _join(store: Store, plan: IngestPlan) -> IngestPlan:
     meta = store.meta()
-    known = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
-    if len(known) != 1 or len(known[0]) != plan.workers:
-        partitions = " and ".join(str(len(slots)) for slots in known) or "no"
+    sessions = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+    if len(sessions) != 1 or len(sessions[0]) != plan.workers:
+        partitions = " and ".join(str(len(slots)) for slots in sessions) or "no"
         raise Invalid(
             f"server.partitions is {plan.workers}, but workers of {store.name} run with {partitions}: stop them all to"
             " change it"
         )
-    return replace(plan, secret=meta[SECRET], slots=known[0])
+    return replace(plan, secret=meta[SECRET], slots=sessions[0])
 
 
 def _move(
@@ -102,14 +102,14 @@ def _move(
     plan = replace(plan, secret=meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES))
     # For each number of workers whose sessions the broker may still hold: the slots of their broker users. The current
     # number of workers comes last. There are several if a take-over was interrupted.
-    known: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
-    strange = [slots for slots in known if not set(taken).isdisjoint(slots)]
+    sessions: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
+    strange = [slots for slots in sessions if not set(taken).isdisjoint(slots)]
     if strange:
         say("alarm: another campaign has sessions that were this one's: what waited there was refused, it takes others")
-        known = [slots for slots in known if slots not in strange]
-    old = [slots for slots in known if len(slots) != plan.workers]
-    mine = next((slots for slots in known if len(slots) == plan.workers), None)
-    plan = replace(plan, slots=mine or _free(plan.workers, {*taken, *chain(*known)}))
+        sessions = [slots for slots in sessions if slots not in strange]
+    old = [slots for slots in sessions if len(slots) != plan.workers]
+    matching = next((slots for slots in sessions if len(slots) == plan.workers), None)
+    plan = replace(plan, slots=matching or _free(plan.workers, {*taken, *chain(*sessions)}))
     store.set_meta({SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
     if old:
         say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")

@@ -161,8 +161,8 @@ class Alerts:
 
 def _said(problem: Problem) -> str:
     campaign, event = problem
-    said = LASTING.get(event) or MOMENTARY.get(event) or _OTHER.format(event=event)
-    return f"[{campaign}] {said}" if campaign else said
+    sentence = LASTING.get(event) or MOMENTARY.get(event) or _OTHER.format(event=event)
+    return f"[{campaign}] {sentence}" if campaign else sentence
 
 
 def _utc(seconds: float) -> str:

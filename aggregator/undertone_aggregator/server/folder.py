@@ -56,8 +56,8 @@ class Home:
         if name is None and len(names) == 1:
             return names[0]
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise Invalid(f"the campaign is {name or 'not named'}, expected one of {self.folder}: {known}")
+            others = ", ".join(names) or "none"
+            raise Invalid(f"the campaign is {name or 'not named'}, expected one of {self.folder}: {others}")
         return name
 
     def file(self, name: str) -> Path:
@@ -134,8 +134,8 @@ class Home:
         """Return the configuration of one campaign; ``plan``: text that replaces its file's."""
         path = self.file(name)
         if plan is None and not path.is_file():
-            known = ", ".join(self.names()) or "none"
-            raise Invalid(f"there is no campaign {name} in {self.folder}, expected one of: {known}")
+            others = ", ".join(self.names()) or "none"
+            raise Invalid(f"there is no campaign {name} in {self.folder}, expected one of: {others}")
         shared = self._tables(self.folder / SERVER, _SHARED)
         own = self._tables(path, _OWN) if plan is None else _parse(plan, "the plan", _OWN)
         named = own.get("campaign", {}).get("name")

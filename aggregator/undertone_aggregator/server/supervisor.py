@@ -145,9 +145,9 @@ class Server:
     def run(self, stop: threading.Event) -> None:
         """Run until ``stop`` is set: campaigns start when their file appears, and end when it is removed."""
 
-        def wait_for_room(said: str) -> None:
+        def wait_for_room(trouble: str) -> None:
             self._pass()
-            self.journal.say_once("room", said)
+            self.journal.say_once("room", trouble)
 
         try:
             retry_while_full(lambda: self._note_slots(stop), wait_for_room, stop)
@@ -216,8 +216,8 @@ class Server:
             was = None if before is None else before.campaigns.get(name)
             if was is None or was.state != campaign.state:
                 since = "" if was is None else f", it was {was.state}"
-                said = f"campaign {name} is {campaign.state}{since}"
-                self.journal.of(name).say("state", said, state=campaign.state)
+                sentence = f"campaign {name} is {campaign.state}{since}"
+                self.journal.of(name).say("state", sentence, state=campaign.state)
 
     def _look(self) -> None:
         names = set(self.home.names())
@@ -255,8 +255,8 @@ class Server:
             member.journal.alarm("plan", member.note)
             return
         if unapplied:
-            said = "; ".join(map(str, unapplied))
-            member.note = f"the plan was changed and not applied, nothing changes: {said}"
+            changed = "; ".join(map(str, unapplied))
+            member.note = f"the plan was changed and not applied, nothing changes: {changed}"
             member.journal.alarm("plan", member.note)
             return
         member.journal.say("plan", f"campaign {member.name} takes up its changed plan")

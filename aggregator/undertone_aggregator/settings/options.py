@@ -135,8 +135,8 @@ def split_address(name: str, value: object) -> tuple[str, int]:
     """Split ADDRESS:PORT, with an IPv6 address in brackets, into (address, port). Raises Invalid."""
     place, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = place[1:-1] if place.startswith("[") and place.endswith("]") else place
-    known = is_host(bare) and (":" in bare) == (bare != place)
-    if not known or not _PORT.fullmatch(port) or int(port) > 65535:
+    is_place = is_host(bare) and (":" in bare) == (bare != place)
+    if not is_place or not _PORT.fullmatch(port) or int(port) > 65535:
         raise Invalid(f"{name} is {value!r}, expected ADDRESS:PORT such as 127.0.0.1:8080")
     return bare, int(port)
 

@@ -36,8 +36,8 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
     if day is None or most < 2:
         return chosen
     if chosen.bottom:
-        said = "one range for all times of day: blocks are not made where readings are truncated from below, too"
-        return replace(chosen, warnings=[*chosen.warnings, said])
+        warning = "one range for all times of day: blocks are not made where readings are truncated from below, too"
+        return replace(chosen, warnings=[*chosen.warnings, warning])
     thetas = _candidates(chosen, day)
     noise = variance(chosen.theta)
     excess = day.excess(thetas)

@@ -33,21 +33,21 @@ def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
 
     channel = WindowChannel(counts.mechanism)
     seen = np.asarray(counts.counts, dtype=np.float64)
-    kept = seen.copy()
+    trimmed = seen.copy()
     odd = np.zeros(len(seen), dtype=bool)
     for _ in range(_REPEATS):
-        expected = _expected(channel, kept)
+        expected = _expected(channel, trimmed)
         for _ in range(_SETTLES if odd.any() else 0):
-            kept[odd] = expected[odd]
-            expected = _expected(channel, kept)
+            trimmed[odd] = expected[odd]
+            expected = _expected(channel, trimmed)
         outlying = ~odd & (seen > expected) & (gammainc(np.maximum(seen, 1.0), expected) < _CHANCE)
         if not outlying.any():
             break
         odd |= outlying
         if seen[odd].sum() > seen.sum() / 2:
             return counts, 0
-    kept = np.minimum(np.rint(kept), seen)
-    return CohortCounts(counts.mechanism, kept.astype(np.int64)), int((seen - kept).sum())
+    trimmed = np.minimum(np.rint(trimmed), seen)
+    return CohortCounts(counts.mechanism, trimmed.astype(np.int64)), int((seen - trimmed).sum())
 
 
 def _expected(channel: WindowChannel, counts: Vector) -> Vector:

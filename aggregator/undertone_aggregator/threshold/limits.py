@@ -27,10 +27,10 @@ def limit_change(chosen: Threshold, theta: int) -> Threshold:
     capped = min(max(chosen.theta, -(-theta // LARGEST_CHANGE)), theta * LARGEST_CHANGE)
     if capped == chosen.theta:
         return chosen
-    said = (
+    warning = (
         f"theta would be {chosen.offset + chosen.theta}; one epoch changes it by a factor of {LARGEST_CHANGE} at most"
     )
-    return replace(chosen, theta=capped, warnings=[*chosen.warnings, said])
+    return replace(chosen, theta=capped, warnings=[*chosen.warnings, warning])
 
 
 def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
@@ -48,8 +48,8 @@ def limit_range(chosen: Threshold, low: int, theta: int) -> Threshold:
     if (bottom, top) == (chosen.bottom, chosen.theta):
         return chosen
     ends = f"{chosen.offset + chosen.bottom} to {chosen.offset + chosen.theta}"
-    said = f"the range would be {ends}; one epoch moves its ends by one width at most"
-    return replace(chosen, theta=top, bottom=bottom, warnings=[*chosen.warnings, said])
+    warning = f"the range would be {ends}; one epoch moves its ends by one width at most"
+    return replace(chosen, theta=top, bottom=bottom, warnings=[*chosen.warnings, warning])
 
 
 def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
@@ -62,12 +62,12 @@ def limit_blocks(chosen: Threshold, limited: Limit) -> Threshold:
     if not chosen.blocks:
         return held
     ends = [block.first for block in chosen.blocks[1:]] + [None]
-    said, blocks = list(chosen.warnings), []
+    warnings, blocks = list(chosen.warnings), []
     for block, end in zip(chosen.blocks, ends, strict=True):
         choice = limited(block.choice, block.first, end, held.theta)
-        said += [f"from slot {block.first} of the cycle on, {sentence}" for sentence in choice.warnings]
+        warnings += [f"from slot {block.first} of the cycle on, {sentence}" for sentence in choice.warnings]
         blocks.append(block._replace(choice=replace(choice, warnings=[])))
-    return replace(chosen, blocks=blocks, warnings=said)
+    return replace(chosen, blocks=blocks, warnings=warnings)
 
 
 def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: int = 1) -> Threshold:
@@ -83,23 +83,23 @@ def limit_first(chosen: Threshold, query: Query, variance: Variance, harmless: i
     most = max(LARGEST_CHANGE * without, harmless)
     if chosen.theta <= most:
         return chosen
-    said = (
+    warning = (
         f"theta would be {chosen.offset + chosen.theta}, but {chosen.offset + without} if the largest {SUSPECTED:.0%}"
         f" of readings were false: it starts at {chosen.offset + most} and may double each epoch"
     )
-    return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
+    return replace(chosen, theta=most, warnings=[*chosen.warnings, warning])
 
 
 def limit_most(chosen: Threshold, most: int | None) -> Threshold:
     """Limit θ to the operator's largest value ``most``; None means no limit."""
     if most is None or chosen.theta <= most:
         return chosen
-    said = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
-    return replace(chosen, theta=most, warnings=[*chosen.warnings, said])
+    warning = f"theta would be {chosen.offset + chosen.theta}, above its limit of {chosen.offset + most}"
+    return replace(chosen, theta=most, warnings=[*chosen.warnings, warning])
 
 
 def _trimmed(density: Vector) -> Vector:
     """Return the density [d] without its highest `SUSPECTED` share."""
     above = np.cumsum(density[::-1])[::-1] - density
-    kept = np.clip(density + above - SUSPECTED * density.sum(), 0.0, density)
-    return np.asarray(kept / kept.sum())
+    trimmed = np.clip(density + above - SUSPECTED * density.sum(), 0.0, density)
+    return np.asarray(trimmed / trimmed.sum())

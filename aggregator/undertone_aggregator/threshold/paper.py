@@ -14,15 +14,15 @@ def white_box(density: Vector) -> Vector:
     Bins below 1e-4 are set to zero, and so is everything from the first run of at least five zero bins on. The removed
     mass is added in equal parts to the remaining bins. Raises ValueError when no bin remains.
     """
-    kept = np.where(density < NEGLIGIBLE, 0.0, density)
+    reduced = np.where(density < NEGLIGIBLE, 0.0, density)
     run = 0
-    for index, value in enumerate(kept):
+    for index, value in enumerate(reduced):
         run = run + 1 if value == 0.0 else 0
-        if run == RUN and np.any(kept[: index - RUN + 1] > 0):
-            kept[index - RUN + 1 :] = 0.0
+        if run == RUN and np.any(reduced[: index - RUN + 1] > 0):
+            reduced[index - RUN + 1 :] = 0.0
             break
-    alive = kept > 0
+    alive = reduced > 0
     if not alive.any():
         raise ValueError("no bin holds more than 1e-4: the density is too flat for the white-box rule")
-    kept[alive] += (1.0 - kept.sum()) / alive.sum()
-    return kept
+    reduced[alive] += (1.0 - reduced.sum()) / alive.sum()
+    return reduced

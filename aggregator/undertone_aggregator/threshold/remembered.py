@@ -26,21 +26,21 @@ def remembered(function: Callable[P, T]) -> Callable[P, T]:
 
     The results are shared, so no caller may change them. An error is not kept.
     """
-    kept: dict[object, T] = {}
+    results: dict[object, T] = {}
     lock = threading.Lock()
 
     @wraps(function)
     def recall(*args: P.args, **kwargs: P.kwargs) -> T:
         key = (*map(_content, args), *((name, _content(kwargs[name])) for name in sorted(kwargs)))
         with lock:
-            if key in kept:
-                kept[key] = kept.pop(key)
-                return kept[key]
+            if key in results:
+                results[key] = results.pop(key)
+                return results[key]
         result = function(*args, **kwargs)
         with lock:
-            kept[key] = result
-            while len(kept) > _KEPT:
-                del kept[next(iter(kept))]
+            results[key] = result
+            while len(results) > _KEPT:
+                del results[next(iter(results))]
         return result
 
     return recall

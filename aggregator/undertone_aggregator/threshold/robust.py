@@ -128,22 +128,22 @@ def next_edges(
 
 
 def _warnings(after: Posterior, rounds: Sequence[CohortCounts], bound: int, offset: int) -> list[str]:
-    said = []
+    sentences = []
     if after.fakes > 0:
-        said.append(
+        sentences.append(
             f"false reports: {after.fakes:.2%} of the reports for the threshold carry symbols that no honest devices "
             "send so often; they are left out"
         )
     if after.misfit > _MISFIT_ALARM:
-        said.append(_misfitting(after, rounds, bound))
+        sentences.append(_misfitting(after, rounds, bound))
     far = _second_mode(after)
     if far is not None:
         share, start = far
-        said.append(
+        sentences.append(
             f"a second group: about {share:.0%} of readings lie more than ten times above the rest, "
             f"from about {offset + start} on; theta follows them, at the cost of noise for all others"
         )
-    return said
+    return sentences
 
 
 def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) -> str:

@@ -97,12 +97,12 @@ def _without_noise(density: Vector, grid: Sequence[int], span: tuple[int, int], 
     A likeliest density is nowhere negative, so noise leaves some mass in the wide cells far from all readings. It would
     move the mean excess by much.
     """
-    kept = density.copy()
+    reduced = density.copy()
     edges = np.asarray(grid)
     for outside in (edges[1:] <= span[0], edges[:-1] > span[1]):
         if density[outside].sum() < visible:
-            kept[outside] = 0.0
-    return np.asarray(kept / kept.sum())
+            reduced[outside] = 0.0
+    return np.asarray(reduced / reduced.sum())
 
 
 @remembered

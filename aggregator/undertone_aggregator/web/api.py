@@ -56,9 +56,9 @@ def recent(results: PublicResults, before: RecentSlots | None = None) -> RecentS
     return RecentSlots(key, rows, results.warnings(newest), None if world is None else told(world))
 
 
-def summary(results: PublicResults, state: dict[str, Any], made: RecentSlots) -> dict[str, Any]:
+def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) -> dict[str, Any]:
     """Return a campaign's summary."""
-    campaign, rows = results.campaign, made.rows
+    campaign, rows = results.campaign, recent.rows
     newest = rows[-1] if rows else None
     return {
         "name": campaign.name,
@@ -81,14 +81,14 @@ def summary(results: PublicResults, state: dict[str, Any], made: RecentSlots) ->
         "outcomes": results.outcomes(),
         "lost": {group: {"reports": n, "since_slot": slot} for group, (n, slot) in results.lost().items()},
         "unpublished": results.unpublished,
-        "settled": made.key[1],
-        "published": made.published,
+        "settled": recent.key[1],
+        "published": recent.published,
         "newest": None if newest is None else _row(newest),
         "offset": campaign.offset,
         "begins": results.timeline.epochs[0].campaign.epoch,
         "largest_selection": LARGEST_SELECTION,
         "recent": _columns(rows, ("start", "kind", "estimate")),
-        "warnings": made.warnings,
+        "warnings": recent.warnings,
         "server": state,
     }
 
@@ -217,10 +217,10 @@ class Parameters:
     Raises Invalid with the parameter's name.
     """
 
-    def __init__(self, parameters: dict[str, str], known: tuple[str, ...]) -> None:
+    def __init__(self, parameters: dict[str, str], names: tuple[str, ...]) -> None:
         for name in parameters:
-            if name not in known:
-                raise Invalid(f"there is no parameter {name!r}, expected {', '.join(known) or 'none'}")
+            if name not in names:
+                raise Invalid(f"there is no parameter {name!r}, expected {', '.join(names) or 'none'}")
         self.zone = _zone(parameters["tz"]) if "tz" in parameters else None
         self._from = self._moment("from", parameters.get("from"))
         self._to = self._moment("to", parameters.get("to"))

@@ -312,9 +312,9 @@ class Pages:
     def _same_origin(request: Request) -> None:
         # Browsers state where a request comes from. A request without that header is accepted only if its Origin, if
         # any, is ours.
-        said = request.headers.get("sec-fetch-site")
+        site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
-        if said not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
+        if site not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
             raise HTTPException(403, "the request comes from another site")
 
     @staticmethod

@@ -37,10 +37,10 @@ class QuantileQueue:
         rows: list[Quantile] = []
         for run in runs:
             key = (run.key, tuple(shares))
-            known = self._known.get(key) or await self._work_out(key, run, shares)
-            self._known[key] = known
+            quantiles = self._known.get(key) or await self._work_out(key, run, shares)
+            self._known[key] = quantiles
             self._known.move_to_end(key)
-            rows += known
+            rows += quantiles
         while len(self._known) > _LARGEST_MEMORY:
             self._known.popitem(last=False)
         return rows
@@ -52,10 +52,10 @@ class QuantileQueue:
         try:
             async with self._turn:
                 # Another request for the same run may have computed it meanwhile.
-                known = self._known.get(key)
-                if known is None:
-                    known = self._known[key] = await anyio.to_thread.run_sync(_quantiles, run, shares)
-                return known
+                quantiles = self._known.get(key)
+                if quantiles is None:
+                    quantiles = self._known[key] = await anyio.to_thread.run_sync(_quantiles, run, shares)
+                return quantiles
         finally:
             self._waiting -= 1
 

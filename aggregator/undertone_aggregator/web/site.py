@@ -138,12 +138,12 @@ class HomeSite(StoreSite):
 
     def state(self, name: str) -> dict[str, Any]:
         now, served = time.time(), read_state(self._home.state)
-        said = self.read(name, lambda results: {"life": results.life, **results.status})
-        state = state_of(served, name, said.pop("life"), now)
+        answer = self.read(name, lambda results: {"life": results.life, **results.status})
+        state = state_of(served, name, answer.pop("life"), now)
         facts = {"state": state.state, "reason": state.reason or state.ending(now), "newest_report": state.newest}
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
-        return {**said, **facts, "problems": [] if served is None else served.problems_of(name, now)}
+        return {**answer, **facts, "problems": [] if served is None else served.problems_of(name, now)}
 
     def mark(self, name: str) -> Mark:
         """Return a value that changes when the campaign's store or the server's state of the campaign changes."""
@@ -155,15 +155,15 @@ class HomeSite(StoreSite):
         return (told, *super().mark(name))
 
     def names(self) -> list[str]:
-        known: list[str] = []
+        found: list[str] = []
         for name in self._home.names():
             with self._adding:
                 if name not in self._stores:
                     with contextlib.suppress(Invalid, OSError):
                         self.add(name, self._home.config(name).store_url)
                 if name in self._stores or self._failure(name) is not None:
-                    known.append(name)
-        return known
+                    found.append(name)
+        return found
 
     def _failure(self, name: str) -> str | None:
         """Return the reason why a campaign has failed, from the server's state; None if it has not."""

@@ -50,8 +50,8 @@ class Method:
 
     def clipped(self, readings: Array) -> Array:
         """Clip the readings at the reported slots against the previous clipped one; [devices, k]."""
-        there = readings if self.transform is None else self.transform[0](readings)
-        path = np.clip(there[:, self.seen], 0.0, 1.0)
+        transformed = readings if self.transform is None else self.transform[0](readings)
+        path = np.clip(transformed[:, self.seen], 0.0, 1.0)
         if self.slew is not None:
             for i in range(1, path.shape[1]):
                 path[:, i] = np.clip(path[:, i], path[:, i - 1] - self.slew, path[:, i - 1] + self.slew)

@@ -90,11 +90,11 @@ def plan_stream(
     if not 0 < step < 1:
         raise Invalid(f"movement is {step}, expected a share of the range between 0 and 1")
     reference = next(float(np.mean(np.diag(m.covariance))) for m in methods if m.name == "paper")
-    known = prior(range(slots), step, 0.0, None, 1.0)
-    lines = tuple(_line(method, devices, length, known, step, reference) for method in methods)
+    covariance = prior(range(slots), step, 0.0, None, 1.0)
+    lines = tuple(_line(method, devices, length, covariance, step, reference) for method in methods)
     squared = mu(loss, chance) ** 2 * (slots if per_report else 1)
     tuned = [
-        _line(with_share(r, share, slots, squared, chains), devices, length, known, step, reference)
+        _line(with_share(r, share, slots, squared, chains), devices, length, covariance, step, reference)
         for r in (Fraction(i, _SHARES) for i in range(1, _SHARES))
     ]
     lines += (min(tuned, key=lambda line: line.smoothed),)
@@ -113,15 +113,15 @@ def _exact(name: str, value: Written, least: str, most: str) -> Fraction:
     return Fraction(*rational(name, value, least, most))
 
 
-def _line(method: Method, devices: int, length: int, known: Array, movement: float, reference: float) -> Line:
+def _line(method: Method, devices: int, length: int, covariance: Array, movement: float, reference: float) -> Line:
     noise = method.covariance / devices
-    after = posterior_covariance(known, noise, method.seen)
+    after = posterior_covariance(covariance, noise, method.seen)
     return Line(
         method.name,
         method.note,
         method.on_board,
         float(np.mean(np.diag(method.covariance))) / reference,
-        _error(_held(method, noise, movement, len(known)), length),
+        _error(_held(method, noise, movement, len(covariance)), length),
         _error(after, length),
     )
 

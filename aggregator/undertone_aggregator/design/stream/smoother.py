@@ -56,14 +56,14 @@ def prior(slots: Sequence[int], movement: float, season: float, cycle: int | Non
     return np.asarray(covariance)
 
 
-def posterior_covariance(known: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
+def posterior_covariance(covariance: Matrix, noise: Matrix, seen: NDArray[np.intp] | None = None) -> Matrix:
     """Return the covariance of x given z at the indices ``seen``, s (default: all): K - K_s' (K_ss + N)^-1 K_s.
 
-    K is the prior covariance ``known``, and N the covariance ``noise`` of z about x.
+    K is the prior ``covariance``, and N the covariance ``noise`` of z about x.
     """
-    part = known if seen is None else known[seen]
+    part = covariance if seen is None else covariance[seen]
     inner = part if seen is None else part[:, seen]
-    return np.asarray(known - part.T @ cho_solve(cho_factor(inner + noise), part))
+    return np.asarray(covariance - part.T @ cho_solve(cho_factor(inner + noise), part))
 
 
 def fit_gaussian_process(
@@ -111,13 +111,13 @@ def fit_gaussian_process(
     return Smoothed(centre + mean, error, covariance, float(averages[0]), float(averages[1]))
 
 
-def _likelihood(known: Matrix, values: Vector, noise: Matrix) -> float:
+def _likelihood(covariance: Matrix, values: Vector, noise: Matrix) -> float:
     """Return the log likelihood of z under one prior."""
-    factor = cho_factor(known + noise)
+    factor = cho_factor(covariance + noise)
     return -float(values @ cho_solve(factor, values)) / 2 - float(np.log(np.diag(factor[0])).sum())
 
 
-def _posterior(known: Matrix, values: Vector, noise: Matrix) -> tuple[Vector, Matrix]:
+def _posterior(covariance: Matrix, values: Vector, noise: Matrix) -> tuple[Vector, Matrix]:
     """Return mean and covariance of x given z under one prior."""
-    solved = cho_solve(cho_factor(known + noise), np.column_stack([values, known]))
-    return known @ solved[:, 0], known - known @ solved[:, 1:]
+    solved = cho_solve(cho_factor(covariance + noise), np.column_stack([values, covariance]))
+    return covariance @ solved[:, 0], covariance - covariance @ solved[:, 1:]

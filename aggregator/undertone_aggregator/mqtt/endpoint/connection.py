@@ -365,8 +365,8 @@ class Connection:
         elif first == packets.SUBSCRIBE:
             number, filters = parse_subscribe(data[start:stop])
             retained = [self._host.subscribe(self, topic) for topic, _ in filters]
-            answer = packets.suback(number, [packets.FAILURE if kept is None else 0 for kept in retained])
-            self.write(answer + b"".join(kept for kept in retained if kept))
+            answer = packets.suback(number, [packets.FAILURE if message is None else 0 for message in retained])
+            self.write(answer + b"".join(message for message in retained if message))
         else:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
 

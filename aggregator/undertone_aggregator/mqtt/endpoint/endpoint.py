@@ -246,31 +246,31 @@ class Endpoint:
 
     def _publish(self, topic: str, payload: bytes) -> None:
         self.roster.retain(topic, payload)
-        kept = self.roster.retained.get(topic)
+        retained = self.roster.retained.get(topic)
         if devices := list(self.roster.subscribers.get(topic, ())):
-            self._fan_out(topic, kept, packets.publish(topic, payload, retained=False), devices)
+            self._fan_out(topic, retained, packets.publish(topic, payload, retained=False), devices)
         if readers := list(self.roster.readers.values()):
-            self._offer(topic, kept, payload, readers)
+            self._offer(topic, retained, payload, readers)
 
-    def _fan_out(self, topic: str, kept: bytes | None, message: bytes, connections: list[Connection]) -> None:
+    def _fan_out(self, topic: str, retained: bytes | None, message: bytes, connections: list[Connection]) -> None:
         """Send a message to the first few hundred connections, and to the others in later rounds."""
-        if self.roster.retained.get(topic) is not kept:
+        if self.roster.retained.get(topic) is not retained:
             # This message has been replaced: a newer campaign is already being sent to all subscribers.
             return
         for connection in connections[:_FAN_OUT]:
             connection.write(message)
         if connections[_FAN_OUT:]:
-            self._calls.append(partial(self._fan_out, topic, kept, message, connections[_FAN_OUT:]))
+            self._calls.append(partial(self._fan_out, topic, retained, message, connections[_FAN_OUT:]))
 
-    def _offer(self, topic: str, kept: bytes | None, payload: bytes, readers: list[Connection]) -> None:
+    def _offer(self, topic: str, retained: bytes | None, payload: bytes, readers: list[Connection]) -> None:
         """Offer a message to the first few readers, and to the others in later rounds."""
-        if self.roster.retained.get(topic) is not kept:
+        if self.roster.retained.get(topic) is not retained:
             return
         for connection in readers[:_FAN_OUT_READERS]:
             if connection.session is not None:
                 connection.session.offer(topic, payload)
         if readers[_FAN_OUT_READERS:]:
-            self._calls.append(partial(self._offer, topic, kept, payload, readers[_FAN_OUT_READERS:]))
+            self._calls.append(partial(self._offer, topic, retained, payload, readers[_FAN_OUT_READERS:]))
 
     def _read_for(self, queue: Queue, seconds: float) -> None:
         """Read all connections in this thread, until the only campaign that takes reports has a batch."""

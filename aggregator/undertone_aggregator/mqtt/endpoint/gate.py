@@ -65,8 +65,8 @@ class Gate:
     def admits(self, user: str, password: str) -> bool:
         """Return True if this is the password of the device or reader with this name."""
         entry = self._entries.get(user, "")
-        known = bool(entry) and not entry.startswith(CERTIFICATE)
-        return password_matches(entry if known else self._nobody, password) and known
+        has_password = bool(entry) and not entry.startswith(CERTIFICATE)
+        return password_matches(entry if has_password else self._nobody, password) and has_password
 
     def admits_certificate(self, user: str, certificate: bytes) -> bool:
         """Return True if this verified certificate (DER) is the one of the device with this name."""

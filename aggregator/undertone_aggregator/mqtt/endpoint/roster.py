@@ -76,8 +76,8 @@ class Roster:
                 return None
             connection.subscriptions.add(topic)
             self.subscribers.setdefault(topic, set()).add(connection)
-        kept = self.retained.get(topic)
-        return b"" if kept is None else packets.publish(topic, kept, retained=True)
+        payload = self.retained.get(topic)
+        return b"" if payload is None else packets.publish(topic, payload, retained=True)
 
     def arrived(self, connection: Connection) -> None:
         """Register an unauthenticated connection.
@@ -210,8 +210,8 @@ class Roster:
         if counted != self._told:
             self._told = counted
             reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.refused.items())) or "none"
-            said = f"{len(self.online)} devices online; connections ended: {reasons}"
-            said += f"; reading paused {self.throttled} times"
+            sentence = f"{len(self.online)} devices online; connections ended: {reasons}"
+            sentence += f"; reading paused {self.throttled} times"
             if self.unknown:
-                said += f"; reports to topics of no campaign here, not acknowledged: {self.unknown}"
-            self._say(said)
+                sentence += f"; reports to topics of no campaign here, not acknowledged: {self.unknown}"
+            self._say(sentence)
