@@ -108,7 +108,7 @@ reports = 3
     for slot in facts["slots"]:
         assert slots[slot["slot"]]["estimate"] == slot["estimate"]
     table = simulate(*words, small=FEW)
-    assert "intervals hold the clipped truth" in table.stdout.replace("\n", " ")
+    assert "intervals hold the mean of the readings" in table.stdout.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_the_errors_are_what_the_estimates_say(mechanism, plain):
     assert len(compared) == 12
     assert {slot.estimate.reports for slot in compared} == {DEVICES}
     # Normal errors, correlated or not: one of 36 is above 6 standard errors with probability below 1e-7.
-    assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in compared)
+    assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in compared)
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
@@ -108,7 +108,7 @@ def test_coordinates_have_a_truth_and_an_error_each(dimension):
     assert len(compared) == 12 * dimension
     assert len({slot.truth_raw for slot in compared}) == len(compared)
     # Normal errors: one of 36 is above 6 standard errors with probability below 1e-7.
-    assert all(abs(slot.error) < 6 * slot.estimate.standard_error for slot in compared)
+    assert all(abs(slot.truncated_error) < 6 * slot.estimate.truncated_se for slot in compared)
 
 
 def test_groups_are_the_servers_and_add_up(plain):

@@ -117,8 +117,8 @@ class Estimate(MeanRow):
     """One slot of one series, in the reading's unit.
 
     ``kind`` ``report``: the mean of the readings of ``reports`` devices, which were truncated at ``theta``, with a 95 %
-    interval [low, high]: see `MeanRow`. ``stream``: the mean of clipped readings; what clipping removes is not
-    modelled. ``model``: a slot of a threshold round, while θ is learnt: the mean of a fitted distribution, which can be
+    interval [low, high]: see `MeanRow`. ``stream``: the same of a stream's clipped readings, where "truncated" means
+    clipped. ``model``: a slot of a threshold round, while θ is learnt: the mean of a fitted distribution, which can be
     far off and has no standard error. No outlet shows it as an estimate: in rows it is the column ``model``, and
     ``estimate`` is None.
     ``absent``: a slot without a number, because nobody reported, or (of what is published) because too few did: no

@@ -1,7 +1,8 @@
 """The population mean of a stream campaign: per slot with its standard error, over slots with their covariance.
 
-The mean is that of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved by at
-most the slew from one report to the next. The standard error does not include what clipping removes.
+The reports show the mean of the *clipped* readings of the devices that reported: truncated to [low, theta], then moved
+by at most the slew from one report to the next. The estimate adds the model of `undertone_aggregator.estimate.clipping`
+for what clipping removes.
 """
 
 import math
@@ -15,12 +16,16 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
-from undertone_aggregator.estimate.estimates import RELEASED, Estimate, RangeEstimate, Series, Z
+from undertone_aggregator.estimate.bias import Removed, error_of_mean
+from undertone_aggregator.estimate.clipping import ClippingBias
+from undertone_aggregator.estimate.estimates import RELEASED, Estimate, Load, RangeEstimate, Series
 from undertone_aggregator.estimate.ranges import spread_of
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
 
 Vector = NDArray[np.float64]
+# The level of readings around a slot is the mean over this many cycles before and after it.
+_LEVEL_CYCLES = 7
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class StreamReconstruction:
 
     def __init__(self, timeline: Timeline) -> None:
         self._rules: dict[bytes, tuple[Campaign, StreamRule, Layout, Vector]] = {}
+        self._biases: dict[StreamRule, ClippingBias] = {}
         for epoch in timeline.epochs:
             rule = epoch.campaign.rule
             if isinstance(rule, StreamRule):
@@ -116,21 +122,28 @@ class StreamReconstruction:
         estimates: list[Estimate] = []
         for series, curve in self._curves(partial, groups):
             campaign, rule = self._newest[:2]
-            carried = curve.carried(rule.lag)
+            carried, removed = curve.carried(rule.lag), self._removed(curve)
             for i, slot in enumerate(curve.slots.tolist()):
-                mean, error = float(curve.mean[i]), float(curve.standard_error[i])
-                start, n = slot * campaign.slot_seconds, int(curve.reports[i])
-                ends = (mean - Z * error, mean + Z * error)
+                load = Load.of(
+                    float(curve.mean[i]), float(curve.standard_error[i]), removed[i].bias, removed[i].standard_error
+                )
                 estimates.append(
                     Estimate(
-                        *(slot, start, series, RELEASED, n, 0, mean, error, *ends, campaign.theta),
+                        slot=slot,
+                        start=slot * campaign.slot_seconds,
+                        series=series,
+                        kind=RELEASED,
+                        reports=int(curve.reports[i]),
+                        cohort=0,
+                        theta=campaign.theta,
                         carried=float(carried[i]),
+                        **load._asdict(),
                     )
                 )
         return sorted(estimates, key=lambda estimate: (estimate.slot, estimate.series))
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
-        """Return no warnings: what clipping removes is not modelled."""
+        """Return no warnings: a stream's range is not chosen from readings, so that it cannot become stale."""
         return []
 
     def ranges(
@@ -158,12 +171,16 @@ class StreamReconstruction:
     def _mean(self, first: int, last: int, series: Series, curve: Curve, inside: NDArray[np.bool_]) -> RangeEstimate:
         """Return the mean over the curve's slots that are ``inside`` [k].
 
-        Its variance is the sum of these slots' covariances over n²; covariances with other slots are not included.
+        The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
+        included.
         """
         chosen, n = curve.slots[inside], int(inside.sum())
         both = np.array([curve.band[inside, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
         mean = float(curve.mean[inside].mean())
         error = math.sqrt(float(2 * both.sum() - both[0])) / n
+        removed = [part for part, wanted in zip(self._removed(curve), inside, strict=True) if wanted]
+        bias = sum(part.bias for part in removed) / n
+        bias_se = error_of_mean(removed, chosen.tolist(), self._newest[0].cycle)
         return RangeEstimate(
             first=first,
             last=last,
@@ -172,11 +189,19 @@ class StreamReconstruction:
             slots=n,
             reports=int(curve.reports[inside].sum()),
             spread=spread_of(curve.mean[inside].tolist(), curve.standard_error[inside].tolist()),
-            estimate=mean,
-            standard_error=error,
-            low=mean - Z * error,
-            high=mean + Z * error,
+            **Load.of(mean, error, bias, bias_se)._asdict(),
         )
+
+    def _removed(self, curve: Curve) -> list[Removed]:
+        """Return what clipping removes from the mean of each of the curve's slots."""
+        campaign, rule = self._newest[:2]
+        if rule not in self._biases:
+            self._biases[rule] = ClippingBias(rule, campaign.bound)
+        reach = _LEVEL_CYCLES * campaign.cycle
+        first = np.searchsorted(curve.slots, curve.slots - reach)
+        end = np.searchsorted(curve.slots, curve.slots + reach, side="right")
+        sums = np.append(0.0, np.cumsum(curve.mean - campaign.offset))
+        return [self._biases[rule].at(level) for level in ((sums[end] - sums[first]) / (end - first)).tolist()]
 
     @property
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
-# For each kind of campaign, the name of the true value that the printed intervals should contain.
-_TRUTHS = {"scalar": "the mean of the readings", "stream": "the clipped truth"}
 
 
 def register(app: typer.Typer) -> None:
@@ -156,7 +154,7 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     console.print(f"θ = {theta}" + ("" if exact is None else f"; certificate {exact[0]}/{exact[1]}"))
     console.print(
         f"error of a slot: {errors[0]:.2f} {unit} measured, {errors[1]:.2f} {unit} predicted{ratio};"
-        f" {held} of {len(slots)} intervals hold {_TRUTHS[simulated.kind]}"
+        f" {held} of {len(slots)} intervals hold the mean of the readings"
     )
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:

@@ -30,7 +30,7 @@ _CHAINS = 2
 
 @dataclass(frozen=True)
 class StreamSlot:
-    """One slot of a coordinate: raw and smoothed estimates, and the truth about the devices that reported."""
+    """One slot of a coordinate: raw and smoothed means of clipped readings, and the truth about the same devices."""
 
     slot: int
     coordinate: int
@@ -189,17 +189,17 @@ def _slots(
     coordinate: int, raw: list[Estimate], smoothed: list[Estimate], truths: dict[int, tuple[Vector, Vector]]
 ) -> Iterator[StreamSlot]:
     for estimate, smooth in zip(raw, smoothed, strict=True):
-        if estimate.standard_error is None or smooth.standard_error is None:
+        if estimate.truncated_se is None or smooth.truncated_se is None:
             raise Invalid(f"slot {estimate.slot} has no standard error")
         measured, clipped = truths[estimate.slot]
         yield StreamSlot(
             estimate.slot,
             coordinate + 1,
             estimate.reports,
-            estimate.estimate,
-            estimate.standard_error,
-            smooth.estimate,
-            smooth.standard_error,
+            estimate.truncated_mean,
+            estimate.truncated_se,
+            smooth.truncated_mean,
+            smooth.truncated_se,
             float(clipped[coordinate]),
             float(measured[coordinate]),
         )

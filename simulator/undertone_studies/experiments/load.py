@@ -110,7 +110,7 @@ def run(options: StudyOptions) -> Outcome:
         f" {_repeats('edrp', options)} campaigns, another {_repeats('', options)}, each with noise of its own."
         " A real data set smaller than the fleet is repeated, each time a week later.",
         "event: ε = 1, or 4, for each reading. turns: ε = 1 for all readings of any 24 hours. stream: (8, 1e-5) for all"
-        " readings together; what clipping removes is not modelled, so their intervals are of clipped readings.",
+        " readings together; what clipping removes is an assumption, with an error as large.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

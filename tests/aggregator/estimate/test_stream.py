@@ -150,8 +150,8 @@ def test_sums_over_slots_know_their_covariance():
             (estimate,) = [
                 r for r in StreamReconstruction(Timeline([fleet.epoch])).ranges(partial, 240) if r.slots == 24
             ]
-            ratios.append(((estimate.estimate - means.mean()) / estimate.standard_error) ** 2)
-            squared[mechanism] = estimate.standard_error
+            ratios.append(((estimate.truncated_mean - means.mean()) / estimate.truncated_se) ** 2)
+            squared[mechanism] = estimate.truncated_se
         # A chi-square of 40 over 40: 0.25 to 2.4 but for probability 1e-6.
         assert 0.25 < np.mean(ratios) < 2.4
     # The sheet: for sums over more than about 7 slots correlated noise is the worse one.
@@ -168,7 +168,9 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
     assert [estimate.slot for estimate in slots] == curve.slots.tolist()
     for estimate, error in zip(slots, curve.standard_error, strict=True):
         assert estimate.start == estimate.slot * SLOT
-        assert (estimate.low, estimate.high) == (estimate.estimate - Z * error, estimate.estimate + Z * error)
+        assert estimate.truncated_se == pytest.approx(error)
+        half = Z * estimate.standard_error
+        assert (estimate.low, estimate.high) == (estimate.estimate - half, estimate.estimate + half)
     every = 8
     runs = streams.ranges(partial, every)
     # The first and the last run begin and end in the middle of one.
@@ -180,16 +182,16 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
     (mean,) = streams.means(partial, [*some, FIRST + 1000])
     chosen = np.isin(curve.slots, some)
     assert (mean.slots, mean.reports) == (len(some), 5 * len(some))
-    assert mean.estimate == pytest.approx(curve.mean[chosen].mean())
+    assert mean.truncated_mean == pytest.approx(curve.mean[chosen].mean())
     both = curve.covariance()[np.ix_(chosen, chosen)]
-    assert mean.standard_error == pytest.approx(math.sqrt(both.sum()) / len(some))
+    assert mean.truncated_se == pytest.approx(math.sqrt(both.sum()) / len(some))
     for run in runs:
         inside = (curve.slots >= run.first) & (curve.slots <= run.last)
         assert (run.first % every, run.last, run.start) == (0, run.first + every - 1, run.first * SLOT)
         assert (run.slots, run.reports) == (inside.sum(), 5 * inside.sum())
-        assert run.estimate == pytest.approx(curve.mean[inside].mean())
+        assert run.truncated_mean == pytest.approx(curve.mean[inside].mean())
         covariance = curve.covariance()[np.ix_(inside, inside)]
-        assert run.standard_error == pytest.approx(math.sqrt(covariance.sum()) / inside.sum())
+        assert run.truncated_se == pytest.approx(math.sqrt(covariance.sum()) / inside.sum())
         assert (run.low, run.high) == pytest.approx(
             (run.estimate - Z * run.standard_error, run.estimate + Z * run.standard_error)
         )
@@ -236,9 +238,9 @@ def test_filtering_lowers_the_error_and_says_so():
         raw = streams.estimates(partial)
         smooth = SeriesFilter(SLOT, 48, chains=streams.chains).smoothed(raw)
         assert [estimate.slot for estimate in raw] == [estimate.slot for estimate in smooth]
-        errors = [np.array([e.estimate for e in estimates]) - means for estimates in (raw, smooth)]
+        errors = [np.array([e.truncated_mean for e in estimates]) - means for estimates in (raw, smooth)]
         better.append(np.square(errors[1]).mean() / np.square(errors[0]).mean())
-        stated.append(np.square(errors[1] / np.array([e.standard_error for e in smooth])).mean())
+        stated.append(np.square(errors[1] / np.array([e.truncated_se for e in smooth])).mean())
     assert np.mean(better) < 0.7
     assert 0.2 < np.mean(stated) < 3
 

@@ -228,8 +228,10 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
             for i, slot in enumerate(curve.slots.tolist()):
                 row, error = rows[slot, Series(group, k)], curve.standard_error[i]
                 assert (row.start, row.kind, row.reports, row.cohort) == (slot * SLOT, RELEASED, curve.reports[i], 0)
-                assert (row.estimate, row.standard_error, row.carried) == (curve.mean[i], error, carried[i])
-                assert (row.low, row.high) == (curve.mean[i] - Z * error, curve.mean[i] + Z * error)
+                assert (row.truncated_mean, row.truncated_se) == pytest.approx((curve.mean[i], error), rel=1e-9)
+                assert row.carried == carried[i]
+                half = Z * row.standard_error
+                assert (row.low, row.high) == (row.estimate - half, row.estimate + half)
                 assert row.theta == NEW.campaign.rule.theta + NEW.campaign.offset
 
 
@@ -247,10 +249,11 @@ def test_a_mean_over_slots_has_the_sum_of_their_covariances(every: int) -> None:
             n = int(inside.sum())
             assert (row.first % every, row.last, row.start) == (0, row.first + every - 1, row.first * SLOT)
             assert (row.slots, row.reports) == (n, curve.reports[inside].sum())
-            assert row.estimate == pytest.approx(curve.mean[inside].mean(), rel=1e-12)
+            assert row.truncated_mean == pytest.approx(curve.mean[inside].mean(), rel=1e-9)
             error = math.sqrt(covariance[np.ix_(inside, inside)].sum()) / n
-            assert row.standard_error == pytest.approx(error, rel=1e-12)
-            assert (row.low, row.high) == pytest.approx((row.estimate - Z * error, row.estimate + Z * error))
+            assert row.truncated_se == pytest.approx(error, rel=1e-9)
+            half = Z * row.standard_error
+            assert (row.low, row.high) == pytest.approx((row.estimate - half, row.estimate + half))
 
 
 def test_a_mean_over_chosen_slots_is_named_by_the_first_and_the_last_of_them() -> None:

@@ -1,0 +1,73 @@
+"""The model of what a stream's clipping removes: against simulated chains, and what its errors say."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.campaign.stream_rounds import stream_rule
+from undertone_aggregator.estimate.clipping import ClippingBias, stationary_means
+from undertone_aggregator.settings.config import parse_config
+
+TOML = """
+[campaign]
+name = "load"
+sensor = "energy"
+unit = "Wh"
+bound = 10000
+epsilon = 8
+report_slots = 240
+collect = "stream"
+
+[stream]
+mechanism = "MECHANISM"
+reports = 240
+theta = 2000
+slew = 0.05
+"""
+DEVICES, SLOTS = 20_000, 300
+
+
+def rule(mechanism="gaussian"):
+    config = parse_config(TOML.replace("MECHANISM", mechanism), Path())
+    return stream_rule(config.campaign, config.stream)
+
+
+@pytest.mark.parametrize(
+    ("rate", "slew", "top"), [(8.0, 0.05, 5.0), (2.0, 0.13, 5.0), (-2.0, 0.2, 1.0), (8.0, 1.0, 1.0)]
+)
+def test_the_stationary_mean_is_that_of_a_simulated_chain(rate, slew, top):
+    chance = np.random.default_rng(1)
+    clipped = np.full(DEVICES, stationary_means(np.array([rate]), slew, top)[0])
+    means = []
+    for _ in range(SLOTS):
+        readings = -np.log1p(chance.random(DEVICES) * np.expm1(-rate * top)) / rate
+        clipped = np.clip(np.clip(readings, 0.0, 1.0), clipped - slew, clipped + slew)
+        means.append(clipped.mean())
+    late = np.mean(means[SLOTS // 2 :])
+    # The standard deviation of these clipped readings is below .3, so that this is at least five standard errors even
+    # if a device's clipped readings were all alike; 1e-3 allows for the grid of levels.
+    assert stationary_means(np.array([rate]), slew, top)[0] == pytest.approx(
+        late, abs=5 * 0.3 / np.sqrt(DEVICES) + 1e-3
+    )
+
+
+def test_more_is_removed_from_larger_means_and_the_error_is_as_large():
+    bias = ClippingBias(rule(), 10_000)
+    removed = [bias.at(level) for level in (20.0, 100.0, 200.0, 400.0)]
+    assert all(low.bias < high.bias for low, high in pairwise(removed))
+    assert all(part.standard_error >= part.bias > 0.0 for part in removed)
+
+
+def test_without_a_slew_limit_only_readings_above_theta_are_cut():
+    level = 200.0
+    removed = ClippingBias(rule("direct"), 10_000).at(level)
+    # Of an exponential distribution of mean 200, 200 e^-10 = .009 is removed.
+    assert 0.0 <= removed.bias < 0.1
+    assert removed.bias < ClippingBias(rule(), 10_000).at(level).bias / 100
+
+
+def test_noise_below_zero_is_no_error():
+    removed = ClippingBias(rule(), 10_000).at(-500.0)
+    assert 0.0 <= removed.bias < 5.0
