@@ -22,7 +22,7 @@ def restore(backup: Path, target: Path) -> list[str]:
         campaign, fingerprints = store.meta().get("campaign", ""), {e.campaign.fingerprint for e in store.epochs()}
         newest, counted = store.newest_slot(), store.outcomes()["counted"]
         counts = counted_by(store)
-    said = [
+    sentences = [
         f"{campaign}: {len(fingerprints)} epochs, {counted} reports"
         + (f", the newest of slot {newest}" if counted else "")
     ]
@@ -33,12 +33,12 @@ def restore(backup: Path, target: Path) -> list[str]:
         with open_store(backup, read_only=True) as store:
             store.backup(folder / target.name)
         give_to_owner(folder / target.name, target if target.exists() else target.parent)
-        said += _put_aside(target, campaign, fingerprints, counted) if target.exists() else _clear(target)
+        sentences += _put_aside(target, campaign, fingerprints, counted) if target.exists() else _clear(target)
         (folder / target.name).replace(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    said.append(_later_reports(counts))
-    return said
+    sentences.append(_later_reports(counts))
+    return sentences
 
 
 def _later_reports(counts: str) -> str:
@@ -65,15 +65,15 @@ def _put_aside(target: Path, campaign: str, fingerprints: set[bytes], counted: i
         more = store.outcomes()["counted"] - counted
         store.close()
         aside = _move(target)[0]
-    said = [f"the store that was there is now {aside}; it had counted {more} reports more than the backup"]
+    sentences = [f"the store that was there is now {aside}; it had counted {more} reports more than the backup"]
     if later:
         starts = ", ".join(str(epoch.campaign.epoch) for epoch in later)
-        said.append(
+        sentences.append(
             f"that store has issued {len(later)} epochs that the backup does not contain ({starts}): the server"
             " refuses the reports of devices that follow them (other_campaign), and these devices refuse earlier"
             " epochs, until the server issues a later one (--take-over)"
         )
-    return said
+    return sentences
 
 
 def _clear(target: Path) -> list[str]:

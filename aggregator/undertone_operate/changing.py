@@ -49,15 +49,15 @@ def examine(home: Home, name: str, text: str) -> Proposal:
     config, now = home.config(name, text), int(time.time())
     check_files(config)
     meta, timeline = begun(config)
-    made = changes(meta, config.campaign, config.stream)
-    if not made:
-        return Proposal(made)
+    changed = changes(meta, config.campaign, config.stream)
+    if not changed:
+        return Proposal(changed)
     notes = [f"warning: {sentence}" for sentence in epochs_of(config).warnings()]
-    length = next((change for change in made if change.name == LENGTH), None)
+    length = next((change for change in changed if change.name == LENGTH), None)
     if length is None or not len(timeline):
-        return Proposal(made, refusals_of(config, timeline, now), notes)
+        return Proposal(changed, refusals_of(config, timeline, now), notes)
     end = _new_end(home, config, timeline, length.after - length.before, now)
-    return Proposal(made, refusals_of(config, timeline, now, end.check), [end.sentence(), *notes])
+    return Proposal(changed, refusals_of(config, timeline, now, end.check), [end.sentence(), *notes])
 
 
 def begun(config: Config) -> tuple[Mapping[str, str], Timeline]:
@@ -125,10 +125,8 @@ class _End:
             if policy.lifetime:
                 slots = max(allowed_reports(policy) - self.before, 0) * self.plan.stride
                 allowed = min(allowed, (self.first + slots) * self.plan.slot_seconds)
-        said = f"it ends at {_date(self.new)} instead of {_date(self.old)}"
-        return (
-            f"{said}; the policies of all devices allow an end up to {_date(allowed)}" if allowed < self.new else said
-        )
+        end = f"it ends at {_date(self.new)} instead of {_date(self.old)}"
+        return f"{end}; the policies of all devices allow an end up to {_date(allowed)}" if allowed < self.new else end
 
 
 def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int) -> _End:

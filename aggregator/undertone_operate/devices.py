@@ -84,10 +84,10 @@ class FleetFiles:
         """Return every device that is not forgotten, including those that were provisioned before the inventory
         existed.
         """
-        kept = self.store.devices()
+        stored = self.store.devices()
         names = {path.name for path in (self.folder / "devices").iterdir() if path.is_dir()}
-        known = {name: device for name, device in kept.items() if device.state != FORGOTTEN}
-        return known | {name: Device(name, EVERYBODY, ACTIVE, 0) for name in sorted(names - set(kept))}
+        devices = {name: device for name, device in stored.items() if device.state != FORGOTTEN}
+        return devices | {name: Device(name, EVERYBODY, ACTIVE, 0) for name in sorted(names - set(stored))}
 
     def add(
         self, count: int, group: str, target: Target, policy: str, now: int, outbox: int | None = None
@@ -97,16 +97,16 @@ class FleetFiles:
         groups = self.config.campaign.groups
         if not 1 <= count <= 100_000:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
-        known = self.devices()
+        inventory = self.devices()
         forgotten = {name for name, device in self.store.devices().items() if device.state == FORGOTTEN}
         # A device that took a reader's name would replace its password.
         readers = credentials.readers_of(self.broker / "access")
         names: list[str] = []
-        number = len(known) + len(forgotten)
+        number = len(inventory) + len(forgotten)
         while len(names) < count:
             number += 1
             name = check_name("a device's name", f"{self.stem}-{number:03d}")
-            if name not in known and key_text(name) not in forgotten and name not in readers:
+            if name not in inventory and key_text(name) not in forgotten and name not in readers:
                 names.append(name)
         if next((self.folder / "devices").glob(f"*/{IDENTITY}.crt"), None) is not None:
             target = replace(target, authority=self.authority, certificates=True)

@@ -93,9 +93,9 @@ def _certificates(config: Config) -> Iterator[Finding]:
     """Yield a finding about each certificate in the server's folder."""
     now = time.time()
     for path, end in certificate_ends(config).items():
-        said = f"{path} is valid for {days_left(end, now)} more days"
+        sentence = f"{path} is valid for {days_left(end, now)} more days"
         fix = "undertone authority renew, or put a new certificate there" if notice(end, now) is not None else ""
-        yield Finding("certificate", WARNING if fix else OK, said, fix)
+        yield Finding("certificate", WARNING if fix else OK, sentence, fix)
 
 
 def _ending(home: Home, config: Config) -> Iterator[Finding]:
@@ -129,12 +129,16 @@ def _files(home: Home) -> Iterator[Finding]:
 
 def _machine(disk: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(disk).free
-    said = f"{free >> 20} MB are free"
-    yield Finding("disk", OK, said) if free > _LEAST_FREE else Finding("disk", FAILURE, said, "free disk space")
+    sentence = f"{free >> 20} MB are free"
+    yield Finding("disk", OK, sentence) if free > _LEAST_FREE else Finding("disk", FAILURE, sentence, "free disk space")
     yield _sync(disk)
     now = time.time()
-    said = time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
-    yield Finding("clock", OK, said) if now > _EARLIEST else Finding("clock", FAILURE, said, "set the clock (NTP)")
+    sentence = time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    yield (
+        Finding("clock", OK, sentence)
+        if now > _EARLIEST
+        else Finding("clock", FAILURE, sentence, "set the clock (NTP)")
+    )
 
 
 def _sync(folder: Path) -> Finding:
@@ -147,8 +151,8 @@ def _sync(folder: Path) -> Finding:
     except OSError as wrong:
         return Finding("sync", FAILURE, f"the server cannot write in {folder}: {wrong.strerror}", "free disk space")
     seconds = time.perf_counter() - start
-    said = f"a write reaches the disk in {1000 * seconds:.1f} ms"
-    return Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, said)
+    sentence = f"a write reaches the disk in {1000 * seconds:.1f} ms"
+    return Finding("sync", OK if seconds < _SLOW_SYNC_SECONDS else WARNING, sentence)
 
 
 def _ports(server: ServerOptions) -> Iterator[Finding]:

@@ -51,8 +51,10 @@ def _settings(config: Config) -> Iterator[Finding]:
     """
     path = config.path(config.broker.directory) / CONFIG_FILE
     if not path.is_file():
-        said = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"
-        yield Finding("broker's file", WARNING, said, "check them on the broker: aggregator/README.md, four promises")
+        summary = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"
+        yield Finding(
+            "broker's file", WARNING, summary, "check them on the broker: aggregator/README.md, four promises"
+        )
         return
     lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace").splitlines())
     queued = lines.get("max_queued_messages", "1000")
@@ -72,8 +74,8 @@ def _settings(config: Config) -> Iterator[Finding]:
             "broker's file", FAILURE, f"{path} does not set {', '.join(wrong)}", "set it, and restart the broker"
         )
         return
-    said = f"persistent, {queued} messages queued for each session, a client id belongs to its user"
-    yield Finding("broker's file", OK, said)
+    summary = f"persistent, {queued} messages queued for each session, a client id belongs to its user"
+    yield Finding("broker's file", OK, summary)
 
 
 def _days_left(secure: ssl.SSLSocket) -> float | None:
@@ -86,9 +88,9 @@ def _days_left(secure: ssl.SSLSocket) -> float | None:
 def _absence(config: Config) -> Finding:
     """Check how long devices store reports while a direct endpoint is away."""
     hours = OUTBOX * config.campaign.slot_seconds * config.campaign.stride / 3600
-    said = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; no broker queues them"
+    sentence = f"devices keep {OUTBOX} reports, {hours:.3g} hours, while this server is away; no broker queues them"
     fix = "provision devices with --absence, which sets their queue's size, restart the server in time, or use a broker"
-    return Finding("absence", OK, said) if hours >= _LEAST_HOURS else Finding("absence", WARNING, said, fix)
+    return Finding("absence", OK, sentence) if hours >= _LEAST_HOURS else Finding("absence", WARNING, sentence, fix)
 
 
 def examine_broker(configs: list[Config]) -> Iterator[Finding]:
@@ -122,12 +124,12 @@ def examine_broker(configs: list[Config]) -> Iterator[Finding]:
     how = "TLS, certificate and name verified" if address.tls_context() is not None else "no TLS"
     yield Finding("broker", OK, f"{address.host}:{address.port} answers ({how})")
     if days is not None:
-        said = f"the broker's certificate is valid for {days:.0f} more days"
+        sentence = f"the broker's certificate is valid for {days:.0f} more days"
         soon = days < _LEAST_DAYS
         yield Finding(
             "certificate",
             WARNING if soon else OK,
-            said,
+            sentence,
             "renew the certificate, and send SIGHUP to the broker" if soon else "",
         )
     if (yield from _sessions(config, address)):
@@ -208,10 +210,10 @@ def _client_ids(address: Address, worker: Address, client: _Client) -> Finding:
     taken = client.lost.wait(_QUIET_SECONDS)
     thief.close()
     if taken:
-        said = (
+        sentence = (
             "another user can take over a session by its client id: a device could delete the server's queued messages"
         )
-        return Finding("client ids", FAILURE, said, "set use_username_as_clientid true in mosquitto.conf")
+        return Finding("client ids", FAILURE, sentence, "set use_username_as_clientid true in mosquitto.conf")
     return Finding("client ids", OK, "a session belongs to its user")
 
 
@@ -251,10 +253,10 @@ def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
     try:
         fingerprint = header(message)[1]
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
-            known = fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}
+            in_store = fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}
     except (Invalid, OSError) as wrong:
         return Finding(check, FAILURE, str(wrong), "restart the server, which broadcasts the campaign again")
-    if not known:
+    if not in_store:
         return Finding(
             check, FAILURE, "the store does not contain the campaign that is broadcast", "check the path in [store]"
         )
@@ -262,8 +264,8 @@ def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
     try:
         key = read_key(path)
     except (Invalid, OSError) as wrong:
-        said = f"the broadcast campaign is in the store; its signature cannot be checked: {wrong}"
-        return Finding(check, WARNING, said, "restore signing.key, see docs/keys.md")
+        sentence = f"the broadcast campaign is in the store; its signature cannot be checked: {wrong}"
+        return Finding(check, WARNING, sentence, "restore signing.key, see docs/keys.md")
     if not verify(bytes.fromhex(key.public), digest_of(body_of(message)), signature_of(message)):
         fix = "devices refuse it: restore the key that their policies name, and start the server again"
         return Finding(check, FAILURE, f"the broadcast campaign is not signed by {path}", fix)

@@ -134,9 +134,9 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             before = _extract(archive, scratch)
         for name in _WITH_PATHS:
             _relocate(scratch / name, before, str(folder.resolve()))
-        said = [f"{folder}: {_count(scratch)} files"]
-        said += _check_stores(Home(scratch))
-        said += _notes(Home(scratch))
+        sentences = [f"{folder}: {_count(scratch)} files"]
+        sentences += _check_stores(Home(scratch))
+        sentences += _notes(Home(scratch))
         for path in (scratch, *scratch.rglob("*")):
             give_to_owner(path, like)
             if path.is_dir():
@@ -148,14 +148,14 @@ def restore_home(file: Path, folder: Path) -> list[str]:
         raise Invalid(f"{file} is not a backup of a server's folder: {wrong}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    said.append(
+    sentences.append(
         "reports that were acknowledged after the backup was made are not in these stores; the devices' sequence"
         " numbers will show them as lost"
     )
-    said.append(
+    sentences.append(
         "devices reach the server at the name or address in server.toml: give it to this machine, then start the server"
     )
-    return said
+    return sentences
 
 
 def is_home_backup(file: Path) -> bool:
@@ -260,7 +260,7 @@ def _relocate(path: Path, before: str, now: str) -> None:
 
 def _check_stores(home: Home) -> list[str]:
     """Return a sentence about the content of each store. Raises Invalid for a damaged one."""
-    said = []
+    sentences = []
     for name, url in sorted(home.stores().items()):
         if _is_shared(url):
             continue
@@ -270,19 +270,19 @@ def _check_stores(home: Home) -> list[str]:
                 raise Invalid(f"the store of {name} is damaged: {damage}")
             newest, counted = store.newest_slot(), store.outcomes()["counted"]
             of = f", the newest of slot {newest}" if counted else ""
-            said.append(f"{name}: {store.epoch_count()} epochs, {counted} reports{of}")
-    return said
+            sentences.append(f"{name}: {store.epoch_count()} epochs, {counted} reports{of}")
+    return sentences
 
 
 def _notes(home: Home) -> list[str]:
     """Return notes about what a new machine needs and the backup does not contain."""
-    said = [
+    sentences = [
         f"the counts of {name} are in a database: back it up with pg_dump"
         for name, url in sorted(home.stores().items())
         if _is_shared(url)
     ]
     configs = {name: home.config(name) for name in home.names()}
-    said += [
+    sentences += [
         f"the backup does not contain the landed files in {folder}"
         for folder in sorted(map(str, _landing_folders(home)))
     ]
@@ -296,7 +296,7 @@ def _notes(home: Home) -> list[str]:
         )
         if path is not None and not config.path(path).resolve().is_relative_to(home.folder.resolve())
     }
-    return said + [
+    return sentences + [
         f"{path} is outside the folder, so the backup does not contain it: copy it yourself" for path in sorted(outside)
     ]
 

@@ -54,7 +54,7 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
     signer = _signer(config)
     own = endpoint or not config.broker.source.broker
     options = _endpoint_options(config, host) if endpoint else {"reached_as" if own else "host": host}
-    said = _certificate(config, host) if own else []
+    sentences = _certificate(config, host) if own else []
     for name in names:
         fields = read_handover(home.folder, name)
         fields["all"] |= {"host": host, "port": port}
@@ -72,14 +72,16 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
     server = home.folder / SERVER
     write_private(server, with_options(server.read_text(encoding="utf-8"), "broker", {**options, "port": port}))
     obeying = sum(n for data, n in policies.items() if _obeys(parse_policy(data), signer))
-    said.append(f"{obeying} of {policies.total()} devices move to {host}:{port} at their next contact with this server")
-    said += _by_hand(policies.total() - obeying, home.folder / "fleets")
-    said.append("a device that cannot log in there tries both addresses in turn")
+    sentences.append(
+        f"{obeying} of {policies.total()} devices move to {host}:{port} at their next contact with this server"
+    )
+    sentences += _by_hand(policies.total() - obeying, home.folder / "fleets")
+    sentences.append("a device that cannot log in there tries both addresses in turn")
     first = "stop the broker, then the server" if endpoint else "stop the server"
-    said.append(
+    sentences.append(
         f"{SERVER} has the new address, which takes effect when the server starts: {first}, and start the server there"
     )
-    return said
+    return sentences
 
 
 def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> list[str]:
@@ -91,7 +93,7 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
     if to == campaign:
         raise Invalid(f"the campaign is {to!r}, expected another campaign than the device's own")
     now = int(time.time())
-    there, here = home.config(to), home.config(campaign)
+    target, here = home.config(to), home.config(campaign)
     signer = _signer(here)
     with _opened(home, campaign) as old_store, _opened(home, to) as new_store:
         old, new = FleetFiles.at_home(home, campaign, old_store), FleetFiles.at_home(home, to, new_store)
@@ -104,7 +106,7 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
             raise Invalid(
                 f"the policy of {device} allows no hand-over by this server: add a device to {to} and revoke this one"
             )
-        _check_policy(there, policy, device, now)
+        _check_policy(target, policy, device, now)
         new.check_group(group)
         # The new inventory comes first, so that no crash leaves a device that no campaign knows.
         new_store.set_devices([Device(device, group, ACTIVE, now)])

@@ -206,11 +206,11 @@ class Difference:
 
 def compare(again: Recount, store: Store, first: int = 0, last: int = _LAST) -> list[Difference]:
     """List every histogram in which files and store differ, by slot."""
-    there = store.partial(first, last)
-    keys = sorted({*again.partial, *there}, key=lambda key: (key.slot, key.group, key.kind, key.fingerprint))
+    counted = store.partial(first, last)
+    keys = sorted({*again.partial, *counted}, key=lambda key: (key.slot, key.group, key.kind, key.fingerprint))
     differing = []
     for key in keys:
-        landed, stored = again.partial.get(key), there.get(key)
+        landed, stored = again.partial.get(key), counted.get(key)
         if landed is None or stored is None or not np.array_equal(landed, stored):
             differing.append(Difference(key, *(Partial({key: counts}).reports if counts is not None else 0
                                                for counts in (landed, stored))))  # fmt: skip
@@ -222,5 +222,5 @@ def merged(outcomes: Mapping[str, int]) -> dict[str, int]:
     apart.
     """
     again = sum(outcomes.get(outcome, 0) for outcome in _AGAIN)
-    kept = {outcome: n for outcome, n in outcomes.items() if n and outcome not in (*_AGAIN, RECEIVED)}
-    return {**kept, "again": again}
+    others = {outcome: n for outcome, n in outcomes.items() if n and outcome not in (*_AGAIN, RECEIVED)}
+    return {**others, "again": again}

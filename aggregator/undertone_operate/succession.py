@@ -55,10 +55,10 @@ def succeed(
     refusals = known_refusals(home.fleet(old), epochs_of(config).first(now).campaign)
     if refusals.refusing and not although_refused:
         raise Invalid(f"{refusals}: nothing was written; --although-refused starts the campaign anyway")
-    said = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
-    said += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer)
+    sentences = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
+    sentences += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer)
     if not write:
-        return [*said, "nothing was written"]
+        return [*sentences, "nothing was written"]
     with open_store(config.store_url, campaign=new) as store:
         store.set_devices([device for device in devices.values() if device.state != MOVED])
         home.write_plan(new, text)
@@ -73,7 +73,7 @@ def succeed(
     write_handover(home.folder, fields, now, signer.sign)
     note(home.folder, old, f"succeeded by {new}")
     note(home.folder, new, f"created: succeeds {old}")
-    return [*said, f"campaign {new}: {home.file(new)}, for the devices of {old}"]
+    return [*sentences, f"campaign {new}: {home.file(new)}, for the devices of {old}"]
 
 
 def _plan(home: Home, old: str, new: str, options: Mapping[str, Any], end: int, now: int) -> str:
@@ -100,19 +100,19 @@ def _policies(fleet: Path, drawn: int, new: Config, signer: Signer) -> list[str]
     by_hand = sum(number for policy, number in policies if not _obeys(policy, signer))
     turns = drawn + turns_in_a_life(new.campaign)
     short = [(policy, number) for policy, number in policies if policy.lifetime and allowed_reports(policy) < turns]
-    said = [f"{devices - by_hand} of {devices} devices move to the new campaign by themselves"]
+    sentences = [f"{devices - by_hand} of {devices} devices move to the new campaign by themselves"]
     if by_hand:
-        said.append(
+        sentences.append(
             f"{by_hand} devices need their changed device.json: their policies allow no hand-over by this server"
         )
     if short:
         least = min(allowed_reports(policy) for policy, _ in short)
-        said.append(
+        sentences.append(
             f"warning: the policies of {sum(number for _, number in short)} devices allow {least} reports in a life,"
             f" but the campaigns may take {turns}: such a device stops reporting before the end, unless it gets a"
             " policy that allows more"
         )
-    return said
+    return sentences
 
 
 def _obeys(policy: Policy, signer: Signer) -> bool:

@@ -14,28 +14,28 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
 
     ``stores``: name -> address; ``home``: the server's folder that they belong to, if any. Raises Invalid, OSError.
     """
-    said = []
+    sentences = []
     for name, url in sorted(stores.items()):
         file = store_address(url).file
         if file is None:
-            said.append(f"{name}: an older database goes to revision {tables.HEAD}: back it up with pg_dump first")
+            sentences.append(f"{name}: an older database goes to revision {tables.HEAD}: back it up with pg_dump first")
             continue
         revision = revision_in(file)
         if revision is not None and revision > tables.HEAD:
-            said.append(
+            sentences.append(
                 f"{name}: the revision of {file} is {revision}, expected at most {tables.HEAD}: use the later version"
                 " of Undertone, or restore a backup that this version made"
             )
         elif revision != tables.HEAD:
             of = "the format of 0.1.0" if revision is None else f"revision {revision}"
-            said.append(
+            sentences.append(
                 f"{name}: {file} goes from {of} to {tables.HEAD}; a copy of the old file stays in {copy_before(file)}"
             )
     if home is None:
-        return said
+        return sentences
     for name in home.names():
         try:
             home.config(name)
         except Invalid as wrong:
-            said.append(f"{name}: this version refuses the plan: {wrong}")
-    return said
+            sentences.append(f"{name}: this version refuses the plan: {wrong}")
+    return sentences

@@ -22,14 +22,14 @@ def plan_of(partitions: int) -> Callable[[int], IngestPlan]:
 
 def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[tuple[bytes, bytes]]]:
     """Make (topic, payload) of each partition's reports, slot after slot."""
-    made: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
+    reports_by_partition: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
     devices = min(_DEVICES, max(reports // 4, 1))
     names = [f"meter-{number:05d}" for number in range(devices)]
-    where = [made[device_key(name)[0] % partitions] for name in names]
+    where = [reports_by_partition[device_key(name)[0] % partitions] for name in names]
     for number in range(reports):
         topic, payload = bench.report_of(campaign, names[number % devices], number // devices, number)
         where[number % devices].append((topic.encode(), payload))
-    return made
+    return reports_by_partition
 
 
 def numbered(number: int, topic: bytes, payload: bytes) -> bytes:

@@ -79,9 +79,9 @@ def kaggle_like() -> CgmStreams:
     drift = np.cumsum(0.02 * rng.standard_normal((pages, days)), axis=1)
     burst = np.exp(1.5 * rng.standard_exponential((pages, days)) * (rng.random((pages, days)) < 0.01))
     views = np.rint(level * week * np.exp(drift + 0.2 * rng.standard_normal((pages, days))) * burst)
-    kept = views[(views <= 20_000).all(axis=1)] / 20_000
-    label = f"synthetic stand-in for the Kaggle pages: {len(kept)} pages, 550 days, budget per day"
-    return CgmStreams("kaggle-like", label, (kept,), 20_000.0, "views", ("0.01", "0.025", "0.05"), 7, per_report=True)
+    scaled = views[(views <= 20_000).all(axis=1)] / 20_000
+    label = f"synthetic stand-in for the Kaggle pages: {len(scaled)} pages, 550 days, budget per day"
+    return CgmStreams("kaggle-like", label, (scaled,), 20_000.0, "views", ("0.01", "0.025", "0.05"), 7, per_report=True)
 
 
 def taxi_like() -> CgmStreams:

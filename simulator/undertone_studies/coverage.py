@@ -130,8 +130,8 @@ def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, see
             partial[Key(issued.name, issued.fingerprint, report.REPORT, "all", slot)] = counts
         estimates = Reconstruction(Timeline([Epoch(issued, 0, threshold_to_json(chosen))])).estimates(Partial(partial))
         for estimate in estimates:
-            known = (estimate.low, estimate.high, estimate.standard_error, estimate.truncated_se)
-            low, high, error, noise = (float("nan") if number is None else number for number in known)
+            numbers = (estimate.low, estimate.high, estimate.standard_error, estimate.truncated_se)
+            low, high, error, noise = (float("nan") if number is None else number for number in numbers)
             held[estimate.slot % cycle] += low <= readings[:, estimate.slot].mean() <= high
             widths.append(error / noise)
     held /= days * seeds

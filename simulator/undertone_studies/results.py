@@ -181,11 +181,11 @@ def _fleets() -> list[str]:
     from undertone_simulator.readings.populations import population
 
     households = population("households", 1)
-    known = KnownPopulation.of(households, households.bound)
+    summary = KnownPopulation.of(households, households.bound)
     heads = "| error of a half-hour's mean, % | " + " | ".join(f"ε = {epsilon}" for epsilon in PLANNED) + " |"
     lines = [heads, "|---|" + "---|" * len(PLANNED)]
     for devices in FLEETS:
-        plans = [plan_fleet(known, devices, epsilon) for epsilon in PLANNED]
+        plans = [plan_fleet(summary, devices, epsilon) for epsilon in PLANNED]
         cells = " | ".join(f"{100 * of.spans[0].error / of.mean:.2g}" for of in plans)
         lines.append(f"| {devices:,} homes | {cells} |")
     return [
@@ -201,8 +201,10 @@ def chapter_page(chapter: str, documents: Mapping[str, Mapping[str, Any]]) -> st
 
 def _section(name: str, document: Mapping[str, Any]) -> str:
     outcome = Outcome.of(document)
-    made = "; ".join([f"`{document['command']}`", *(document[key] for key in ("commit", "machine") if key in document)])
-    blocks = [f"## {outcome.title}", made]
+    origin = "; ".join(
+        [f"`{document['command']}`", *(document[key] for key in ("commit", "machine") if key in document)]
+    )
+    blocks = [f"## {outcome.title}", origin]
     if paragraph := EXPERIMENTS[name].paragraph:
         blocks.append(paragraph)
     if outcome.panels:

@@ -45,8 +45,8 @@ def figure(panels: "Sequence[Panel]") -> "Figure":
     check(panels)
     columns = 1 if len(panels) == 1 else 2
     rows = -(-len(panels) // columns)
-    made = Figure(figsize=(_WIDE * columns + 1.2, _HIGH * rows), layout="constrained", facecolor="white")
-    drawn = [(panel, made.add_subplot(rows, columns, place)) for place, panel in enumerate(panels, 1)]
+    picture = Figure(figsize=(_WIDE * columns + 1.2, _HIGH * rows), layout="constrained", facecolor="white")
+    drawn = [(panel, picture.add_subplot(rows, columns, place)) for place, panel in enumerate(panels, 1)]
     names = list(dict.fromkeys(name for panel in panels for name in panel.shown() if name != panel.baseline))
     for panel, axes in drawn:
         # A name has the same style in all panels, if there are enough styles.
@@ -54,15 +54,15 @@ def figure(panels: "Sequence[Panel]") -> "Figure":
     _share(drawn)
     for panel, axes in drawn:
         _label(axes, panel)
-    return made
+    return picture
 
 
-def save(made: "Figure", path: Path) -> None:
+def save(picture: "Figure", path: Path) -> None:
     """Save a PNG with few colours. Raises OSError."""
     from PIL import Image
 
     whole = io.BytesIO()
-    made.savefig(whole, format="png", dpi=_DOTS)
+    picture.savefig(whole, format="png", dpi=_DOTS)
     Image.open(whole).convert("RGB").quantize(_COLOURS_OF_A_FILE).save(path, format="png", optimize=True)
 
 

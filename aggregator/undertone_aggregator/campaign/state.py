@@ -99,7 +99,7 @@ class ServerState:
         found = list(self.common_problems(now).values())
         if not self.campaigns:
             found.append("there is no campaign")
-        return found + [said for name in sorted(self.campaigns) for said in self.own_problems(name).values()]
+        return found + [problem for name in sorted(self.campaigns) for problem in self.own_problems(name).values()]
 
     def problems_of(self, name: str, now: float) -> list[str]:
         """Return a sentence for each reason why reports of campaign ``name`` are not accepted."""

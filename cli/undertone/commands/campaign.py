@@ -115,8 +115,8 @@ def succeed(
     from undertone_operate.succession import succeed
 
     chosen = _settings(options, ("name", "version", "succeeds"))
-    said = succeed(Home(folder), name, new, chosen, although_refused=although_refused, write=not only_show)
-    print("\n".join(said))
+    sentences = succeed(Home(folder), name, new, chosen, although_refused=although_refused, write=not only_show)
+    print("\n".join(sentences))
 
 
 @app.command("list")

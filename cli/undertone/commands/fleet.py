@@ -115,7 +115,7 @@ def fleet(
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
     else:
-        _show(result, kept=output is not None, theirs=provisioned is not None)
+        _show(result, has_output=output is not None, theirs=provisioned is not None)
     if result.accounts is not None and not result.accounts.holds:
         raise typer.Exit(1)
 
@@ -130,7 +130,7 @@ def _interval(clients: int, interval: int | None, rate: float | None) -> int:
     return max(1, round(clients / rate))
 
 
-def _show(result: "LoadResult", *, kept: bool, theirs: bool) -> None:
+def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
     from rich.console import Console
 
     from undertone.commands.verify import accounts_table, verdict
@@ -156,7 +156,7 @@ def _show(result: "LoadResult", *, kept: bool, theirs: bool) -> None:
             f"warning: this machine was too slow for {result.skipped} draws, which their devices skipped:"
             " try fewer clients, or a longer interval"
         )
-    if kept:
+    if has_output:
         ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
         store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "store.sqlite"
         console.print(f"check the accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)

@@ -109,10 +109,10 @@ def init(
     print(f"{folder}: {', '.join(names)}")
     if mode == EXTERNAL:
         print(f"the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
-    there = shlex.quote(str(folder))
-    print(f"next: undertone campaign create {there} NAME ...")
-    print(f"      undertone devices add 20 --home {there} --campaign NAME")
-    print(f"      undertone serve {there}, undertone doctor {there}")
+    quoted = shlex.quote(str(folder))
+    print(f"next: undertone campaign create {quoted} NAME ...")
+    print(f"      undertone devices add 20 --home {quoted} --campaign NAME")
+    print(f"      undertone serve {quoted}, undertone doctor {quoted}")
 
 
 def _broker(address: str) -> tuple[str, int, bool]:

@@ -65,8 +65,8 @@ def run(
     provision(config, names, output, target, policy, outbox)
     (p, q), sensor = policy["cap"], config.campaign.sensor
     if as_json:
-        said = {"devices": names, "folder": str(output), "cap": [p, q], "lifetime": policy["lifetime"]}
-        print(json.dumps({**said, "tls": target.authority is not None}))
+        facts = {"devices": names, "folder": str(output), "cap": [p, q], "lifetime": policy["lifetime"]}
+        print(json.dumps({**facts, "tls": target.authority is not None}))
         return
     print(f"{devices} devices in {output / 'devices'}: {names[0]} to {names[-1]}")
     if "stream" in policy:

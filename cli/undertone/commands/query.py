@@ -253,8 +253,8 @@ def _show(
     table = long_table(console, campaign.name, heads, cells)
     theta = f"θ = {results.thetas}" if results.theta is not None else "θ is not chosen yet"
     # Gaussian noise bounds no ratio for a single report: its guarantee is for the stream.
-    said = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
-    lines = [theta + said, results.guarantee]
+    certificate = "" if exact is None else f"; certificate {exact} ≤ e^{shown(results.budget.epsilon)}"
+    lines = [theta + certificate, results.guarantee]
     lines.append(
         "this is the operator's own view: it also shows slots that have not settled, late reports, and numbers over"
         " fewer reports than may be published; undertone export writes what may be published"

@@ -40,9 +40,9 @@ def upgrade(
     if check:
         from undertone_operate.upgrade import what_would_change
 
-        said = what_would_change(home, stores)
-        print("\n".join(said) or "nothing would change")
-        if said:
+        sentences = what_would_change(home, stores)
+        print("\n".join(sentences) or "nothing would change")
+        if sentences:
             raise typer.Exit(1)
         return
     for name, url in stores.items():

@@ -251,9 +251,9 @@ def _slots(plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]
 
 def _known(estimate: Estimate) -> tuple[float, float, float, float, float]:
     """Return (standard error, low, high, truncated mean, its standard error) of a slot with reports."""
-    known = (estimate.standard_error, estimate.low, estimate.high, estimate.truncated_mean, estimate.truncated_se)
-    assert None not in known
-    return cast(tuple[float, float, float, float, float], known)
+    values = (estimate.standard_error, estimate.low, estimate.high, estimate.truncated_mean, estimate.truncated_se)
+    assert None not in values
+    return cast(tuple[float, float, float, float, float], values)
 
 
 def _truths(plan: PreparedDemo, sent: Sent, store: Store, reporting: list[Campaign]) -> dict[int, tuple[float, float]]:

@@ -135,9 +135,9 @@ class FleetPart:
                 lying[place] = True
         return silent, lying
 
-    def members(self, there: Flags) -> Iterator[tuple[str, Members]]:
-        """Yield (group, those of its devices that are in the mask ``there``); skip groups without any."""
-        pairs = [(EVERYBODY, there)] if self._fleet.groups is None else [(g, m & there) for g, m in self._groups]
+    def members(self, mask: Flags) -> Iterator[tuple[str, Members]]:
+        """Yield (group, those of its devices that are in ``mask``); skip groups without any."""
+        pairs = [(EVERYBODY, mask)] if self._fleet.groups is None else [(g, m & mask) for g, m in self._groups]
         for group, flags in pairs:
             if flags.all():
                 yield group, slice(None)

@@ -64,35 +64,35 @@ class ScalarReporting:
     def report(self, slot: int, readings: Integers) -> None:
         """Draw and count the part's reports of a slot, as `Reporting.report` says."""
         context, part = self._context, self._part
-        there = part.reporting(slot, context.start)
+        present = part.reporting(slot, context.start)
         silent, lying = part.struck(slot, context.reporting)
         if silent is not None:
-            there &= ~silent
+            present &= ~silent
         turn, chosen = part.turns(context.campaign.schedule, slot)
         if context.campaign.schedule.stride > 1:
             # If devices take turns, those that report represent all devices.
-            self._observe(slot, there, readings[0])
-        there &= turn
-        self._count(slot, report.COHORT, there & chosen, readings[0], lying)
-        self._count(slot, report.REPORT, there & ~chosen, readings[0], lying)
+            self._observe(slot, present, readings[0])
+        present &= turn
+        self._count(slot, report.COHORT, present & chosen, readings[0], lying)
+        self._count(slot, report.REPORT, present & ~chosen, readings[0], lying)
 
-    def _observe(self, slot: int, there: Flags, readings: Integers) -> None:
+    def _observe(self, slot: int, present: Flags, readings: Integers) -> None:
         """Record the truth about all devices that the slot's reporters represent."""
         if self._rule.report is None:
             return
         low, high = self._rule.report.range_of(slot, self._context.campaign.cycle)
-        for group, members in self._part.members(there):
+        for group, members in self._part.members(present):
             raw = readings[members]
             self._tally.observe(Cell(slot), group, len(raw), int(np.clip(raw, low, high).sum()), int(raw.sum()))
 
-    def _count(self, slot: int, kind: int, there: Flags, readings: Integers, lying: Flags) -> None:
+    def _count(self, slot: int, kind: int, present: Flags, readings: Integers, lying: Flags) -> None:
         campaign, rule = self._context.campaign, self._rule
         mechanism: Mechanism
         if kind == report.COHORT or rule.report is None:
             mechanism, low, high = rule.cohort.mechanism, 0, campaign.bound
         else:
             mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
-        for group, members in self._part.members(there):
+        for group, members in self._part.members(present):
             words, raw = self._context.seeded.words_at(slot, self._part.positions).part(members), readings[members]
             truncated = np.clip(raw, low, high)
             if kind == report.REPORT and campaign.schedule.stride == 1:

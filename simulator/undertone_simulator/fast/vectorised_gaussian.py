@@ -40,8 +40,8 @@ def _discrete_laplace(scale: int, buffers: Buffers, index: Index) -> Integers:
     waiting = np.arange(len(index))
     while len(waiting):
         u = _uniform(scale, buffers, index[waiting])
-        kept = _bernoulli_exp_below_1(u, scale, buffers, index[waiting])
-        places, value = waiting[kept], _integers(u[:, kept])
+        accepted = _bernoulli_exp_below_1(u, scale, buffers, index[waiting])
+        places, value = waiting[accepted], _integers(u[:, accepted])
         more = np.arange(len(places))
         while len(more):
             more = more[_bernoulli_exp_below_1(_ones(len(more)), _ONE, buffers, index[places[more]])]
@@ -49,7 +49,7 @@ def _discrete_laplace(scale: int, buffers: Buffers, index: Index) -> Integers:
         negative = _uniform(2, buffers, index[places])[0] > 0
         out[places] = np.where(negative, -value, value)
         again = places[negative & (value == 0)]
-        waiting = np.sort(np.concatenate((waiting[~kept], again)))
+        waiting = np.sort(np.concatenate((waiting[~accepted], again)))
     return out
 
 

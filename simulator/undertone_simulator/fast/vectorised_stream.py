@@ -99,9 +99,9 @@ class Streams:
         if not first:
             drawn = 2 * (drawn + rule.reuse * released) + (1 << rule.shift) >> rule.shift + 1
         good = ~buffers.failed[where]
-        kept = where[good]
-        self.point[row][:, kept] = point[:, good]
-        self.released[row][:, kept] = np.clip(drawn, -_LARGEST_RELEASE, _LARGEST_RELEASE)[:, good]
+        accepted = where[good]
+        self.point[row][:, accepted] = point[:, good]
+        self.released[row][:, accepted] = np.clip(drawn, -_LARGEST_RELEASE, _LARGEST_RELEASE)[:, good]
 
     def _point(self, readings: Integers, where: Index, buffers: Buffers) -> Integers:
         rule = self.rule

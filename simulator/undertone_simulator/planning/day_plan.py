@@ -33,17 +33,20 @@ class DayPlan:
     ratio: float
 
 
-def plan_day(known: KnownPopulation, chosen: Threshold, variance: float, reports: int) -> DayPlan | None:
+def plan_day(population: KnownPopulation, chosen: Threshold, variance: float, reports: int) -> DayPlan | None:
     """Plan at most eight blocks instead of the single θ of ``chosen``; return None if one θ is as good.
 
     ``variance``: the mechanism's, in units of (θ/2)²; it is assumed to be the same for each block as for the day.
     """
-    blocks = in_blocks(chosen, known.day, MOST, Query.fleet(reports), lambda _: variance).blocks
+    blocks = in_blocks(chosen, population.day, MOST, Query.fleet(reports), lambda _: variance).blocks
     if not blocks:
         return None
     starts = [block.first for block in blocks]
-    thetas = np.repeat([block.choice.theta for block in blocks], np.diff([*starts, known.per_day]))
-    prediction, one = known.predicted(thetas, variance, reports), known.predicted(chosen.theta, variance, reports)
+    thetas = np.repeat([block.choice.theta for block in blocks], np.diff([*starts, population.per_day]))
+    prediction, one = (
+        population.predicted(thetas, variance, reports),
+        population.predicted(chosen.theta, variance, reports),
+    )
     return DayPlan(
         tuple(BlockPlan(i, int(thetas[i]), math.sqrt(prediction.variance[i])) for i in starts),
         prediction.standard_error,

@@ -116,7 +116,7 @@ class Predictor:
 
 
 def plan_fleet(
-    known: KnownPopulation,
+    population: KnownPopulation,
     devices: int,
     epsilon: Fraction | float | str,
     *,
@@ -130,37 +130,44 @@ def plan_fleet(
     """Predict errors and costs. ``slots``: number of slots of the whole campaign; by default a year. Raises Invalid."""
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
-    predictor = Predictor(known, exact, kind)
+    predictor = Predictor(population, exact, kind)
     reports = _reports(devices, cohort_share)
     design = predictor.design(reports)
     threshold, mechanism = design.threshold, design.mechanism
     variance = predictor.variance(reports)
-    per_hour = known.per_day // 24
-    spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", known.per_day)]
-    total = 365 * known.per_day if slots is None else slots
-    said = statements(exact, known.per_day, total)
+    per_hour = population.per_day // 24
+    spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", population.per_day)]
+    total = 365 * population.per_day if slots is None else slots
+    sentences = statements(exact, population.per_day, total)
     predicted = tuple(predictor.span(name, m, reports) for name, m in spans)
     return FleetPlan(
         devices,
         reports,
         exact,
-        known.unit,
-        known.per_day,
-        known.mean,
+        population.unit,
+        population.per_day,
+        population.mean,
         threshold.theta,
         threshold.bias,
         traits_of(mechanism).kind,
-        1.0 - variance / Predictor(known, exact, "hybrid").variance(reports),
+        1.0 - variance / Predictor(population, exact, "hybrid").variance(reports),
         predicted,
         traffic(
-            known.unit, known.bound, known.per_day, ReportRule(0, threshold.theta, mechanism), exact, campaign, device
+            population.unit,
+            population.bound,
+            population.per_day,
+            ReportRule(0, threshold.theta, mechanism),
+            exact,
+            campaign,
+            device,
         ),
-        (f"before the first mean: {len(ROUNDS)} threshold rounds, {sum(ROUNDS) / 48:g} days", *said),
-        visible(known, devices, exact, predicted, threshold.bias) + (() if design.reason is None else (design.reason,)),
-        plan_day(known, threshold, variance, reports),
+        (f"before the first mean: {len(ROUNDS)} threshold rounds, {sum(ROUNDS) / 48:g} days", *sentences),
+        visible(population, devices, exact, predicted, threshold.bias)
+        + (() if design.reason is None else (design.reason,)),
+        plan_day(population, threshold, variance, reports),
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
-        None if wanted is None else epsilon_needed(known, reports, wanted),
+        None if wanted is None else epsilon_needed(population, reports, wanted),
     )
 
 
@@ -174,22 +181,22 @@ def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_sha
 
     The mechanism's variance changes slowly with θ, so the variance for the planned fleet is used.
     """
-    known, variance = predictor.known, predictor.variance(reports)
+    population, variance = predictor.known, predictor.variance(reports)
 
     def enough(devices: int) -> bool:
         n = _reports(devices, cohort_share)
-        return known.predicted(known.best(n, lambda _: variance).theta, variance, n).error <= wanted
+        return population.predicted(population.best(n, lambda _: variance).theta, variance, n).error <= wanted
 
     return _least(1, LARGEST_PLANNED, enough)
 
 
-def epsilon_needed(known: KnownPopulation, reports: int, wanted: float) -> float | None:
+def epsilon_needed(population: KnownPopulation, reports: int, wanted: float) -> float | None:
     """Return the least ε, to a hundredth, at which the Hybrid's error of a slot is at most ``wanted``; None above 8."""
 
     def enough(hundredths: int) -> bool:
         variance = constant_variance(hundredths / 100)
-        theta = known.best(reports, variance).theta
-        return known.predicted(theta, variance(theta), reports).error <= wanted
+        theta = population.best(reports, variance).theta
+        return population.predicted(theta, variance(theta), reports).error <= wanted
 
     least = _least(5, 100 * _LARGEST_EPSILON, enough)
     return None if least is None else least / 100
@@ -206,14 +213,14 @@ def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
 
 
 def visible(
-    known: KnownPopulation, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float
+    population: KnownPopulation, devices: int, epsilon: Fraction, spans: Sequence[Span], bias: float
 ) -> tuple[str, ...]:
     """Return a warning if the noise would hide the mean or the shape of the day; return () if both would be visible."""
     slot, day = spans[0].standard_error, spans[-1].standard_error
-    left = known.mean - bias
-    curve = float(np.std(known.profile)) * left / known.mean if known.mean else 0.0
+    left = population.mean - bias
+    curve = float(np.std(population.profile)) * left / population.mean if population.mean else 0.0
     fleet = f"with {devices} devices at ε = {shown(epsilon)}"
-    level = f"a truncated mean of {left:.3g} {known.unit}"
+    level = f"a truncated mean of {left:.3g} {population.unit}"
     if day > left / 2:
         return (f"{fleet} nothing would be visible: even over a day the noise is ± {day:.3g} on {level}",)
     if slot > left / 2:
@@ -224,7 +231,7 @@ def visible(
     if slot > curve:
         return (
             f"{fleet} the level would be visible, but not the daily curve: a slot's noise is ± {slot:.3g},"
-            f" the curve's standard deviation {curve:.3g} {known.unit}",
+            f" the curve's standard deviation {curve:.3g} {population.unit}",
         )
     return ()
 

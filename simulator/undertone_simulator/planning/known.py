@@ -46,13 +46,13 @@ class KnownPopulation:
         sums, numbers = np.zeros(source.per_day), np.zeros(source.per_day)
         for day in range(days):
             values, present = source.part(0, devices, range(day * source.per_day, (day + 1) * source.per_day))
-            there = np.ones(values.shape, dtype=np.bool_) if present is None else present
+            reported = np.ones(values.shape, dtype=np.bool_) if present is None else present
             clipped = np.clip(values, 0, bound)
             cells = cell_of[clipped] + shape[1] * pieces[:, None]
-            seen = cells.ravel() if present is None else cells[there]
+            seen = cells.ravel() if present is None else cells[reported]
             counts += np.bincount(seen, minlength=counts.size).reshape(shape)
-            sums += (clipped * there).sum(axis=1)
-            numbers += there.sum(axis=1)
+            sums += (clipped * reported).sum(axis=1)
+            numbers += reported.sum(axis=1)
         check_some(sums)
         profile = sums / np.maximum(numbers, 1)
         densities = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

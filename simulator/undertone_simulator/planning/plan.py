@@ -34,15 +34,15 @@ def plan(options: PlanOptions) -> Plan:
 
 
 def _reports(options: PlanOptions) -> FleetPlan:
-    known = _known(options)
+    population = _known(options)
     return plan_fleet(
-        known,
+        population,
         options.devices,
         options.epsilon,
         kind=options.mechanism or "auto",
         cohort_share=COHORT_SHARE if options.cohort_share is None else options.cohort_share,
-        wanted=None if options.error is None else _wanted(options.error, known.mean),
-        slots=(options.days or DAYS) * known.per_day,
+        wanted=None if options.error is None else _wanted(options.error, population.mean),
+        slots=(options.days or DAYS) * population.per_day,
     )
 
 

@@ -138,9 +138,9 @@ def after_filter(slots: DaySlots, predicted: Predicted, carried: float = 0.0) ->
     if carried:
         for i in range(1, len(noisy)):
             noisy[i] = regression[i] * noisy[i - 1] + fresh[i] * math.sqrt(1 - regression[i] ** 2)
-    known = Noise(variance, regression if carried else None)
+    noise = Noise(variance, regression if carried else None)
     values = slots.means - predicted.bias[phase] + noisy
-    result = filtered(number, values, known, Calendar(slots.per_day, phase / slots.per_day))
+    result = filtered(number, values, noise, Calendar(slots.per_day, phase / slots.per_day))
     late = number >= SKIPPED_DAYS * slots.per_day
     return float(np.sqrt(np.mean(np.square(result.causal - slots.means)[late])))
 
@@ -205,8 +205,8 @@ def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     stride = -(-window // (seconds * slots.span)) + 1
     predicted = predict(slots, devices, stride, budget.epsilon)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
-    said = f"{budget.text} for any {lasting(window)}, by the device alone"
-    return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=said)
+    guarantee = f"{budget.text} for any {lasting(window)}, by the device alone"
+    return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=guarantee)
 
 
 def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
@@ -222,33 +222,35 @@ def _split(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: 
     variance = noise(thetas, 1 / tau**2, devices)
     best = int(np.argmin(np.square(slots.raw - means).mean(axis=1) + variance))
     predicted = Predicted(np.full(slots.per_day, variance[best]), slots.raw - means[best], int(thetas[best]))
-    said = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {lasting(window)}"
-    return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=said)
+    guarantee = f"ε = {shown(least, 3)} a reading, {shown(budget.epsilon)} for any {lasting(window)}"
+    return _way("every slot, ε split", slots, predicted, seconds, float(slots.per_day), guarantee=guarantee)
 
 
 def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted, slew, share = predict_stream(slots, devices, budget, 2)
     name = f"stream (CGM), C = {float(slew):g}"
-    said = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
-    return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=said, carried=share)
+    guarantee = f"{budget.text} for any {lasting(window)}: two windows of half the rho"
+    return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, carried=share)
 
 
 def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
     predicted = predict(slots, devices, 1, budget.epsilon)
     together = shown(budget.epsilon * (window // seconds + 1))
-    said = f"{budget.text} a reading, {together} for any {lasting(window)}"
-    return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=said, same=False)
+    guarantee = f"{budget.text} a reading, {together} for any {lasting(window)}"
+    return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, same=False)
 
 
 def _sentences(ways: list[Way], best: Way) -> tuple[str, ...]:
     half, stream = ways[0], next(way for way in ways if way.name.startswith("stream"))
-    said = [f"recommended: {best.name}"]
+    sentences = [f"recommended: {best.name}"]
     longer = [way for way in ways if way.same and way.slot_seconds > half.slot_seconds and way.raw < half.raw]
     if longer and best.name == half.name:
-        said.append(f"{longer[-1].name} would have an error of {longer[-1].raw:.1%}: longer slots are the first lever")
+        sentences.append(
+            f"{longer[-1].name} would have an error of {longer[-1].raw:.1%}: longer slots are the first lever"
+        )
     wins = "beats" if stream.raw < half.raw else "loses to"
-    said.append(
+    sentences.append(
         f"the stream {wins} turns on readings like these: {stream.raw:.1%} against {half.raw:.1%} raw; it wins where "
         "readings move by less than about 1 % of the range from slot to slot"
     )
-    return tuple(said)
+    return tuple(sentences)

@@ -41,10 +41,10 @@ class Behaviour:
 
     def reporting(self, devices: Devices, slot: int, first_slot: int) -> Flags:
         """Return a mask of devices whose report of ``slot`` is sent; ``first_slot``: the campaign's first slot."""
-        there = self.joined(devices, slot, first_slot)
+        present = self.joined(devices, slot, first_slot)
         if self.drop_out:
-            there &= self._words("drop out", devices, slot) >= int(self.drop_out * _WORDS)
-        return there
+            present &= self._words("drop out", devices, slot) >= int(self.drop_out * _WORDS)
+        return present
 
     def joined(self, devices: Devices, slot: int, first_slot: int) -> Flags:
         """Return a mask of devices that have joined the campaign by ``slot``."""

@@ -47,11 +47,11 @@ def natural_unit(name: str) -> tuple[str, int]:
 def _archive(path: Path, unit: str | None, devices: int) -> Readings:
     arrays = arrays_of(path)
     tables = [n for n, a in arrays.items() if a.ndim in (1, 2) and a.size and a.dtype.kind in "iuf"]
-    known = [n for n in ("wh", "kwh", "values", "v") if n in tables]
-    if not known and len(tables) != 1:
+    expected = [n for n in ("wh", "kwh", "values", "v") if n in tables]
+    if not expected and len(tables) != 1:
         names = ", ".join(arrays) or "nothing"
         raise Invalid(f"{path.name} holds {names}, expected an array wh, kwh, values or v of numbers")
-    name = known[0] if known else tables[0]
+    name = expected[0] if expected else tables[0]
     named = unit if unit is not None else (name if name in UNITS else "")
     natural, factor = natural_unit(named)
     values, present, notes = _integers(arrays[name], factor, named, f"{path.name}, array {name}")

@@ -71,8 +71,8 @@ class WireDevice:
         self.reporter = self._boot()
         self.reporter.lying = self._lying
         outbox = self.reporter.outbox
-        kept = {outbox[i] for i in range(len(outbox))}
-        self._lose([report for report in self._sent if report not in kept], "killed")
+        waiting = {outbox[i] for i in range(len(outbox))}
+        self._lose([report for report in self._sent if report not in waiting], "killed")
         self._observed = -1
 
     # Methods for the device's connection.

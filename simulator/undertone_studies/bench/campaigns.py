@@ -248,13 +248,13 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
         initialise(folder, wishes)
         home = Home(folder)
         names = [f"c{number:02d}" for number in range(campaigns)]
-        made = [
+        provisioned = [
             f"{kind}-{names[n % campaigns]}-{n:05d}"
             for kind, m in ((_TIMED, devices), (_APART, _WAITING))
             for n in range(m)
         ]
-        credentials.change_passwords(home.broker / "passwords", dict.fromkeys(made, bench.PASSWORD))
-        own = {device: [device.split("-")[1]] for device in made}
+        credentials.change_passwords(home.broker / "passwords", dict.fromkeys(provisioned, bench.PASSWORD))
+        own = {device: [device.split("-")[1]] for device in provisioned}
         credentials.write_access_rules(home.broker / "access", DEFAULT_PREFIX, own)
         for name in names:
             home.write_plan(name, _PLAN.format(name=name, settle=_SETTLE_SLOTS))
@@ -264,7 +264,7 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
         child.start()
         try:
             _wait(home, child, page)
-            served = _Served(home, made, clock, child.pid or 0, page)
+            served = _Served(home, provisioned, clock, child.pid or 0, page)
             yield served
             served.close()
         finally:

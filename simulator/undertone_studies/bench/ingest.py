@@ -115,13 +115,15 @@ class _Scene:
             _begin_session(address, client_id)
         self._stores = ours, old
 
-    def best(self, rounds: range, made: Callable[[Campaign, int], tuple[str, bytes]]) -> dict[str, Drain]:
+    def best(self, rounds: range, make_report: Callable[[Campaign, int], tuple[str, bytes]]) -> dict[str, Drain]:
         """Return each subscriber's shortest drain over the rounds, per report (seconds of wall time, µs of processor
         time).
         """
         drains: dict[str, list[Drain]] = {name: [] for name in self._drains}
         for number in rounds:
-            publish(self._address, (made(self._campaign, number * self._reports + i) for i in range(self._reports)))
+            publish(
+                self._address, (make_report(self._campaign, number * self._reports + i) for i in range(self._reports))
+            )
             # Each subscriber goes first once, because the first one meets the broker's largest queues.
             order = list(self._drains)
             for name in order[number % 4 :] + order[: number % 4]:

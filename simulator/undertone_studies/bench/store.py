@@ -56,8 +56,8 @@ def measure(path: Path, what: str, cells: int) -> list[Measured]:
         seconds, megabytes, _ = _run("query", str(path), *arguments)
         rows += _rows(f"{name}, {what}", seconds, megabytes, most)
     with tempfile.TemporaryDirectory(prefix="undertone-bench-") as folder:
-        seconds, megabytes, said = _run("export", str(path), str(Path(folder) / "out"), "--json")
-        written = json.loads(said)["rows"]
+        seconds, megabytes, output = _run("export", str(path), str(Path(folder) / "out"), "--json")
+        written = json.loads(output)["rows"]
     rows += _rows(f"export, {what}", seconds, megabytes, None)
     rows.append(rate(f"export, {what}", written / seconds, "rows/s", "goal", 20_000.0, 1.0))
     return rows + _page(path, what)
@@ -72,12 +72,12 @@ def _run(*arguments: str) -> tuple[float, float, str]:
     """Run a command of undertone; return (its processor seconds, its peak memory in MB, its output)."""
     child = subprocess.Popen([sys.executable, "-m", "undertone", *arguments], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    said = child.stdout.read()
+    output = child.stdout.read()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise RuntimeError(f"undertone {' '.join(arguments)} ended with {child.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, output
 
 
 def _page(path: Path, what: str) -> list[Measured]:

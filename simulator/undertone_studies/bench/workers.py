@@ -118,14 +118,14 @@ def by_mosquitto(database: Postgres, workers: int, reports: int) -> Shift:
             Address(broker.host, broker.port, credentials.AGGREGATOR, bench.PASSWORD, keepalive=600)
             for broker in brokers
         ]
-        made = reports_of(campaign, _PARTITIONS, reports)
+        backlog = reports_of(campaign, _PARTITIONS, reports)
         for partition in range(_PARTITIONS):
             intake = open_intake(addresses, plan(partition), print)
             while not intake.ready:
                 intake.take(0.1)
             intake.close()
         senders = [
-            threading.Thread(target=_publish, args=(address, list(chain(*made[number::_BROKERS]))))
+            threading.Thread(target=_publish, args=(address, list(chain(*backlog[number::_BROKERS]))))
             for number, address in enumerate(addresses)
         ]
         for sender in senders:

@@ -45,10 +45,10 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
         yield "no report was counted"
     yield from soak.ended
     log = soak.log()
-    for name, said in SAID.items():
-        times = sum(bool(re.search(said, sentence)) for sentence in log)
+    for name, pattern in SAID.items():
+        times = sum(bool(re.search(pattern, sentence)) for sentence in log)
         if name in names and not times:
-            yield f"{name}: the server never said {said!r}"
+            yield f"{name}: the server never said {pattern!r}"
     for event, code, sentence in soak.refusals:
         if code != 2 or not re.search(REFUSED[event], sentence):
             yield f"{event}: code {code}, {sentence!r}, expected {REFUSED[event]!r}"

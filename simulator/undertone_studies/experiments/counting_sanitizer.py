@@ -44,8 +44,8 @@ def run(options: StudyOptions) -> Outcome:
     sanitizer = ThresholdSanitizer(_BOUND, EPSILON)
     quantile_errors = []
     for run in range(runs):
-        made = Sanitizer(_BOUND, EPSILON, source(options.seed, run, "sanitizer"), block=BLOCK)
-        items = made.extend(values)
+        randomized = Sanitizer(_BOUND, EPSILON, source(options.seed, run, "sanitizer"), block=BLOCK)
+        items = randomized.extend(values)
         error[run] = [np.mean(part <= thresholds[:, None], axis=1) for part in items.reshape(most, BLOCK)] - below
         if run < 5:
             quantile_errors.append(_quantile_error(items, values))

@@ -111,8 +111,8 @@ def _draws(cells: list[Case], options: StudyOptions) -> list[list[Draw]]:
             open_ones = [i for i, cell in enumerate(cells) if not _known(cell, draws[i])]
             tasks = [(cells[i], seed) for i in open_ones for seed in seeds]
             places = [i for i in open_ones for _ in seeds]
-            for i, made in zip(places, call(tasks, lambda _: None), strict=True):
-                draws[i].append(made)
+            for i, draw in zip(places, call(tasks, lambda _: None), strict=True):
+                draws[i].append(draw)
     return draws
 
 

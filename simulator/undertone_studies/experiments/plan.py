@@ -61,11 +61,11 @@ def run(options: StudyOptions) -> Outcome:
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for name in POPULATIONS:
         source = population(name, options.seed)
-        known = KnownPopulation.of(source, source.bound, _POOL, 1)
+        summary = KnownPopulation.of(source, source.bound, _POOL, 1)
         pool = source.part(0, _POOL, range(source.per_day))[0].ravel()
         for epsilon in EPSILONS:
-            predictor = Predictor(known, Fraction(epsilon), "hybrid")
-            rule = _rule(known, epsilon)
+            predictor = Predictor(summary, Fraction(epsilon), "hybrid")
+            rule = _rule(summary, epsilon)
             # All fleets use the same streams: only the number of devices in the average differs.
             streams = stream_errors(rule, pool, QUICK_STREAMS if options.quick else STREAMS, options.seed)
             for devices in FLEETS:
@@ -142,9 +142,9 @@ def block_errors(predictor: Predictor, devices: int, pool: NDArray[np.int64], bl
     return np.concatenate(errors)
 
 
-def _rule(known: KnownPopulation, epsilon: str) -> StreamRule:
+def _rule(population: KnownPopulation, epsilon: str) -> StreamRule:
     rho = rho_for(GAUSSIAN, Budget.parse(epsilon, DELTA))
-    return choose(GAUSSIAN, rho, slew=SLEW, reports=STREAM_SLOTS, theta=known.bound)
+    return choose(GAUSSIAN, rho, slew=SLEW, reports=STREAM_SLOTS, theta=population.bound)
 
 
 def _predicted_stream(devices: int, epsilon: str) -> float:

@@ -45,12 +45,12 @@ ATTACKED: dict[str, Callable[[str, int], Mechanism]] = {"hybrid": hybrid, "piece
 def run(options: StudyOptions) -> Outcome:
     """Let liars send the largest symbol; compare the shift of the mean, in per cent of the range, with the bound."""
     source = population("households", options.seed)
-    known = KnownPopulation.of(source, source.bound, 1024, 1)
+    summary = KnownPopulation.of(source, source.bound, 1024, 1)
     readings = source.part(0, DEVICES, [36])[0][0]
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for epsilon in EPSILONS:
-        theta = Predictor(known, Fraction(epsilon), "hybrid").design(DEVICES).threshold.theta
+        theta = Predictor(summary, Fraction(epsilon), "hybrid").design(DEVICES).threshold.theta
         truncated = np.minimum(readings, theta)
         for name, make in ATTACKED.items():
             mechanism = make(epsilon, most_levels(theta))

@@ -41,18 +41,18 @@ LIES = ("largest symbol", "reading at the bound")
 def run(options: StudyOptions) -> Outcome:
     """Choose θ after three rounds with a share of liars, and measure how far they then move a slot's mean."""
     source = population("households", options.seed)
-    known = KnownPopulation.of(source, source.bound, 1024, 2)
+    summary = KnownPopulation.of(source, source.bound, 1024, 2)
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for lie in LIES:
         honest = 0
         for share in SHARES[: 2 if options.quick else None]:
-            thetas = [_theta(known, lie, share, seed) for seed in range(1 if options.quick else options.repeats or 3)]
+            thetas = [_theta(summary, lie, share, seed) for seed in range(1 if options.quick else options.repeats or 3)]
             theta = int(np.median([chosen.theta for chosen in thetas]))
             honest = honest or theta
-            moved, bound = _moved(known, theta, lie, share)
-            said = sum(bool(chosen.warnings) for chosen in thetas)
-            rows.append((lie, share, theta, round(theta / honest, 2), moved, bound, f"{said} of {len(thetas)}"))
+            moved, bound = _moved(summary, theta, lie, share)
+            warned = sum(bool(chosen.warnings) for chosen in thetas)
+            rows.append((lie, share, theta, round(theta / honest, 2), moved, bound, f"{warned} of {len(thetas)}"))
             x, y = curves.setdefault(lie, ([], []))
             x.append(100 * share)
             y.append(theta / honest)
@@ -66,39 +66,39 @@ def run(options: StudyOptions) -> Outcome:
     return Outcome(TITLE, columns, rows, notes, [panel])
 
 
-def _theta(known: KnownPopulation, lie: str, share: float, seed: int) -> Threshold:
+def _theta(population: KnownPopulation, lie: str, share: float, seed: int) -> Threshold:
     generator = np.random.default_rng([seed, 20211121])
-    edges, rounds = first_edges(known.bound), []
+    edges, rounds = first_edges(population.bound), []
     query, variance = Query.fleet(DEVICES), constant_variance(1.0)
     for slots in ROUNDS:
         mechanism = square_wave("1", edges)
         lies = int(share * DEVICES) * slots
-        counts = _histogram(known, mechanism, DEVICES * slots - lies, generator)
+        counts = _histogram(population, mechanism, DEVICES * slots - lies, generator)
         if lie == LIES[0]:
             counts[largest_lie(mechanism)] += lies
         else:
             law = np.array(mechanism.weights(mechanism.levels)) / mechanism.total
             counts += generator.multinomial(lies, law)
         rounds.append(CohortCounts(mechanism, counts))
-        edges = next_range(rounds, bound=known.bound)
-    chosen = theta_from_reports(rounds, bound=known.bound, variance=variance, query=query)
+        edges = next_range(rounds, bound=population.bound)
+    chosen = theta_from_reports(rounds, bound=population.bound, variance=variance, query=query)
     return limit_first(chosen, query, variance)
 
 
 def _histogram(
-    known: KnownPopulation, mechanism: WindowMechanism, reports: int, generator: np.random.Generator
+    population: KnownPopulation, mechanism: WindowMechanism, reports: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    middle = (np.asarray(known.edges[:-1]) + np.asarray(known.edges[1:]) - 1) // 2
+    middle = (np.asarray(population.edges[:-1]) + np.asarray(population.edges[1:]) - 1) // 2
     level = np.searchsorted(np.asarray(mechanism.edges)[1:-1], middle, side="right")
-    mass = np.bincount(level, known.density, minlength=mechanism.levels + 1)
+    mass = np.bincount(level, population.density, minlength=mechanism.levels + 1)
     rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.total
     return np.asarray(generator.multinomial(reports, mass @ rows / (mass @ rows).sum()))
 
 
-def _moved(known: KnownPopulation, theta: int, lie: str, share: float) -> tuple[float, float]:
+def _moved(population: KnownPopulation, theta: int, lie: str, share: float) -> tuple[float, float]:
     """Return (shift of a slot's mean, stated bound) in % of the mean."""
     mechanism = hybrid("1", most_levels(theta))
     top = float(Fraction(*mechanism.decode(largest_lie(mechanism), theta)))
-    mean = known.mean - float(mean_excess(known.density, known.edges, np.array([theta]))[0])
+    mean = population.mean - float(mean_excess(population.density, population.edges, np.array([theta]))[0])
     sent = top if lie == LIES[0] else float(theta)
     return round(100 * share * (sent - mean) / mean, 2), round(100 * share * (top - mean) / mean, 2)

@@ -72,8 +72,8 @@ def run(options: StudyOptions) -> Outcome:
     arms = _played(tasks, 1 if options.quick else options.workers)
     rows, panels = [], []
     for number, (devices, epsilon) in enumerate(cells):
-        mine = arms[2 * seeds * number : 2 * seeds * (number + 1)]
-        plain, blocks = mine[::2], mine[1::2]
+        of_source = arms[2 * seeds * number : 2 * seeds * (number + 1)]
+        plain, blocks = of_source[::2], of_source[1::2]
         rows.append(_row(devices, epsilon, plain, blocks))
         panels.append(_panel(devices, epsilon, plain, blocks))
     return Outcome(

@@ -94,15 +94,15 @@ def _chance(runs: dict[str, np.ndarray]) -> float:
 
 def _streams(options: StudyOptions) -> list[TopsStream]:
     """Return the real streams, if there is a data folder, and synthetic ones. Raises Invalid for an unknown name."""
-    made = {name: TopsStream(name, bound, values) for name, (bound, values) in _synthetic(options.seed).items()}
+    synthetic = {name: TopsStream(name, bound, values) for name, (bound, values) in _synthetic(options.seed).items()}
     real = _REAL if options.data is not None else ()
     for name in options.only:
-        if name not in (*real, *made):
-            raise Invalid(f"there is no stream {name!r} here, expected one of {', '.join((*real, *made))}")
-    wanted = options.only or (*real, *made)
+        if name not in (*real, *synthetic):
+            raise Invalid(f"there is no stream {name!r} here, expected one of {', '.join((*real, *synthetic))}")
+    wanted = options.only or (*real, *synthetic)
     chosen = [name for name in real if name in wanted]
     released = streams(StudyOptions(options.data, seed=options.seed, only=tuple(chosen))) if chosen else []
-    return [*released, *(stream for name, stream in made.items() if name in wanted)]
+    return [*released, *(stream for name, stream in synthetic.items() if name in wanted)]
 
 
 def _synthetic(seed: int) -> dict[str, tuple[int, Integers]]:
@@ -119,12 +119,12 @@ def _synthetic(seed: int) -> dict[str, tuple[int, Integers]]:
         "cycle": lambda: 1 + 0.6 * np.sin(2 * np.pi * place / 30_000),
         "steps": lambda: np.where(place // 150_000 % 2 == 0, 1.0, 2.5),
     }
-    made = {
+    streams = {
         "log-normal (stationary)": clipped(5000, np.exp(rng.normal(3, 1, n))),
         "negative binomial (stationary)": clipped(2000, rng.negative_binomial(0.5, 0.02, n)),
         "Poisson (stationary)": clipped(1000, rng.poisson(8, n)),
         "AR(1) (stationary)": clipped(3000, 200 + lfilter([1], [1, -0.9], rng.normal(0, 30, n))),
     }
     for name, level in levels.items():
-        made[f"{name} (drifting)"] = clipped(5000, np.exp(rng.normal(3, 0.8, n)) * level())
-    return made
+        streams[f"{name} (drifting)"] = clipped(5000, np.exp(rng.normal(3, 0.8, n)) * level())
+    return streams
