@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from undertone_device.mqtt.packets import Event
 
 _PACKETS = 100
+# A broker's host that begins with this is reached by MQTT over WebSocket, at paho's usual path /mqtt.
+_WEBSOCKET = "wss://"
 
 
 class _Opening:
@@ -50,7 +52,8 @@ class PahoTransport:
     """``connect``, ``subscribe``, ``publish``, ``poll``, ``close``; events as in `packets`. Only ``poll`` waits.
 
     Each connection is a new paho client with a clean session, so that paho does not resend by itself what the outbox
-    will resend. Raises Invalid for a keepalive of 0.
+    will resend. ``host``: "wss://" before the name means MQTT over WebSocket. Raises Invalid for a keepalive of 0, and
+    for a WebSocket without TLS.
     """
 
     def __init__(
@@ -65,6 +68,8 @@ class PahoTransport:
     ):
         if not 1 <= keepalive <= 0xFFFF:
             raise Invalid(f"keepalive is {keepalive}, expected an integer from 1 to 65535")
+        if host.startswith(_WEBSOCKET) and context is None:
+            raise Invalid(f"broker.host is {host!r} without TLS, expected broker.tls as well")
         self.configured = (host, port)
         self.places = [self.configured]
         self._keepalive = keepalive
@@ -86,16 +91,20 @@ class PahoTransport:
         if not self._accepted:
             self.places.append(self.places.pop(0))
         self._accepted = False
+        host, port = self.places[0]
         client = paho.Client(
-            CallbackAPIVersion.VERSION2, self._client_id, clean_session=True, reconnect_on_failure=False
+            CallbackAPIVersion.VERSION2,
+            self._client_id,
+            clean_session=True,
+            reconnect_on_failure=False,
+            transport="websockets" if host.startswith(_WEBSOCKET) else "tcp",
         )
         client.connect_timeout = ANSWER_MILLISECONDS / 1000
         if self._user is not None:
             client.username_pw_set(self._user, self._password)
         if self._context is not None:
             client.tls_set_context(self._context)
-        host, port = self.places[0]
-        self._opening = _Opening(client, host, port, self._keepalive)
+        self._opening = _Opening(client, host.removeprefix(_WEBSOCKET), port, self._keepalive)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic."""

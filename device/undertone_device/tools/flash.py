@@ -81,6 +81,8 @@ def _files(folder: Path) -> list[str]:
     config = parse_config(read_bounded(str(folder / "device.json"), LARGEST))
     check(config)
     broker = config.broker
+    if "://" in broker.host:
+        raise Invalid(f"broker.host is {broker.host!r}, expected a host's name or address: boards have no WebSocket")
     names += [name for name in (broker.password_file, broker.tls) if name]
     if broker.identity is not None:
         names += [broker.identity + ending for ending in (".crt", ".key")]

@@ -237,6 +237,11 @@ def test_keepalive_zero_is_refused(make):
         make(1, keepalive=0)
 
 
+def test_a_websocket_without_tls_is_refused():
+    with pytest.raises(Invalid, match="'wss://broker' without TLS"):
+        PahoTransport("wss://broker", 8443, "phone")
+
+
 @BOTH
 def test_keepalive_is_kept_by_pings(make, broker):
     # A broker drops a client after 1.5 keepalives of silence; the later ping of both is due after one.

@@ -136,6 +136,13 @@ def test_main_comes_last_and_a_folder_that_lacks_something_is_named(folder: Path
     assert order[-5:-1] == ["device.json", "policy.json", "password", "ca.crt"]
     assert not any("sensors" in name for name in order)
     assert any("sensors/p1" in name for name in collect(folder, tmp_path / "more", meters=True))
+    settings = (folder / "device.json").read_text()
+    websocket = json.loads(settings)
+    websocket["broker"]["host"] = "wss://broker.example"
+    (folder / "device.json").write_text(json.dumps(websocket))
+    with pytest.raises(Invalid, match="boards have no WebSocket"):
+        collect(folder, tmp_path / "least")
+    (folder / "device.json").write_text(settings)
     (folder / "ca.crt").unlink()
     with pytest.raises(Invalid, match=r"has no file ca\.crt"):
         collect(folder, tmp_path / "less")

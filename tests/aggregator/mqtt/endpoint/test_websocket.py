@@ -1,6 +1,7 @@
 """MQTT over WebSocket: the same service as over TCP, short refusals for other HTTP, and limits for hostile frames."""
 
 import contextlib
+import gc
 import socket
 import ssl
 from collections.abc import Iterator
@@ -20,7 +21,18 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from support.direct import CAMPAIGN, PREFIX, OneCampaign, ended, open_endpoint, password, raw, topic, write_passwords
+from support.direct import (
+    CAMPAIGN,
+    CONFIG,
+    PREFIX,
+    OneCampaign,
+    ended,
+    open_endpoint,
+    password,
+    raw,
+    topic,
+    write_passwords,
+)
 from support.paho_client import leave
 from support.private_broker import TLS
 from support.waiting import wait_for
@@ -33,7 +45,9 @@ from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.roster import Roster
 from undertone_aggregator.mqtt.endpoint.websocket import WebSocket, same_site
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker
+from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.mqtt import packets
+from undertone_device.setup.tls_context import verified_context
 from undertone_shared.errors import Invalid
 
 LIMITS = Limits()
@@ -106,6 +120,48 @@ def test_a_device_reports_and_a_reader_reads_over_websocket(files: Path, tls: di
         endpoint.publish(MEAN, large)
         wait_for(lambda: heard == [large])
     assert endpoint.facts()["websockets"] == 0
+
+
+# paho leaves the socket of a failed handshake to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_gateways_transport_connects_over_websocket_and_verifies_the_certificate(files: Path) -> None:
+    with open_both(files, certificate=CERTIFICATE, key=KEY) as endpoint:
+        endpoint.publish(CONFIG, bytes(12_300))
+
+        def transport(authority: str) -> PahoTransport:
+            made = PahoTransport(
+                "wss://localhost",
+                endpoint.websocket_port,
+                "load-1",
+                "load-1",
+                password("load-1"),
+                context=verified_context((TLS / authority).read_bytes()),
+            )
+            made.connect()
+            return made
+
+        events: list[Any] = []
+
+        def heard(device: PahoTransport, count: int) -> bool:
+            events.extend(device.poll(50))
+            return len(events) >= count
+
+        device = transport("ca.pem")
+        wait_for(lambda: heard(device, 1))
+        device.subscribe(CONFIG)
+        wait_for(lambda: heard(device, 2))
+        number = device.publish(topic("load-1"), bytes(24))
+        wait_for(lambda: heard(device, 2) and endpoint.facts()["backlog"])
+        endpoint.acknowledge(endpoint.take(60))
+        wait_for(lambda: heard(device, 3))
+        assert events == [("connected",), ("message", CONFIG, bytes(12_300), True), ("acked", number)]
+        device.close()
+        events.clear()
+        stranger = transport("other-ca.pem")
+        wait_for(lambda: heard(stranger, 1))
+        assert events[0][0] == "lost"
+        assert "CERTIFICATE_VERIFY_FAILED" in events[0][1]
+        gc.collect()
 
 
 def test_an_ordinary_request_gets_a_short_refusal_and_devices_at_the_other_port_notice_nothing(files: Path) -> None:
