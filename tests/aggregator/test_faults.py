@@ -205,27 +205,30 @@ def kill_at_random(site: Site, kills: int, devices: int, readers: Sequence[Liste
 
 @pytest.mark.long
 def test_killed_with_readers_connected(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    kill_with_readers(tmp_path, free_port(), kills=4, devices=60, readers=10)
+    kill_with_readers(tmp_path, (free_port(), free_port()), kills=4, devices=60, readers=10)
 
 
 @pytest.mark.slow
 def test_killed_a_hundred_times_with_readers_connected(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    kill_with_readers(tmp_path, free_port(), kills=100, devices=300, readers=50)
+    kill_with_readers(tmp_path, (free_port(), free_port()), kills=100, devices=300, readers=50)
 
 
-def kill_with_readers(folder: Path, port: int, kills: int, devices: int, readers: int) -> None:
-    lines = direct(folder, port) + '\naccess = "access"'
+def kill_with_readers(folder: Path, ports: tuple[int, int], kills: int, devices: int, readers: int) -> None:
+    """Kill a server whose devices report over TCP and over WebSocket, at these ports."""
+    port, websocket = ports
+    lines = direct(folder, port) + f'\naccess = "access"\nwebsocket = "127.0.0.1:{websocket}"'
     credentials.write_access_rules(folder / "access", PREFIX, {name: ["meters"] for name in PASSWORDS})
     credentials.write_readers(folder / "access", PREFIX, ["grafana"])
     credentials.write_passwords(folder / "passwords", {**PASSWORDS, "grafana": "a reader's password"})
     with contextlib.ExitStack() as stack:
-        sender = stack.enter_context(contextlib.closing(DirectSender(port, PASSWORDS)))
+        sender = stack.enter_context(contextlib.closing(DirectSender(port, PASSWORDS, None, websocket)))
         server = stack.enter_context(contextlib.contextmanager(running)(folder, lines))
         listeners = [
             stack.enter_context(contextlib.closing(Listener(port, "grafana", "a reader's password")))
             for _ in range(readers)
         ]
         kill_at_random(Site(server, sender, True), kills, devices, listeners)
+        assert {member.port for member in sender._members.values()} == set(ports)
 
 
 def under_fire(

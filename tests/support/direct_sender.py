@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from support.over_websocket import OverWebSocket
 from support.waiting import wait_for
 from undertone_simulator.wire.connection import DeviceConnection
 
@@ -20,12 +21,18 @@ class _Member:
         self.fleet = fleet
         self.user = user
         self.password = password
+        # Every other device connects over WebSocket, if the server has it.
+        self.port = fleet.websocket_port if fleet.websocket_port and len(fleet._members) % 2 else fleet.port
         self.waiting: dict[tuple[str, bytes], None] = {}
         # How often a connection ended before the server let the device in.
         self.refused = 0
         self.connection: DeviceConnection | None = None
         self.task: asyncio.Task[None] | None = None
         self.gone = asyncio.Event()
+
+    def protocol(self) -> asyncio.Protocol:
+        connection = DeviceConnection(self.user, self.password, 30, self)
+        return connection if self.port == self.fleet.port else OverWebSocket(connection)
 
     async def live(self) -> None:
         while True:
@@ -34,9 +41,9 @@ class _Member:
             try:
                 host = None if self.fleet.context is None else "localhost"
                 await asyncio.get_running_loop().create_connection(
-                    lambda: DeviceConnection(self.user, self.password, 30, self),
+                    self.protocol,
                     "127.0.0.1",
-                    self.fleet.port,
+                    self.port,
                     ssl=self.fleet.context,
                     server_hostname=host,
                 )
@@ -82,10 +89,14 @@ class DirectSender:
     """``send`` hands over (topic, payload); the device named in the topic sends it. Every hand-over is kept.
 
     ``merged``: hand-overs of what a device without a connection held already; it sends that once.
+    ``websocket_port``: the port of MQTT over WebSocket, by which half of the devices connect; 0 without it.
     """
 
-    def __init__(self, port: int, passwords: Mapping[str, str], context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, port: int, passwords: Mapping[str, str], context: ssl.SSLContext | None = None, websocket_port: int = 0
+    ) -> None:
         self.port = port
+        self.websocket_port = websocket_port
         self.context = context
         self.sent: list[tuple[str, bytes]] = []
         self.merged = 0
