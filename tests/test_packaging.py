@@ -28,7 +28,7 @@ PACKAGES = {
     "undertone_simulator",
 }
 # Commands of undertone_studies, which the wheel leaves out.
-ONLY_IN_A_CLONE = {"bench", "experiment"}
+ONLY_IN_A_CLONE = {"bench", "experiment", "reproduce"}
 
 
 def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from undertone.examples import with_examples
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
@@ -35,7 +36,7 @@ SECTIONS = {
     "Read and check results": ("query", "export", "verify", "recount", "spark"),
     "Plan and simulate": ("plan", "simulate", "demo", "fleet", "certify"),
     "Publish raw readings that you hold": ("release",),
-    "Develop Undertone": ("bench", "experiment"),
+    "Develop Undertone": ("bench", "experiment", "reproduce"),
 }
 # Modules of commands that are not in `undertone.commands` under the command's name.
 _ELSEWHERE = {
@@ -43,6 +44,7 @@ _ELSEWHERE = {
     "restore": "undertone.commands.backup",
     "bench": "undertone_studies.commands.bench",
     "experiment": "undertone_studies.commands.experiment",
+    "reproduce": "undertone_studies.commands.reproduce",
 }
 # Command -> its module, whose function ``register`` adds the command to a Typer application. A clone contains studies
 # and benchmarks; the wheel does not.
@@ -77,7 +79,7 @@ class _Commands(TyperGroup):
         part = typer.Typer(rich_markup_mode=None)
         for module in dict.fromkeys(_MODULES[name] for name in names):
             import_module(module).register(part)
-        self._loaded.update(get_group(part).commands)
+        self._loaded.update({name: with_examples(name, each) for name, each in get_group(part).commands.items()})
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each reader. Commands without a section come last."""

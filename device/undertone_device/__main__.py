@@ -18,6 +18,33 @@ from undertone_device.tools import commands as tools
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
 
+# Command -> the examples at the end of its help.
+EXAMPLES = {
+    "run": ("run --config device.json", "run --all devices --ledger gateway.ledger"),
+    "status": ("status --config device.json", "status --config device.json --json"),
+    "pause": ("pause --config device.json", "pause --config device.json --now --hours 48"),
+    "resume": ("resume --config device.json", "resume --config /etc/undertone/device.json"),
+    "reset-campaign": (
+        "reset-campaign --config device.json",
+        "reset-campaign --config /etc/undertone/device.json",
+    ),
+    "compile": ("compile build", "compile --manifest device/manifest.py"),
+    "flash": (
+        "flash fleet/devices/meter-17 --port /dev/ttyACM0 --sensor sensor.py",
+        "flash fleet/devices/meter-17 --port /dev/ttyUSB0 --sensor sensor.py --meters",
+    ),
+    "send": (
+        "send fleet/devices/meter-17 --port /dev/ttyACM0",
+        "send fleet/devices/meter-17 --port /dev/ttyACM0 --sensor sensor.py",
+    ),
+    "label": ("label fleet/devices/meter-17", "label fleet/devices/meter-17 --output meter-17.svg"),
+    "install": (
+        "install --systemd --config /etc/undertone/device.json",
+        "install --systemd --config /etc/undertone/device.json --yes",
+    ),
+    "release": ("release undertone.zip", "release out/undertone-0.3.0.zip"),
+}
+
 
 def main(argv: list[str]) -> int:
     """Run the command line; return the exit code. For bad input, print one sentence on stderr."""
@@ -63,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         if name in ("run", "status"):
             command.add_argument("--json", action="store_true", help="machine-readable lines")
     tools.add(commands)
+    for name, command in commands.choices.items():
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.epilog = "\n".join(["examples:"] + ["  undertone device " + line for line in EXAMPLES[name]])
     return parser
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -11,6 +12,7 @@ from typer.main import get_command
 
 from undertone.app import SECTIONS, app
 from undertone.commands.certify import NAMES
+from undertone.examples import EXAMPLES
 from undertone_aggregator.design.certificate import CERTIFIED
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.planning.options import PlanOptions
@@ -105,3 +107,33 @@ def test_the_shell_completes_a_command():
         [sys.executable, "-m", "undertone"], capture_output=True, text=True, timeout=240, env=environment, check=False
     )
     assert done.stdout.split() == ["certify"]
+
+
+def leaves(command, path=()):
+    """(words, command) of each command that runs something."""
+    children = getattr(command, "list_commands", None)
+    if children is None:
+        return [(path, command)]
+    return [
+        leaf for name in command.list_commands(None) for leaf in leaves(command.get_command(None, name), (*path, name))
+    ]
+
+
+LEAVES = {" ".join(path): command for path, command in leaves(get_command(app)) if path != ("device",)}
+
+
+def test_every_command_has_two_examples_and_no_example_lacks_a_command():
+    assert set(EXAMPLES) == set(LEAVES)
+    for name, examples in EXAMPLES.items():
+        assert len(set(examples)) == 2, name
+        assert all(example in LEAVES[name].epilog for example in examples)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_an_example_is_a_correct_command_line(name):
+    """Each option and argument exists and has a value of its type, and none that is required is missing."""
+    for example in EXAMPLES[name]:
+        words = shlex.split(example)
+        path = name.split()
+        assert words[: len(path)] == path
+        LEAVES[name].make_context(name, words[len(path) :])

@@ -309,3 +309,13 @@ def test_devices_that_share_a_name_or_a_state_folder_are_refused(device, tmp_pat
     assert "name is 'meter-1' in 2 configurations" in refusal(capsys, "run", "--all", str(tmp_path / "all"))
     (tmp_path / "empty").mkdir()
     assert "has no device.json" in refusal(capsys, "run", "--all", str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("name", command.EXAMPLES)
+def test_an_example_of_the_help_is_a_correct_command_line(name, capsys):
+    with pytest.raises(SystemExit):
+        command.main([name, "--help"])
+    shown = capsys.readouterr().out
+    for example in command.EXAMPLES[name]:
+        assert f"undertone device {example}\n" in shown
+        assert command._parser().parse_args(example.split()).command == name

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from undertone.commands.release_query import query
+from undertone.examples import with_examples
 from undertone.long_running import stop_event
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class _Mechanisms(TyperGroup):
         """Return the command of that name, or None."""
         from undertone_central.make import MECHANISMS
 
-        return _command(cmd_name) if cmd_name in MECHANISMS else super().get_command(ctx, cmd_name)
+        if cmd_name in MECHANISMS:
+            return with_examples(f"release {cmd_name}", _command(cmd_name))
+        return super().get_command(ctx, cmd_name)
 
 
 def _command(mechanism: str) -> Any:

@@ -51,7 +51,7 @@ def experiment(
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
     repeats = 1 if quick and repeats is None else repeats
-    options = StudyOptions(data or _data(), repeats, seed, tuple(only or ()), quick, workers)
+    options = StudyOptions(data or data_folder(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:
         _all(options, output, png, dask, as_json)
         return
@@ -67,7 +67,8 @@ def experiment(
     )
 
 
-def _data() -> Path | None:
+def data_folder() -> Path | None:
+    """Return the folder of the real data sets; None, after a line on standard error, if there is none."""
     folder = Path(os.environ.get("UNDERTONE_DATA") or DATA)
     if folder.is_dir():
         return folder
