@@ -57,6 +57,32 @@ def test_create_says_what_it_costs_and_what_would_go_badly_and_may_write_nothing
     assert home.names() == ["power"]
 
 
+def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
+    """The table of errors, the days of rounds and the guarantees: line by line those of `undertone plan`."""
+    plan = ("plan", "--devices", "300", "--epsilon", "1", "--bound", "1000", "--days", "30", "--mechanism", "hybrid")
+    predicted = undertone(*plan).stdout.splitlines()
+    options = ("--set", "report_slots=1440", "--set", "rounds=[48, 96]", "--set", "mechanism=hybrid")
+    shown = create(home, *options, "--preview", "--devices", "300").splitlines()
+    expected = [line.replace("3 threshold rounds, 3 days", "2 threshold rounds, 3 days") for line in predicted]
+    assert shown[-len(expected) - 1 :] == [*expected, "nothing was written"]
+    assert shown[0].startswith("privacy: ")
+    assert shown[1].startswith("its last slot ends at ")
+    windowed = undertone("plan", "--devices", "300", "--bound", "1000", "--window", "7200s").stdout
+    assert windowed in create(home, "--preview", "--devices", "300", "--set", "window=2h")
+
+
+def test_a_preview_without_readings_like_its_own_says_so(home: Home) -> None:
+    words = ("--set", "slot_seconds=60")
+    other = undertone("campaign", "create", str(home.folder), "power", *CREATE, "--slot-seconds", "60", "--preview")
+    assert "no prediction of errors: the readings are 48 a day in Wh, but the campaign takes 1440" in other.stdout
+    named = (*CREATE, "--slot-seconds", "60", "--preview", "--population", "phones")
+    assert undertone("campaign", "create", str(home.folder), "power", *named).returncode == 2
+    assert "slot_seconds" in create(home, *words, code=2)
+    for option in (("--devices", "5"), ("--population", "phones"), ("--data", "x.csv")):
+        assert f"{option[0]}: not an option without --preview" in create(home, *option, code=2)
+    assert home.names() == []
+
+
 def test_an_option_of_create_is_named_when_it_is_wrong(home: Home) -> None:
     create(home, "--set", "window=24h")
     assert home.config("power").campaign.window == 86400

@@ -46,7 +46,14 @@ def create(
     collect: Annotated[
         str, typer.Option(help="How to collect: reports, or stream, where one budget covers all reports of a device.")
     ] = "reports",
-    only_show: Annotated[bool, typer.Option("--preview", help="Show the campaign, and write nothing.")] = False,
+    only_show: Annotated[
+        bool, typer.Option("--preview", help="Show the campaign and what undertone plan predicts, and write nothing.")
+    ] = False,
+    devices: Annotated[int | None, typer.Option(help="With --preview: number of devices (default 1000).")] = None,
+    population: Annotated[
+        str | None, typer.Option(help="With --preview: synthetic readings, as undertone plan takes them.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="With --preview: file of readings like those to come.")] = None,
 ) -> None:
     """Show the privacy cost of a campaign and what would go wrong, then write its plan.
 
@@ -59,6 +66,10 @@ def create(
     from undertone_aggregator.server.history import note
     from undertone_aggregator.settings.toml import document
 
+    given = {"--devices": devices, "--population": population, "--data": data}
+    if not only_show and any(value is not None for value in given.values()):
+        names = ", ".join(option for option, value in given.items() if value is not None)
+        raise Invalid(f"{names}: not an option without --preview")
     home = Home(folder)
     if home.file(name).exists():
         raise Invalid(
@@ -71,11 +82,27 @@ def create(
     config = home.config(name, plan)
     print("\n".join(preview(config, int(time.time()))))
     if only_show:
+        _predict(config, 1000 if devices is None else devices, population, data)
         print("nothing was written")
         return
     home.write_plan(name, plan)
     note(home.folder, name, f"created: epsilon {epsilon}, bound {bound} {unit}, slots of {slot_seconds} s")
     print(f"campaign {name}: {home.file(name)}")
+
+
+def _predict(config: "Config", devices: int, population: str | None, data: Path | None) -> None:
+    """Print what `undertone plan` prints for this campaign; a sentence if there are no readings like its own."""
+    from undertone.commands.plan_pages import show
+    from undertone_simulator.planning.campaign_plan import plan_campaign
+
+    try:
+        planned = plan_campaign(config, devices, population=population, data=data)
+    except Invalid as wrong:
+        if population is not None or data is not None:
+            raise
+        print(f"no prediction of errors: {wrong}")
+        return
+    show(planned)
 
 
 def _settings(options: list[str] | None, taken: Container[str]) -> dict[str, Any]:

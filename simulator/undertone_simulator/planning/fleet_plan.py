@@ -124,10 +124,14 @@ def plan_fleet(
     cohort_share: float = 0.05,
     wanted: float | None = None,
     slots: int | None = None,
+    rounds: Sequence[int] = ROUNDS,
     campaign: str = "campaign",
     device: str = "load-00001",
 ) -> FleetPlan:
-    """Predict errors and costs. ``slots``: number of slots of the whole campaign; by default a year. Raises Invalid."""
+    """Predict errors and costs. Raises Invalid.
+
+    ``slots``: number of slots of the whole campaign; by default a year. ``rounds``: slots of each threshold round.
+    """
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
     predictor = Predictor(population, exact, kind)
@@ -161,7 +165,10 @@ def plan_fleet(
             campaign,
             device,
         ),
-        (f"before the first mean: {len(ROUNDS)} threshold rounds, {sum(ROUNDS) / 48:g} days", *sentences),
+        (
+            f"before the first mean: {len(rounds)} threshold rounds, {sum(rounds) / population.per_day:.3g} days",
+            *sentences,
+        ),
         visible(population, devices, exact, predicted, threshold.bias)
         + (() if design.reason is None else (design.reason,)),
         plan_day(population, threshold, variance, reports),

@@ -1,10 +1,11 @@
 """Planning from options: predicts the result of a campaign."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from undertone_aggregator.base.durations import seconds_of
 from undertone_aggregator.design.stream import StreamComparison, plan_stream
+from undertone_aggregator.settings.options import ROUNDS
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
 from undertone_simulator.planning.known import SAMPLE_DAYS, SAMPLE_DEVICES, KnownPopulation
@@ -28,12 +29,15 @@ Plan = FleetPlan | StreamComparison | WindowPlan
 _SEED = 1
 
 
-def plan(options: PlanOptions) -> Plan:
-    """Return what the planner of these options predicts. Raises Invalid, or OSError for a file of readings."""
-    return _PLANNERS[options.planner](options)
+def plan(options: PlanOptions, rounds: Sequence[int] = ROUNDS) -> Plan:
+    """Return what the planner of these options predicts. Raises Invalid, or OSError for a file of readings.
+
+    ``rounds``: slots of each threshold round, of a campaign that collects reports in every slot.
+    """
+    return _reports(options, rounds) if options.planner == "reports" else _PLANNERS[options.planner](options)
 
 
-def _reports(options: PlanOptions) -> FleetPlan:
+def _reports(options: PlanOptions, rounds: Sequence[int]) -> FleetPlan:
     population = _known(options)
     return plan_fleet(
         population,
@@ -43,6 +47,7 @@ def _reports(options: PlanOptions) -> FleetPlan:
         cohort_share=COHORT_SHARE if options.cohort_share is None else options.cohort_share,
         wanted=None if options.error is None else _wanted(options.error, population.mean),
         slots=(options.days or DAYS) * population.per_day,
+        rounds=rounds,
     )
 
 
@@ -71,7 +76,7 @@ def _window(options: PlanOptions) -> WindowPlan:
     )
 
 
-_PLANNERS: dict[str, Callable[[PlanOptions], Plan]] = {"reports": _reports, "stream": _stream, "window": _window}
+_PLANNERS: dict[str, Callable[[PlanOptions], Plan]] = {"stream": _stream, "window": _window}
 
 
 def _known(options: PlanOptions) -> KnownPopulation:
