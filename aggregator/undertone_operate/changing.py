@@ -134,14 +134,15 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     plan, newest = config.campaign, timeline.last
     assert newest is not None
     length = f"campaign.{LENGTH} is {plan.report_slots}"
-    if config.stream is not None:
-        raise Invalid(f"{length}, but the budget of a stream covers its planned slots and no more")
+    epochs = epochs_of(config)
+    if epochs.fixed_end:
+        raise Invalid(f"{length}, but {epochs.fixed_end}")
     successor = home.successor(plan.name)
     if successor is not None:
         raise Invalid(f"{length}, but campaign {successor} succeeds {plan.name} at its end")
     begins, end = now, newest.campaign.end + more * plan.slot_seconds
     if newest.phase == REPORT_PHASE:
-        extended = epochs_of(config).extended(timeline, max(now, newest.campaign.epoch))
+        extended = epochs.extended(timeline, max(now, newest.campaign.epoch))
         if extended is None:
             raise Invalid(
                 f"{length}, expected an end after {_date(newest.campaign.end)} and more than"

@@ -28,7 +28,12 @@ class EpochMeans:
 
 
 class EpochSource(Protocol):
-    """Decides which epoch a campaign issues next, and when."""
+    """Decides which epoch a campaign issues next, and when.
+
+    ``fixed_end``: why the campaign's length cannot change once it has begun; empty if it can.
+    """
+
+    fixed_end: str
 
     def warnings(self) -> list[str]:
         """Return sentences about a plan that will work, but not well."""

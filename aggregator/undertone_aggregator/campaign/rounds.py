@@ -99,6 +99,8 @@ class Rounds:
     A choice of θ takes seconds to minutes: an epoch starts after the time that ``means.clock`` shows at its end.
     """
 
+    fixed_end = ""
+
     def __init__(self, plan: CampaignPlan, means: EpochMeans) -> None:
         self.plan = plan
         self._means = means

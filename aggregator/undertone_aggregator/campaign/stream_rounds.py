@@ -30,6 +30,8 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
 class StreamRounds:
     """Source of epochs for streams, like `undertone_aggregator.campaign.rounds.Rounds` for other campaigns."""
 
+    fixed_end = "the budget of a stream covers its planned slots and no more"
+
     def __init__(self, plan: CampaignPlan, stream: StreamPlan) -> None:
         self.plan = plan
         self.rule = stream_rule(plan, stream)

@@ -1,5 +1,6 @@
 """The plan of a configured campaign: what `undertone plan` predicts for its options."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +13,51 @@ from undertone_simulator.readings.chosen import open_source
 _DAY = 86400
 
 
-def plan_campaign(
-    config: Config, devices: int, *, population: str | None = None, data: Path | None = None, unit: str | None = None
-) -> Plan:
+def plan_campaign(config: Config, devices: int, *, population: str | None = None, data: Path | None = None) -> Plan:
     """Return the plan of a campaign with so many devices, for readings like those of a population or a file.
 
-    ``unit``: that of the file's readings. Raises Invalid for readings that are not like the campaign's: of another
-    unit, or of slots of another length.
+    Raises Invalid for readings that are not like the campaign's: of another unit, or of slots of another length.
     """
-    campaign, stream = config.campaign, config.stream
+    readings = {"population": population, "data": data}
+    return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds)
+
+
+def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> PlanOptions:
+    campaign = config.campaign
     if campaign.bound == 1 or campaign.offset:
         raise Invalid("there is no prediction for a binary sensor or an offset, expected a bound from 2 and offset 0")
-    readings: dict[str, Any] = {"population": population, "data": data, "unit": unit}
-    fields: dict[str, Any] = {"devices": devices, "epsilon": campaign.epsilon}
-    if stream is not None:
-        given = [name for name, value in readings.items() if value is not None]
-        if given:
-            raise Invalid(f"{', '.join(given)}: not an option of a stream, whose prediction needs no readings")
-        fields |= {"slots": stream.reports, "delta": stream.delta, "slew": str(stream.slew), "chains": stream.chains}
-        return plan(PlanOptions(collect="stream", **fields))
-    fields |= {"bound": campaign.bound, **readings}
+    own: dict[str, Any] = {"window": f"{campaign.window}s"}
     if campaign.window is None:
-        fields |= {"mechanism": campaign.mechanism, "cohort_share": campaign.cohort_share}
-        fields |= {"days": max(campaign.report_slots * campaign.slot_seconds // _DAY, 1)}
-    else:
-        fields |= {"window": f"{campaign.window}s"}
-    options = PlanOptions(**fields)
+        days = max(campaign.report_slots * campaign.slot_seconds // _DAY, 1)
+        own = {"mechanism": campaign.mechanism, "cohort_share": campaign.cohort_share, "days": days}
+    options = PlanOptions(devices=devices, epsilon=campaign.epsilon, bound=campaign.bound, **readings, **own)
     source = open_source(options, 1, 1).source
     if source.unit != campaign.unit or source.per_day * campaign.slot_seconds != _DAY:
         raise Invalid(
             f"the readings are {source.per_day} a day in {source.unit}, but the campaign takes"
             f" {_DAY / campaign.slot_seconds:g} in {campaign.unit}: name readings like them with --data or --population"
         )
-    return plan(options, campaign.rounds)
+    return options
+
+
+def _stream_options(config: Config, devices: int, readings: dict[str, Any]) -> PlanOptions:
+    given = [name for name, value in readings.items() if value is not None]
+    stream = config.stream
+    if given or not stream:
+        raise Invalid(f"{', '.join(given)}: not an option of a stream, whose prediction needs no readings")
+    return PlanOptions(
+        devices=devices,
+        epsilon=config.campaign.epsilon,
+        collect="stream",
+        slots=stream.reports,
+        delta=stream.delta,
+        slew=str(stream.slew),
+        chains=stream.chains,
+    )
+
+
+# Kind of the campaign's rule -> function that returns the options of its plan.
+_OPTIONS: dict[str, Callable[[Config, int, dict[str, Any]], PlanOptions]] = {
+    "scalar": _report_options,
+    "stream": _stream_options,
+}
