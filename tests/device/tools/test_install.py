@@ -141,6 +141,14 @@ def test_the_manifest_freezes_exactly_what_mip_installs():
     assert written_manifest() == manifest
 
 
+def test_the_larger_manifest_freezes_main_py_as_well():
+    frozen = []
+    names = {"include": frozen.append, "module": lambda name, opt: frozen.append(name)}
+    exec(compile((REPO / "device/manifest_main.py").read_text("utf-8"), "manifest_main.py", "exec"), names)
+    assert frozen == ["manifest.py", "main.py"]
+    assert all((REPO / "device" / name).is_file() for name in frozen)
+
+
 def test_the_measurement_runs_on_a_small_heap(micropython, compiled, tmp_path):
     script = mp.compile_mpy(REPO / "device/measure.py", tmp_path / "program", optimise=3)[0]
     code = "import sys; sys.path.append(sys.argv[1]); import measure; measure.main()"
