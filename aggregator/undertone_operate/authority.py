@@ -1,5 +1,6 @@
 """A private certificate authority: certificates of its broker and of its devices, and the revocation list."""
 
+import hashlib
 import ipaddress
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,8 @@ from undertone_aggregator.settings.options import host_name
 from undertone_shared.errors import Invalid
 
 NAME = "Undertone CA"
+# Order of the group of P-256 (FIPS 186-5).
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 # File name of the authority's key, beside its certificate.
 AUTHORITY_KEY = "ca.key"
 _CA_DAYS = 3650
@@ -38,7 +41,7 @@ def private_authority(directory: Path, host: str) -> Path:
     for name, (key, unsigned) in certificates.items():
         signed = unsigned.sign(authority, hashes.SHA256())
         (directory / f"{name}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        write_private(directory / f"{name}.key", _pem(key))
+        write_private(directory / f"{name}.key", key_text(key))
     return directory / "ca.crt"
 
 
@@ -51,7 +54,7 @@ def server_certificate(authority: Path, hosts: Sequence[str]) -> tuple[str, str]
         host_name("the server's name", host)
     signer, key = _signer(authority), ec.generate_private_key(ec.SECP256R1())
     signed = _server(key, signer, list(dict.fromkeys(hosts))).sign(signer, hashes.SHA256())
-    return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), key_text(key)
 
 
 def renew_server(folder: Path, hosts: Sequence[str]) -> tuple[list[str], int]:
@@ -83,20 +86,36 @@ def _names(path: Path) -> list[str]:
     return names.get_values_for_type(x509.DNSName) + [str(each) for each in names.get_values_for_type(x509.IPAddress)]
 
 
-def device_certificate(authority: Path, name: str) -> tuple[str, str]:
+def device_certificate(authority: Path, name: str, seed: bytes | None = None) -> tuple[str, str]:
     """Make (certificate, key) in PEM for the device ``name``, signed by the authority in the file ``authority``.
 
-    The certificate's common name is the device's name, which mosquitto reads with `use_identity_as_username`. Raises
-    Invalid if the authority's key is not beside its certificate.
+    The certificate's common name is the device's name, which mosquitto reads with `use_identity_as_username`.
+    ``seed``: see `device_key`; None makes a random key. Raises Invalid if the authority's key is not beside its
+    certificate.
     """
     signer = _signer(authority)
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = ec.generate_private_key(ec.SECP256R1()) if seed is None else device_key(seed)
     builder = _builder(name, key, _DEVICE_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     signed = builder.add_extension(issuer, critical=False).sign(signer, hashes.SHA256())
-    return signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key)
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), key_text(key)
+
+
+def device_key(seed: bytes) -> ec.EllipticCurvePrivateKey:
+    """Return the elliptic-curve key (P-256) that 32 secret bytes determine.
+
+    The private value is 1 + (SHA-512 of the seed mod (n - 1)) for the curve's order n, so its distance from uniform is
+    below 2^-255 (FIPS 186-5, A.2.1).
+    """
+    number = int.from_bytes(hashlib.sha512(b"undertone device key" + seed).digest())
+    return ec.derive_private_key(1 + number % (_ORDER - 1), ec.SECP256R1())
+
+
+def is_for_key(certificate: str, key: ec.EllipticCurvePrivateKey) -> bool:
+    """Return True if a certificate (PEM) is for this key. Raises ValueError for a text that is no certificate."""
+    return x509.load_pem_x509_certificate(certificate.encode()).public_key() == key.public_key()
 
 
 def revoke_certificates(authority: Path, certificates: Iterable[Path] = ()) -> Path:
@@ -134,7 +153,8 @@ def _signer(authority: Path) -> ec.EllipticCurvePrivateKey:
     return signer
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> str:
+def key_text(key: ec.EllipticCurvePrivateKey) -> str:
+    """Return a key in PEM."""
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 

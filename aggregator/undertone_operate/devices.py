@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from undertone_aggregator.store.store import Store, open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
 from undertone_device.setup.config import read_config
 from undertone_operate.authority import revoke_certificates
+from undertone_operate.join_codes import JoinCodes
 from undertone_operate.provision import (
     AUTHORITY,
     IDENTITY,
@@ -80,6 +82,10 @@ class FleetFiles:
         # devices cannot share a name.
         return FleetFiles(home.config(name), folder, store, home.broker, home.fleets(), name)
 
+    @property
+    def _codes(self) -> JoinCodes:
+        return JoinCodes(self.config.folder)
+
     def devices(self) -> dict[str, Device]:
         """Return every device that is not forgotten, including those that were provisioned before the inventory
         existed.
@@ -93,32 +99,57 @@ class FleetFiles:
         self, count: int, group: str, target: Target, policy: str, now: int, outbox: int | None = None
     ) -> list[str]:
         """Provision ``count`` more devices with the next free numbers; return their names. Raises Invalid."""
-        self.check_group(group)
-        groups = self.config.campaign.groups
         if not 1 <= count <= 100_000:
             raise Invalid(f"devices is {count}, expected 1 to 100000")
+        with self.changing():
+            self.check_group(group)
+            names = self.free_names(count)
+            target = self.with_certificates(target)
+            admitted = {
+                name: write_device(self.config, name, self.devices_folder / name, target, policy, outbox)
+                for name in names
+            }
+            self.register(admitted, group, now)
+        return names
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Hold the lock on the fleet's names and on the broker's files. Raises Invalid after a minute."""
+        return credentials.alone(self.broker)
+
+    def free_names(self, count: int) -> list[str]:
+        """Return the next ``count`` names that nobody has, had or was promised. The caller holds the lock."""
         inventory = self.devices()
         forgotten = {name for name, device in self.store.devices().items() if device.state == FORGOTTEN}
         # A device that took a reader's name would replace its password.
-        readers = credentials.readers_of(self.broker / "access")
+        taken = {*inventory, *credentials.readers_of(self.broker / "access"), *self._codes.promised()}
         names: list[str] = []
         number = len(inventory) + len(forgotten)
         while len(names) < count:
             number += 1
             name = check_name("a device's name", f"{self.stem}-{number:03d}")
-            if name not in inventory and key_text(name) not in forgotten and name not in readers:
+            if name not in taken and key_text(name) not in forgotten:
                 names.append(name)
-        if next((self.folder / "devices").glob(f"*/{IDENTITY}.crt"), None) is not None:
-            target = replace(target, authority=self.authority, certificates=True)
-        devices = self.folder / "devices"
-        admitted = {name: write_device(self.config, name, devices / name, target, policy, outbox) for name in names}
+        return names
+
+    def with_certificates(self, target: Target) -> Target:
+        """Return the target with certificates for devices if the fleet's devices have them."""
+        if next(self.devices_folder.glob(f"*/{IDENTITY}.crt"), None) is None:
+            return target
+        return replace(target, authority=self.authority, certificates=True)
+
+    def register(self, admitted: Mapping[str, Secret], group: str, now: int) -> None:
+        """Admit new devices whose folders exist: inventory, broker's files, group. The caller holds the lock."""
         # The inventory is written before the broker's files, because a name in the inventory is never given again, even
         # after a crash between the two.
-        self.store.set_devices([Device(name, group, ACTIVE, now) for name in names])
-        self.write_users(admitted)
-        if groups is not None:
-            append_groups(self.config.path(groups), group, names)
-        return names
+        self.store.set_devices([Device(name, group, ACTIVE, now) for name in admitted])
+        self._write_users(admitted)
+        if self.config.campaign.groups is not None:
+            append_groups(self.config.path(self.config.campaign.groups), group, admitted)
+
+    @property
+    def devices_folder(self) -> Path:
+        """The folder that contains a folder for each device."""
+        return self.folder / "devices"
 
     def check_group(self, group: str) -> None:
         """Check the name of a group, and the groups file: the server stops a campaign for an invalid one. Raises
@@ -183,6 +214,7 @@ class FleetFiles:
         if device is None or device.state != REVOKED:
             raise Invalid(f"{name} is {device.state if device else 'not in the inventory'}, expected a revoked device")
         self.store.set_devices([tombstone(device, now)], without=[name])
+        self._codes.forget(name)
         shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
 
     def last_slots(self) -> dict[str, int | None]:
@@ -208,20 +240,23 @@ class FleetFiles:
 
     def write_users(self, changed: Mapping[str, Secret | None]) -> None:
         """Replace the passwords and the access rules, each atomically; None deletes a user."""
-        with credentials.alone(self.broker):
-            users = credentials.change_passwords(self.broker / "passwords", changed)
-            earlier = leaving(self.config.folder)
-            active: dict[str, list[str]] = {}
-            for campaign, folder in self.fleets.items():
-                for path in sorted((folder / "devices").glob("*/")):
-                    if path.name in users:
-                        active.setdefault(path.name, []).append(campaign)
-            for name, campaigns in active.items():
-                campaigns += [campaign for campaign in earlier.get(name, ()) if campaign not in campaigns]
-            home_assistant = self.config.server.home_assistant
-            credentials.write_access_rules(
-                self.broker / "access", self.config.broker.prefix, active, home_assistant=home_assistant
-            )
+        with self.changing():
+            self._write_users(changed)
+
+    def _write_users(self, changed: Mapping[str, Secret | None]) -> None:
+        users = credentials.change_passwords(self.broker / "passwords", changed)
+        earlier = leaving(self.config.folder)
+        active: dict[str, list[str]] = {}
+        for campaign, folder in self.fleets.items():
+            for path in sorted((folder / "devices").glob("*/")):
+                if path.name in users:
+                    active.setdefault(path.name, []).append(campaign)
+        for name, campaigns in active.items():
+            campaigns += [campaign for campaign in earlier.get(name, ()) if campaign not in campaigns]
+        home_assistant = self.config.server.home_assistant
+        credentials.write_access_rules(
+            self.broker / "access", self.config.broker.prefix, active, home_assistant=home_assistant
+        )
 
 
 def revoke_at_home(home: Home, name: str, device: str) -> str:

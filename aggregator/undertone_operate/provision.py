@@ -10,7 +10,7 @@ Only the owner can read the secret files.
 """
 
 import json
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ DAY = 86400
 LARGEST_PROVISIONED = 1_000_000
 # Path of the private authority's certificate within the folder that has the authority.
 AUTHORITY = "tls/ca.crt"
+# File name of a device's configuration.
+DEVICE = "device.json"
 # File name, without suffix, of a device's own certificate and key.
 IDENTITY = "device"
 
@@ -275,29 +277,74 @@ def write_device(
     config: Config, name: str, folder: Path, target: Target, policy: str, outbox: int | None = None
 ) -> Secret:
     """Write one device's files to a new folder that only its owner can read; return its credentials. Raises OSError."""
+    files = device_files(config, name, target, policy, outbox)
+    write_folder(folder, {**files.public, **files.private})
+    return files.secret
+
+
+@dataclass(frozen=True)
+class DeviceFiles:
+    """The files of one device: file name -> text.
+
+    ``public``: without secrets; ``private``: the device's password, or its certificate's key. ``secret``: its
+    credentials, as the broker's files need them.
+    """
+
+    public: dict[str, str]
+    private: dict[str, str]
+    secret: Secret
+
+
+def device_files(
+    config: Config, name: str, target: Target, policy: str, outbox: int | None = None, seed: bytes | None = None
+) -> DeviceFiles:
+    """Return the files of a new device.
+
+    ``seed``: 32 secret bytes that determine the password or the certificate's key; None for random ones. Raises Invalid
+    for the name of one of the server's own users, and without the authority's key if devices have certificates.
+    """
     credentials.check_device_name(name)
+    public = {"policy.json": policy}
+    private: dict[str, str] = {}
+    secret: Secret
+    if target.authority is not None:
+        public["ca.crt"] = target.authority.read_text(encoding="utf-8")
+    if target.certificates and target.authority is not None:
+        certificate, key = device_certificate(target.authority, name, seed)
+        public[f"{IDENTITY}.crt"] = certificate
+        private[f"{IDENTITY}.key"] = key
+        secret = shown_secret(config, certificate)
+    else:
+        secret = credentials.new_password(seed)
+        private["password"] = secret + "\n"
+    public[DEVICE] = json.dumps(_device(config, name, target, outbox), indent=2) + "\n"
+    return DeviceFiles(public, private, secret)
+
+
+def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files to a new folder; only its owner can read them. Raises OSError."""
     folder.mkdir(mode=0o700)
     give_to_owner(folder, folder.parent)
-    _write(folder / "device.json", json.dumps(_device(config, name, target, outbox), indent=2) + "\n")
-    _write(folder / "policy.json", policy)
-    if target.authority is not None:
-        shutil.copyfile(target.authority, folder / "ca.crt")
-        if target.certificates:
-            return write_certificate(config, name, folder, target.authority)
-    password = credentials.new_password()
-    _write(folder / "password", password + "\n")
-    return password
+    for name, text in texts.items():
+        if name != DEVICE:
+            _write(folder / name, text)
+    # This file comes last and in one step: with it, the folder is complete.
+    write_private(folder / DEVICE, texts[DEVICE], durable=False)
 
 
 def write_certificate(config: Config, name: str, folder: Path, authority: Path) -> Secret:
-    """Write a device's new certificate and key to its folder; return its credentials.
-
-    At a broker the returned password is random and unknown to the device, which logs in with its certificate. Raises
-    Invalid without the authority's key, OSError.
-    """
+    """Write a device's new certificate and key to its folder; return its credentials. Raises Invalid, OSError."""
     certificate, key = device_certificate(authority, name)
     write_private(folder / f"{IDENTITY}.key", key)
     write_private(folder / f"{IDENTITY}.crt", certificate)
+    return shown_secret(config, certificate)
+
+
+def shown_secret(config: Config, certificate: str) -> Secret:
+    """Return the credentials of a device that logs in with this certificate (PEM).
+
+    At a broker they are a random password that the device does not know.
+    """
     return ShownCertificate(certificate) if not config.broker.source.broker else credentials.new_password()
 
 

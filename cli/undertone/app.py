@@ -20,6 +20,7 @@ SECTIONS = {
         "init",
         "campaign",
         "devices",
+        "join",
         "readers",
         "serve",
         "doctor",

@@ -1,5 +1,6 @@
 """Stopping and logging, for commands that run until a signal stops them."""
 
+import os
 import signal
 import sys
 import threading
@@ -46,3 +47,18 @@ def open_journal(log_format: str) -> "Journal":
         raise Invalid(f"--log-format is {log_format!r}, expected text or json")
     as_json = log_format == "json"
     return Journal(sys.stdout if as_json else sys.stderr, as_json=as_json)
+
+
+def end_with_input() -> None:
+    """Start a thread that ends this process when standard input closes.
+
+    `undertone serve` owns the other end, so a process that it runs never outlives it.
+    """
+
+    def wait() -> None:
+        # This must not read sys.stdin, whose buffer it would keep locked when the interpreter exits.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()

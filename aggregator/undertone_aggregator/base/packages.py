@@ -9,6 +9,7 @@ Need = tuple[str, tuple[str, ...], str]
 # For each optional feature: (its name, the import names of its packages, the extra that installs them).
 PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
 ALERTS: Need = ("alerts", ("apprise",), "alerts")
+JOIN: Need = ("joining by a code", ("starlette", "uvicorn"), "web")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")
 
 _CHARTS = Path(__file__).parents[1] / "web/static/vendor/uPlot.iife.min.js"

@@ -1,5 +1,6 @@
 """Broker credentials: mosquitto's password file and access-control file, each written for the whole fleet at once."""
 
+import base64
 import contextlib
 import secrets
 from collections.abc import Collection, Iterator, Mapping
@@ -30,9 +31,9 @@ _READERS_END = "# ... end of readers. ---"
 EXACT_DEVICES = 20_000
 
 
-def new_password() -> str:
-    """Return a new random password: 32 URL-safe characters, 192 random bits."""
-    return secrets.token_urlsafe(24)
+def new_password(seed: bytes | None = None) -> str:
+    """Return a password of 32 URL-safe characters: 192 random bits, or the first 192 bits of ``seed``."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(24) if seed is None else seed[:24]).decode()
 
 
 @dataclass(frozen=True)

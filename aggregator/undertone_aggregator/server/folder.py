@@ -1,6 +1,7 @@
 """A server's folder: settings shared by its campaigns in `server.toml`, and a file for each campaign.
 
-DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server], [outlet]
+DIR/server.toml            [broker], [store] (path: a folder, or one PostgreSQL database for all), [server], [join],
+                           [outlet]
 DIR/campaigns/NAME.toml    [campaign], [stream], [landing]
 DIR/stores/NAME.sqlite     its counts, made by the server
 DIR/fleets/NAME/devices    its devices' files, made by undertone devices
@@ -20,6 +21,7 @@ from undertone_aggregator.base.files import naming, write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.config import LARGEST_FILE, Config, config_of
+from undertone_aggregator.settings.join_options import JoinOptions
 from undertone_aggregator.settings.options import parse, tables_in
 from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.store.store_address import StoreAddress, store_address
@@ -31,7 +33,7 @@ CAMPAIGNS = "campaigns"
 BROKER = "broker"
 FLEETS = "fleets"
 STATE = "state.json"
-_SHARED = ("broker", "store", "server", "outlet")
+_SHARED = ("broker", "store", "server", "join", "outlet")
 _OWN = ("campaign", "stream", "landing")
 
 
@@ -124,6 +126,11 @@ class Home:
     def server(self) -> ServerOptions:
         """The options of [server], which all campaigns share."""
         return parse(ServerOptions, "server", self._tables(self.folder / SERVER, _SHARED).get("server", {}))
+
+    @property
+    def join(self) -> JoinOptions:
+        """The options of [join]: where people redeem join codes for any campaign."""
+        return parse(JoinOptions, "join", self._tables(self.folder / SERVER, _SHARED).get("join", {}))
 
     @property
     def broker_options(self) -> BrokerOptions:

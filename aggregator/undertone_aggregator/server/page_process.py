@@ -1,4 +1,4 @@
-"""The web page beside a server: a separate process, so that readers never take computing time from the reports."""
+"""The web page and the listener for joining beside a server: separate processes, so that reports come first."""
 
 import contextlib
 import os
@@ -28,13 +28,34 @@ def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
     if options.page_token is not None and home.alone:
         raise Invalid("server.page_token is for a server's folder, as undertone init makes it, not for a single file")
     web = ["web", *home.page, "--listen", options.page, "--attached"]
-    command = [sys.executable, "-m", "undertone", *web]
     for name in options.page_names:
-        command += ["--name", name]
+        web += ["--name", name]
     if options.page_token is not None:
-        command += ["--token", str(home.folder / options.page_token)]
+        web += ["--token", str(home.folder / options.page_token)]
+    with _beside("page", "the page", f"http://{options.page}", web, journal):
+        yield
+
+
+@contextlib.contextmanager
+def run_join(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
+    """Run the listener of [join], restart it when it ends; do nothing without listen."""
+    options = home.join
+    if options.listen is None:
+        yield
+        return
+    if home.alone:
+        raise Invalid("[join] is for a server's folder, as undertone init makes it, not for a single file")
+    words = ["join", "serve", "--home", str(home.folder), "--attached"]
+    with _beside("join", "the listener for joining", f"{options.url}/join", words, journal):
+        yield
+
+
+@contextlib.contextmanager
+def _beside(event: str, what: str, where: str, words: list[str], journal: Journal) -> Iterator[None]:
+    """Run ``undertone WORDS`` in a process of its own, and start it again whenever it ends."""
+    command = [sys.executable, "-m", "undertone", *words]
     stop = threading.Event()
-    thread = threading.Thread(target=_run, args=(command, options.page, journal, stop), name="page", daemon=True)
+    thread = threading.Thread(target=_run, args=(command, event, what, where, journal, stop), name=event, daemon=True)
     thread.start()
     try:
         yield
@@ -43,34 +64,34 @@ def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
         thread.join()
 
 
-def _run(command: list[str], where: str, journal: Journal, stop: threading.Event) -> None:
-    journal.say("page", f"the page is at http://{where}")
+def _run(command: list[str], event: str, what: str, where: str, journal: Journal, stop: threading.Event) -> None:
+    journal.say(event, f"{what} is at {where}")
     while not stop.is_set():
         try:
             ended = _once(command, stop)
         except OSError as wrong:
-            # The page's process cannot be started if the machine has no memory or process left, which is temporary.
-            journal.say_once("page", f"the page cannot be started, trying again: {wrong}")
+            # The process cannot be started if the machine has no memory or process left, which is temporary.
+            journal.say_once(event, f"{what} cannot be started, trying again: {wrong}")
         else:
             if ended is None:
                 return
-            journal.say_once("page", f"the page ended with code {ended}: it is started again")
+            journal.say_once(event, f"{what} ended with code {ended}: it is started again")
         stop.wait(_AGAIN_SECONDS)
 
 
 def _once(command: list[str], stop: threading.Event) -> int | None:
-    """Run the page once; return its exit code, or None if ``stop`` ended it. Raises OSError."""
-    # The page writes to this server's output. Its standard input closes with this process, however that ends.
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as page:
+    """Run the process once; return its exit code, or None if ``stop`` ended it. Raises OSError."""
+    # The process writes to this server's output. Its standard input closes with this process, however that ends.
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, page.pid, _NICE)
-        while page.poll() is None and not stop.wait(0.2):
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
+        while process.poll() is None and not stop.wait(0.2):
             pass
-        if page.returncode is not None:
-            return page.returncode
-        page.terminate()
+        if process.returncode is not None:
+            return process.returncode
+        process.terminate()
         try:
-            page.wait(_STOP_SECONDS)
+            process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            page.kill()
+            process.kill()
     return None

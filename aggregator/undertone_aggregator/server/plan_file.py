@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from undertone_aggregator.settings.config import Config, read_config
+from undertone_aggregator.settings.join_options import JoinOptions
 from undertone_aggregator.settings.server_options import ServerOptions
 
 
@@ -45,6 +46,11 @@ class PlanFile:
     def server(self) -> ServerOptions:
         """The options of [server]."""
         return self._config.server
+
+    @property
+    def join(self) -> JoinOptions:
+        """The options of [join]."""
+        return self._config.join
 
     @property
     def page(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
+from undertone_aggregator.settings.join_options import JoinOptions
 from undertone_aggregator.settings.landing_options import LandingOptions
 from undertone_aggregator.settings.options import ROUNDS, Checked, choice, integer, option, parse, tables_in, text
 from undertone_aggregator.settings.outlet_options import OutletOptions
@@ -210,6 +211,7 @@ class Config:
     stream: StreamPlan | None = None
     landing: LandingOptions = field(default_factory=LandingOptions)
     outlet: OutletOptions = field(default_factory=OutletOptions)
+    join: JoinOptions = field(default_factory=JoinOptions)
     fleet: Path | None = None
 
     @property
@@ -258,7 +260,16 @@ class Config:
         return loaded if "CREDENTIALS_DIRECTORY" in os.environ and loaded.is_file() else self.path(name)
 
 
-_TABLES = (BrokerOptions, StoreOptions, CampaignPlan, ServerOptions, LandingOptions, OutletOptions, StreamPlan)
+_TABLES = (
+    BrokerOptions,
+    StoreOptions,
+    CampaignPlan,
+    ServerOptions,
+    JoinOptions,
+    LandingOptions,
+    OutletOptions,
+    StreamPlan,
+)
 SECTIONS: dict[str, type[Checked]] = {section.TABLE: section for section in _TABLES}
 
 
@@ -294,6 +305,7 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         parse(StreamPlan, "stream", tables.get("stream", {})) if campaign.collect == "stream" else None,
         parse(LandingOptions, "landing", tables.get("landing", {})),
         parse(OutletOptions, "outlet", tables.get("outlet", {})),
+        parse(JoinOptions, "join", tables.get("join", {})),
     )
     check_broker(config.broker, config.server.workers)
     config.outlet.check_source(config.broker)

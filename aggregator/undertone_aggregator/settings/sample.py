@@ -42,6 +42,13 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "page": '"127.0.0.1:8080"',
         "page_token": '"page.token"',
     },
+    "join": {
+        "listen": '"0.0.0.0:8444"',
+        "url": '"https://meters.example.org:8444"',
+        "operator": '"Energy cooperative of Example"',
+        "certificate": '"tls/public.crt"',
+        "key": '"tls/public.key"',
+    },
     "stream": {"theta": "5000", "slew": "0.05"},
 }
 

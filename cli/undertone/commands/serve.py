@@ -42,13 +42,13 @@ def serve(
     In a folder, a campaign that fails does not stop the others. You may kill the server at any moment: when it
     starts again, it continues from the stores.
     """
-    from undertone_aggregator.base.packages import METRICS, PAGE, check_packages, missing_packages
+    from undertone_aggregator.base.packages import JOIN, METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.base.systemd import notify
     from undertone_aggregator.campaign.runner import RunOptions
     from undertone_aggregator.server.alert_sender import run_alerts
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.health import serve_health
-    from undertone_aggregator.server.page_process import run_page
+    from undertone_aggregator.server.page_process import run_join, run_page
     from undertone_aggregator.server.plan_file import PlanFile
     from undertone_aggregator.server.supervisor import Stopped, open_server
 
@@ -65,6 +65,8 @@ def serve(
     home = PlanFile.read(place) if place.is_file() else Home(place)
     if home.server.page is not None:
         check_packages(PAGE)
+    if home.join.listen is not None:
+        check_packages(JOIN)
     health = health or home.server.health
     if health is not None and (missing := missing_packages(METRICS)):
         journal.say("health", missing)
@@ -77,6 +79,7 @@ def serve(
         serve_health(server, health),
         run_page(home, journal),
         run_alerts(server, journal),
+        run_join(home, journal),
     ):
         notify("READY=1")
         server.run(stop)

@@ -1,15 +1,13 @@
 """``undertone web``: the page and the HTTP API."""
 
-import os
-import signal
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.long_running import end_with_input
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def web(
     if warning := chart_warning():
         print(f"warning: {warning}", file=sys.stderr, flush=True)
     if attached:
-        threading.Thread(target=_end_with_input, daemon=True).start()
+        end_with_input()
 
     def ready(address: str) -> None:
         # If `undertone serve` runs this page, it prints the address itself.
@@ -76,15 +74,6 @@ def web(
         serve_page(site, host, port, logins=logins, remote_actions=remote_actions, names=page_names, ready=ready)
     finally:
         site.close()
-
-
-def _end_with_input() -> None:
-    """End when standard input closes: `undertone serve` owns the other end, so no page outlives it."""
-    # The thread that waits for the end must not read sys.stdin, whose buffer it would keep locked when the interpreter
-    # exits.
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _home_site(home: "Home", *, acting: bool) -> "HomeSite":

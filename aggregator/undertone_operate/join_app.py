@@ -1,0 +1,291 @@
+"""The HTTP application at which people join: the offer of a code, its redemption, and the phone's web app."""
+
+import asyncio
+import contextlib
+import json
+import math
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from undertone_operate.join_codes import EXPIRED, REVOKED, parse_code
+from undertone_operate.join_openapi import document
+from undertone_operate.joining import (
+    INVALID,
+    SLOW_DOWN,
+    UNAVAILABLE,
+    UNKNOWN,
+    USED,
+    Joining,
+    JoinRefused,
+    Redemption,
+)
+from undertone_operate.rate_limit import Rate, RateLimit
+from undertone_shared.errors import Invalid
+
+STATUS = {UNKNOWN: 404, EXPIRED: 410, USED: 409, REVOKED: 410, SLOW_DOWN: 429, INVALID: 422, UNAVAILABLE: 503}
+# One network may join with two thousand devices at once, which is a large house behind one address, and try ten codes
+# that do not exist.
+EACH_NETWORK = Rate(burst=2000, per_second=10)
+TOGETHER = Rate(burst=20_000, per_second=100)
+_UNKNOWN_COST = 200
+_LARGEST_BODY = 1024
+_BODY_SECONDS = 10.0
+# Seconds after which a client that found the server busy or unable to answer should try again.
+_BUSY_SECONDS = 10.0
+# Requests for redemptions that wait; more are asked to come back.
+_LONGEST_QUEUE = 4096
+_LARGEST_BATCH = 500
+
+Reply = dict[str, Any] | JoinRefused
+
+
+class RedeemQueue:
+    """A thread that redeems codes in batches: all that wait, at little more cost than one."""
+
+    def __init__(self, joining: Joining) -> None:
+        self._joining = joining
+        self._waiting: queue.Queue[tuple[Redemption, Future[Reply]] | None] = queue.Queue(_LONGEST_QUEUE)
+        self._thread = threading.Thread(target=self._work, name="redeem", daemon=True)
+        self._thread.start()
+
+    def put(self, asked: Redemption) -> "Future[Reply]":
+        """Have a code redeemed. Raises JoinRefused if too many wait already."""
+        answer: Future[Reply] = Future()
+        try:
+            self._waiting.put_nowait((asked, answer))
+        except queue.Full:
+            raise JoinRefused(SLOW_DOWN) from None
+        return answer
+
+    def close(self) -> None:
+        """Redeem what waits, and end the thread."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        ends = False
+        while not ends:
+            batch = [self._waiting.get()]
+            while len(batch) < _LARGEST_BATCH and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            ends = None in batch
+            # A request whose client has gone may be cancelled while it waits, but not once its answer is running.
+            waiting = [each for each in batch if each is not None and each[1].set_running_or_notify_cancel()]
+            if waiting:
+                self._redeem(waiting)
+
+    def _redeem(self, batch: list[tuple[Redemption, "Future[Reply]"]]) -> None:
+        try:
+            replies = self._joining.redeem([asked for asked, _ in batch])
+        except Exception as wrong:
+            for _, answer in batch:
+                answer.set_exception(wrong)
+            return
+        for (_, answer), reply in zip(batch, replies, strict=True):
+            answer.set_result(reply)
+
+
+class JoinRoutes:
+    """The routes over one server's codes. ``say``: logs a sentence; no code and no secret is in it."""
+
+    def __init__(self, joining: Joining, redeem: RedeemQueue, limit: RateLimit, say: Callable[[str], None]) -> None:
+        self._joining = joining
+        self._redeem = redeem
+        self._limit = limit
+        self._say = say
+
+    async def offer(self, request: Request) -> Response:
+        """Return the offer of a code."""
+
+        async def answer(body: dict[str, Any]) -> dict[str, Any]:
+            code = _code(body, ("code",))
+            return await anyio.to_thread.run_sync(self._joining.offer, code)
+
+        return await self._answer(request, answer)
+
+    async def redeem(self, request: Request) -> Response:
+        """Redeem a code with a key, and return the device's files."""
+
+        async def answer(body: dict[str, Any]) -> dict[str, Any]:
+            _code(body, ("code", "key"))
+            reply = await asyncio.wrap_future(self._redeem.put(_redemption(body)))
+            if isinstance(reply, JoinRefused):
+                raise reply
+            self._say(f"{reply['device']} has joined")
+            return reply
+
+        return await self._answer(request, answer)
+
+    async def openapi(self, request: Request) -> Response:
+        """Return the API's OpenAPI description."""
+        return JSONResponse(document())
+
+    async def _answer(self, request: Request, answer: Callable[[dict[str, Any]], Any]) -> Response:
+        address = "" if request.client is None else request.client.host
+        cost = 1
+        try:
+            wait = self._limit.wait(address)
+            if wait > 0:
+                return refusal_response(JoinRefused(SLOW_DOWN), wait)
+            return JSONResponse(await answer(await _body(request)), headers={"cache-control": "no-store"})
+        except JoinRefused as refused:
+            cost = _UNKNOWN_COST if refused.reason == UNKNOWN else 1
+            return refusal_response(refused, _BUSY_SECONDS)
+        except (Invalid, OSError) as wrong:
+            self._say(f"alarm: a join code could not be answered: {wrong}")
+            return refusal_response(JoinRefused(UNAVAILABLE), _BUSY_SECONDS)
+        finally:
+            self._limit.pay(address, cost)
+
+
+def refusal_response(refused: JoinRefused, wait: float) -> Response:
+    """Return the HTTP response of a refusal. ``wait``: seconds until another try, for `SLOW_DOWN`."""
+    headers = {"cache-control": "no-store"}
+    if refused.reason in (SLOW_DOWN, UNAVAILABLE):
+        headers["retry-after"] = str(max(1, math.ceil(wait)))
+    fields = {"reason": refused.reason, "error": str(refused)}
+    return JSONResponse(fields, status_code=STATUS[refused.reason], headers=headers)
+
+
+@dataclass(frozen=True)
+class JoinPages:
+    """The pages below `/join/`: path -> (media type, content); the path "" is that of the first one.
+
+    ``policy``: the Content-Security-Policy of every response.
+    """
+
+    files: Mapping[str, tuple[str, bytes]]
+    policy: str
+
+
+def make_app(
+    joining: Joining,
+    pages: JoinPages | None = None,
+    *,
+    say: Callable[[str], None] = lambda sentence: None,
+    limit: RateLimit | None = None,
+) -> Starlette:
+    """Make the application. Without ``pages``, `/join/` explains what to do with a code."""
+    redeem, pages = RedeemQueue(joining), pages or PLAIN
+    routes = JoinRoutes(joining, redeem, limit or RateLimit(EACH_NETWORK, TOGETHER, time.monotonic), say)
+
+    async def page(request: Request) -> Response:
+        found = pages.files.get(request.path_params["path"])
+        if found is None:
+            raise HTTPException(404, "there is no such page here")
+        return Response(found[1], media_type=found[0], headers={"cache-control": "no-cache"})
+
+    async def redirect(request: Request) -> Response:
+        # The browser keeps the fragment of the address, which holds the code.
+        return RedirectResponse("/join/", status_code=308)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await anyio.to_thread.run_sync(redeem.close)
+
+    return Starlette(
+        routes=[
+            Route("/api/join/offer", routes.offer, methods=["POST"]),
+            Route("/api/join/redeem", routes.redeem, methods=["POST"]),
+            Route("/api/join/openapi.json", routes.openapi),
+            Route("/join", redirect),
+            Route("/join/{path:path}", page),
+        ],
+        middleware=[Middleware(JoinHeaders, policy=pages.policy)],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+        lifespan=lifespan,
+    )
+
+
+class JoinHeaders:
+    """Middleware that adds the security headers to every response. ``policy``: the Content-Security-Policy."""
+
+    def __init__(self, app: ASGIApp, policy: str) -> None:
+        self._app = app
+        self._headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return the request's JSON object. Raises JoinRefused for anything else, also for one that comes too slowly."""
+    data = b""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > _LARGEST_BODY:
+                    raise JoinRefused(INVALID, f"the body is too large, expected at most {_LARGEST_BODY} bytes")
+        value = json.loads(data)
+    except TimeoutError:
+        raise JoinRefused(INVALID, f"the body did not come within {_BODY_SECONDS:.0f} s") from None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise JoinRefused(INVALID, "the body is not a JSON object")
+    return value
+
+
+def _code(body: dict[str, Any], names: tuple[str, ...]) -> bytes:
+    """Return the code in a body that has exactly these fields. Raises JoinRefused, without the body's values."""
+    if sorted(body) != sorted(names):
+        raise JoinRefused(INVALID, f"the body has other fields than expected: {', '.join(names)}")
+    try:
+        return parse_code(body["code"])
+    except Invalid as wrong:
+        raise JoinRefused(INVALID, str(wrong)) from None
+
+
+def _redemption(body: dict[str, Any]) -> Redemption:
+    try:
+        return Redemption.parse(body["code"], body["key"])
+    except Invalid as wrong:
+        raise JoinRefused(INVALID, str(wrong)) from None
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("the server could not answer; its log says why", status_code=500)
+
+
+_PAGE = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Join</title><meta name="viewport" content="width=device-width">
+<h1>Your invitation</h1>
+<p>The address of this page ends with a code after the sign #. The code lets one device take part.</p>
+<p>In Home Assistant, add the integration Undertone, and paste the whole address of this page.</p>
+</html>
+"""
+PLAIN = JoinPages(
+    {"": ("text/html; charset=utf-8", _PAGE)}, "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+)

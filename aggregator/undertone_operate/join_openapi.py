@@ -1,0 +1,87 @@
+"""OpenAPI description of the HTTP API at which people join."""
+
+from typing import Any
+
+_TEXT = {"type": "string"}
+_WHOLE = {"type": "integer"}
+_OR_NULL = {"type": ["string", "null"]}
+_OFFER = {
+    "operator": _TEXT,
+    "campaign": _TEXT,
+    "about": _OR_NULL,
+    "measures": {
+        "text": _TEXT,
+        "sensor": _TEXT,
+        "measure": _TEXT,
+        "quantity": _OR_NULL,
+        "unit": _TEXT,
+        "slot_seconds": _WHOLE,
+        "low": _TEXT,
+        "high": _TEXT,
+    },
+    "reports": {"per_day": _WHOLE, "every_seconds": _WHOLE, "until": _TEXT},
+    "guarantee": {
+        "reading_epsilon": _OR_NULL,
+        "day_epsilon": _OR_NULL,
+        "life_epsilon": _OR_NULL,
+        "delta": _OR_NULL,
+        "life_reports": {"type": ["integer", "null"]},
+        "sentence_reading": _TEXT,
+        "sentence_day": _TEXT,
+        "sentence_life": _TEXT,
+    },
+    "code_expires": _TEXT,
+}
+_REPLY = {
+    "device": _TEXT,
+    "files": {},
+    "addresses": {"mqtt": _TEXT, "websocket": _OR_NULL},
+}
+_REFUSALS = {
+    "404": "reason unknown: there is no such code",
+    "409": "reason used: another key has redeemed the code",
+    "410": "reason expired or revoked",
+    "422": "reason invalid: the request is not as expected",
+    "429": "reason slow_down: too many requests; Retry-After is in seconds",
+    "503": "reason unavailable: the server cannot answer now; try again with the same key",
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the description as a JSON value."""
+    code = {"code": _TEXT}
+    key = {"key": {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Undertone: join by a code",
+            "version": "1",
+            "description": 'Refusals are {"reason": word, "error": sentence}.',
+        },
+        "paths": {
+            "/api/join/offer": _post("what a person reads before joining; changes nothing", code, _OFFER),
+            "/api/join/redeem": _post(
+                "redeem the code and get a device's files; the same key gets the same reply again", code | key, _REPLY
+            ),
+        },
+    }
+
+
+def _post(summary: str, body: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    responses = {"200": {"description": summary, "content": _json(answer)}}
+    responses |= {status: {"description": reason} for status, reason in _REFUSALS.items()}
+    return {
+        "post": {"summary": summary, "requestBody": {"required": True, "content": _json(body)}, "responses": responses}
+    }
+
+
+def _json(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": _object(fields)}}
+
+
+def _object(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object; a field is a schema, or a table of fields; an empty table is any texts."""
+    properties = {name: field if "type" in field else _object(field) for name, field in fields.items()}
+    if not properties:
+        return {"type": "object", "additionalProperties": _TEXT}
+    return {"type": "object", "properties": properties, "required": list(properties)}

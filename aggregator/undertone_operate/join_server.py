@@ -1,0 +1,142 @@
+"""The HTTPS server at which people join, by uvicorn: TLS from the server's certificate, limits on connections."""
+
+import contextlib
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.endpoint.listener import Listener
+from undertone_aggregator.mqtt.endpoint.shares import network_of
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.broker_options import BrokerOptions
+from undertone_aggregator.settings.join_options import JoinOptions
+from undertone_aggregator.settings.options import family_of, split_address
+from undertone_operate.join_app import make_app
+from undertone_operate.joining import Joining
+from undertone_shared.errors import Invalid
+
+# Connections beyond this number are refused; one network may have a quarter of them.
+_MOST_CONNECTIONS = 4096
+_MOST_OF_NETWORK = _MOST_CONNECTIONS // 4
+# Seconds for the first request's header, and for a whole connection, so that slow clients hold no connection for long.
+_HEADER_SECONDS = 15.0
+_CONNECTION_SECONDS = 300.0
+_KEEP_ALIVE_SECONDS = 15
+_WATCH_SECONDS = 1.0
+
+
+def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lambda address: None) -> None:
+    """Serve the listener of [join] until SIGTERM or Ctrl-C. ``ready`` gets its address once the socket is bound.
+
+    Raises Invalid without [join] listen, without a usable certificate, and for an address that cannot be used.
+    """
+    options, broker = home.join, home.broker_options
+    if options.listen is None:
+        raise Invalid(f"listen is missing in [join] of {home.folder}, expected ADDRESS:PORT at which people join")
+    host, port = split_address("join.listen", options.listen)
+    listener = None if options.insecure else tls_listener(home.folder, options, broker)
+    app = make_app(Joining(home), say=lambda sentence: journal.say_once("join", sentence))
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        h11_max_incomplete_event_size=8192,
+    )
+    config.load()
+    stop = threading.Event()
+    with _bound(host, port) as listening:
+        if listener is not None:
+            config.ssl = listener.context()
+            threading.Thread(target=_renew, args=(listener, config.ssl, journal, stop), daemon=True).start()
+        scheme = "http" if listener is None else "https"
+        ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            stop.set()
+
+
+def tls_listener(folder: Path, options: JoinOptions, broker: BrokerOptions) -> Listener:
+    """Return the TLS files of the listener: those of [join], or else those of [broker]. Raises Invalid without any."""
+    certificate, key = options.certificate or broker.certificate, options.key or broker.key
+    if certificate is None or key is None:
+        raise Invalid("certificate is missing in [join], expected a certificate and its key, there or in [broker]")
+    return Listener(certificate=folder / certificate, key=folder / key)
+
+
+class _Protocol(H11Protocol):
+    """HTTP on one connection, which ends if it lasts too long or if its network has too many."""
+
+    of_network: ClassVar[Counter[str]] = Counter()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self._network = network_of(peer[0]) if peer else ""
+        self.of_network[self._network] += 1
+        if self.of_network[self._network] > _MOST_OF_NETWORK:
+            transport.abort()
+        self._ends = [
+            self.loop.call_later(_HEADER_SECONDS, self._end_without_request),
+            self.loop.call_later(_CONNECTION_SECONDS, transport.abort),
+        ]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for end in self._ends:
+            end.cancel()
+        self.of_network[self._network] -= 1
+        if not self.of_network[self._network]:
+            del self.of_network[self._network]
+        super().connection_lost(exc)
+
+    def _end_without_request(self) -> None:
+        cycle: Any = self.cycle
+        if cycle is None:
+            self.transport.abort()
+
+
+def _renew(listener: Listener, context: Any, journal: Journal, stop: threading.Event) -> None:
+    """Read the certificate and key again whenever one of the files has changed."""
+    paths = [path for path in (listener.certificate, listener.key) if path is not None]
+    before = _times(paths)
+    while not stop.wait(_WATCH_SECONDS):
+        now = _times(paths)
+        if now == before:
+            continue
+        before = now
+        try:
+            listener.load(context)
+            journal.say("join", "the listener's certificate was read again")
+        except Invalid as wrong:
+            journal.say("join", f"the listener keeps its certificate: {wrong}")
+
+
+def _times(paths: list[Path]) -> list[int]:
+    times = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            times.append(path.stat().st_mtime_ns)
+    return times
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=family_of((host, port)), backlog=_MOST_CONNECTIONS)
+    except OSError as wrong:
+        why = os.strerror(wrong.errno) if wrong.errno and wrong.errno > 0 else str(wrong)
+        raise Invalid(f"join.listen is {host}:{port}, which cannot be used: {why}") from None

@@ -1,0 +1,259 @@
+"""Joining by a code: the offer of a code, and its redemption, which makes one device for one code.
+
+No secret of a device is stored. Its password, or its certificate's key, is derived from the code and from a key that
+only the redeemer has, see `secret_seed`. So the same code and key get the same reply again, for example after a broken
+connection, and neither the server's disk nor a backup of it holds a secret of a device that joined by a code.
+"""
+
+import hashlib
+import hmac
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from undertone_aggregator.mqtt.credentials import Secret, new_password
+from undertone_aggregator.mqtt.endpoint.passwords import CERTIFICATE, password_matches, read_passwords
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.store.inventory import ACTIVE
+from undertone_aggregator.store.store import open_store
+from undertone_operate.authority import device_key, is_for_key, key_text
+from undertone_operate.devices import FleetFiles, model_of
+from undertone_operate.join_codes import (
+    BOUND,
+    EXPIRED,
+    OPEN,
+    REDEEMED,
+    REVOKED,
+    JoinCode,
+    JoinCodes,
+    has_key,
+    parse_code,
+)
+from undertone_operate.join_offer import iso, offer
+from undertone_operate.provision import DEVICE, IDENTITY, device_files, shown_secret, write_folder
+from undertone_shared.errors import Invalid
+
+KEY_BYTES = 32
+# For so long after its redemption, a code and its key get the same reply again.
+REPEAT_SECONDS = 30 * 86400
+# Files of a device's folder that hold no secret.
+_PUBLIC = (DEVICE, "policy.json", "ca.crt", f"{IDENTITY}.crt")
+# Offers of a campaign are computed at most once in this time.
+_OFFER_SECONDS = 10.0
+
+UNKNOWN, USED, INVALID, SLOW_DOWN, UNAVAILABLE = "unknown", "used", "invalid", "slow_down", "unavailable"
+SENTENCES = {
+    UNKNOWN: "this code is not known here: check it, or ask for another one",
+    USED: "this code is used up: it lets one device join, and one has joined with it; ask for another one",
+    REVOKED: "this code, or the device that joined with it, was revoked: ask for another one",
+    EXPIRED: "this code has expired: ask for another one",
+    SLOW_DOWN: "too many requests: try again later",
+    UNAVAILABLE: "the server cannot answer now: try again later",
+}
+
+
+class JoinRefused(Exception):
+    """A refusal: ``reason`` in one word, and a sentence for the person who joins."""
+
+    def __init__(self, reason: str, sentence: str = "") -> None:
+        super().__init__(sentence or SENTENCES[reason])
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Redemption:
+    """A code, and the secret key of 32 bytes that its redeemer chose for it."""
+
+    code: bytes
+    key: bytes
+
+    @staticmethod
+    def parse(code: object, key: object) -> "Redemption":
+        """Make a redemption from a request's texts. Raises Invalid."""
+        refusal = f"key is not valid, expected {2 * KEY_BYTES} hexadecimal digits"
+        if not isinstance(key, str) or len(key) != 2 * KEY_BYTES or not key.isascii() or not key.isalnum():
+            raise Invalid(refusal)
+        try:
+            return Redemption(parse_code(code), bytes.fromhex(key))
+        except ValueError as wrong:
+            raise Invalid(str(wrong) if isinstance(wrong, Invalid) else refusal) from None
+
+
+def secret_seed(asked: Redemption) -> bytes:
+    """Return the 32 bytes from which a device's password or key is made: HMAC-SHA256 under the redeemer's key.
+
+    Whoever has only the code, or only the key, learns nothing about them.
+    """
+    return hmac.digest(asked.key, b"undertone join device secret" + asked.code, hashlib.sha256)
+
+
+class Joining:
+    """The join codes of a server's folder, as people redeem them. ``clock``: Unix seconds."""
+
+    def __init__(self, home: Home, clock: Callable[[], float] = time.time) -> None:
+        self._home = home
+        self._codes = JoinCodes(home.folder)
+        self._clock = clock
+        self._offers: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
+
+    def offer(self, code: bytes, language: str = "en") -> dict[str, Any]:
+        """Return what a person reads before joining. Raises JoinRefused; Invalid, OSError for a broken campaign."""
+        now = self._clock()
+        found = self._codes.find([code]).get(code)
+        if found is None:
+            raise JoinRefused(UNKNOWN)
+        state = found.state(now)
+        if state != OPEN:
+            raise JoinRefused(USED if state in (BOUND, REDEEMED) else state)
+        about = found.about or None
+        fields = self._offer(found.campaign, language, now)
+        return {**fields, "about": about, "code_expires": iso(found.expires)}
+
+    def redeem(self, asked: Sequence[Redemption]) -> list[dict[str, Any] | JoinRefused]:
+        """Redeem codes, each with its key; return the reply or the refusal of each.
+
+        Many are redeemed at little more cost than one. Raises Invalid or OSError if the folder cannot be changed; then
+        each of them can be redeemed again with the same key.
+        """
+        now = self._clock()
+        self._codes.bind([(each.code, each.key) for each in asked], int(now))
+        found = self._codes.find([each.code for each in asked])
+        refusals = [_refusal(found.get(each.code), each, now) for each in asked]
+        by_campaign: dict[str, list[int]] = {}
+        for index, refusal in enumerate(refusals):
+            if refusal is None:
+                by_campaign.setdefault(found[asked[index].code].campaign, []).append(index)
+        replies: dict[int, dict[str, Any] | JoinRefused] = {}
+        for campaign, indices in by_campaign.items():
+            made = self._redeem_in(campaign, [asked[index] for index in indices], int(now))
+            replies.update(zip(indices, made, strict=True))
+        return [refusal or replies[index] for index, refusal in enumerate(refusals)]
+
+    def _redeem_in(self, campaign: str, asked: Sequence[Redemption], now: int) -> list[dict[str, Any] | JoinRefused]:
+        """Redeem codes of one campaign that are bound to the keys given here."""
+        if campaign not in self._home.names():
+            return [JoinRefused(REVOKED) for _ in asked]
+        config = self._home.config(campaign)
+        with open_store(config.store_url, campaign=campaign) as store:
+            fleet = FleetFiles.at_home(self._home, campaign, store)
+            with fleet.changing():
+                # Another process may have redeemed them before this one had the lock.
+                found = self._codes.find([each.code for each in asked])
+                pairs = [(found[each.code], each) for each in asked]
+                self._make(fleet, [pair for pair in pairs if _is_due(fleet, pair[0])], now)
+            found = self._codes.find([each.code for each in asked])
+            users = read_passwords(fleet.broker / "passwords")
+            active = {name for name, device in store.devices().items() if device.state == ACTIVE}
+            return [_reply(fleet, found[each.code].device or "", each, users, active) for each in asked]
+
+    def _make(self, fleet: FleetFiles, new: Sequence[tuple[JoinCode, Redemption]], now: int) -> None:
+        """Make the devices of codes, or complete those that an interrupted redemption began.
+
+        The caller holds the fleet's lock.
+        """
+        if not new:
+            return
+        nameless = list(dict.fromkeys(code.id for code, _ in new if code.device is None))
+        names = dict(zip(nameless, fleet.free_names(len(nameless)), strict=True))
+        self._codes.promise(list(names.items()))
+        target, policy, outbox = model_of(fleet)
+        target = fleet.with_certificates(target)
+        registered = fleet.store.devices()
+        by_group: dict[str, dict[str, Secret]] = {}
+        for code, asked in new:
+            name, seed = code.device or names[code.id], secret_seed(asked)
+            folder = fleet.devices_folder / name
+            if name in registered and registered[name].state != ACTIVE:
+                continue
+            if not _is_complete(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                write_folder(folder, device_files(fleet.config, name, target, policy, outbox, seed).public)
+            by_group.setdefault(code.group, {})[name] = _secret(fleet.config, folder, seed)
+        for group, admitted in by_group.items():
+            fleet.check_group(group)
+            fleet.register(admitted, group, now)
+        self._codes.redeemed([code.id for code, _ in new], now)
+
+    def _offer(self, campaign: str, language: str, now: float) -> dict[str, Any]:
+        made, fields = self._offers.get((campaign, language), (0.0, {}))
+        if fields and made <= now < made + _OFFER_SECONDS:
+            return fields
+        if campaign not in self._home.names():
+            raise JoinRefused(REVOKED)
+        config = self._home.config(campaign)
+        with open_store(config.store_url, campaign=campaign) as store:
+            _, policy, _ = model_of(FleetFiles.at_home(self._home, campaign, store))
+        fields = offer(config, policy, self._home.join.asks, int(now), language)
+        self._offers[campaign, language] = now, fields
+        return fields
+
+
+def _refusal(found: JoinCode | None, asked: Redemption, now: float) -> JoinRefused | None:
+    """Return why a code, as it is stored after `JoinCodes.bind`, cannot be redeemed with this key; None if it can."""
+    if found is None:
+        return JoinRefused(UNKNOWN)
+    if found.key is None:
+        state = found.state(now)
+        return JoinRefused(EXPIRED if state == OPEN else state)
+    if not has_key(found, asked.key):
+        return JoinRefused(USED)
+    if found.redeemed is not None and (found.device is None or now >= found.redeemed + REPEAT_SECONDS):
+        return JoinRefused(USED)
+    return None
+
+
+def _is_due(fleet: FleetFiles, code: JoinCode) -> bool:
+    """Return True if the device of a code has to be made, or made again after a power cut took its files."""
+    return code.redeemed is None or (code.device is not None and not _is_complete(fleet.devices_folder / code.device))
+
+
+def _is_complete(folder: Path) -> bool:
+    """Return True if a device's folder has its files. They are not synced, so after a power cut they may be empty."""
+    paths = [folder / DEVICE, folder / "policy.json"]
+    return all(path.is_file() and path.stat().st_size > 0 for path in paths)
+
+
+def _secret(config: Config, folder: Path, seed: bytes) -> Secret:
+    """Return the credentials of a device whose folder is complete."""
+    certificate = folder / f"{IDENTITY}.crt"
+    if certificate.is_file():
+        return shown_secret(config, certificate.read_text(encoding="ascii"))
+    return new_password(seed)
+
+
+def _reply(
+    fleet: FleetFiles, name: str, asked: Redemption, users: dict[str, str], active: set[str]
+) -> dict[str, Any] | JoinRefused:
+    """Return the reply to a redemption; a refusal if the device was revoked or got other credentials since."""
+    if name not in active or name not in users:
+        return JoinRefused(REVOKED)
+    folder, seed = fleet.devices_folder / name, secret_seed(asked)
+    files = {file: path.read_text(encoding="utf-8") for file in _PUBLIC if (path := folder / file).is_file()}
+    certificate = files.get(f"{IDENTITY}.crt")
+    if certificate is not None:
+        key = device_key(seed)
+        files[f"{IDENTITY}.key"] = key_text(key)
+        valid = is_for_key(certificate, key)
+    else:
+        password = new_password(seed)
+        files["password"] = password + "\n"
+        valid = not users[name].startswith(CERTIFICATE) and password_matches(users[name], password)
+    if not valid:
+        return JoinRefused(REVOKED)
+    return {"device": name, "files": files, "addresses": _addresses(fleet.config, json.loads(files[DEVICE]))}
+
+
+def _addresses(config: Config, device: dict[str, Any]) -> dict[str, str | None]:
+    """Return the addresses of MQTT and of MQTT over WebSocket, which the configuration of a device does not have."""
+    broker = device["broker"]
+    safe = "tls" in broker
+    return {"mqtt": f"{'mqtts' if safe else 'mqtt'}://{_bracketed(broker['host'])}:{broker['port']}", "websocket": None}
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

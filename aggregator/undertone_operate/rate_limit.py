@@ -1,0 +1,54 @@
+"""Rate limit of requests by network and in all: token buckets, whose clock is passed in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from undertone_aggregator.mqtt.endpoint.shares import network_of
+
+# Networks that are remembered; beyond this number, the one that was quiet longest is forgotten.
+_MOST_NETWORKS = 4096
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A bucket holds at most ``burst`` tokens and gets ``per_second``."""
+
+    burst: float
+    per_second: float
+
+
+class RateLimit:
+    """Token buckets: one for each network, and one for all together. ``clock``: monotonic seconds.
+
+    A request is admitted while both buckets have tokens, and pays afterwards, when its cost is known, so a bucket may
+    fall below zero.
+    """
+
+    def __init__(self, each: Rate, together: Rate, clock: Callable[[], float]) -> None:
+        self._each = each
+        self._together = together
+        self._clock = clock
+        self._all = (together.burst, clock())
+        self._networks: dict[str, tuple[float, float]] = {}
+
+    def wait(self, address: str) -> float:
+        """Return the seconds until a request from this address (IPv6: its /64) is admitted; 0 for at once."""
+        now = self._clock()
+        own = _filled(self._each, self._networks.get(network_of(address), (self._each.burst, now)), now)
+        everybody = _filled(self._together, self._all, now)
+        waits = [(1 - tokens) / rate.per_second for rate, tokens in ((self._each, own), (self._together, everybody))]
+        return max(0.0, *waits)
+
+    def pay(self, address: str, cost: float) -> None:
+        """Take tokens for a request from this address."""
+        now, network = self._clock(), network_of(address)
+        own = _filled(self._each, self._networks.pop(network, (self._each.burst, now)), now)
+        self._networks[network] = (own - cost, now)
+        self._all = (_filled(self._together, self._all, now) - cost, now)
+        if len(self._networks) > _MOST_NETWORKS:
+            del self._networks[next(iter(self._networks))]
+
+
+def _filled(rate: Rate, bucket: tuple[float, float], now: float) -> float:
+    tokens, at = bucket
+    return min(rate.burst, tokens + (now - at) * rate.per_second)

@@ -1,0 +1,308 @@
+"""Joining by a code: the codes of a server's folder, their offers and their redemption."""
+
+import importlib
+import json
+import math
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from support.command import undertone
+from undertone_aggregator.mqtt.credentials import servers_names
+from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.server.folder import Home
+from undertone_operate.join_codes import EXPIRED, FILE, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
+from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
+from undertone_shared.errors import Invalid
+
+CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
+NOW = int(time.time())
+DAY = 86400
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = undertone(*words)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
+def make_home(folder: Path, *options: str, campaign: str = "power") -> Home:
+    run("init", folder, "--host", "meters.example", *options)
+    run("campaign", "create", folder, campaign, *CREATE)
+    return Home(folder)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_home(tmp_path_factory.mktemp("made") / "home").folder
+
+
+@pytest.fixture
+def home(template: Path, tmp_path: Path) -> Home:
+    shutil.copytree(template, tmp_path / "home")
+    return Home(tmp_path / "home")
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = float(NOW)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def codes_of(home: Home, count: int, campaign: str = "power", group: str = "all") -> list[bytes]:
+    made = JoinCodes(home.folder).create(campaign, count, group, "", NOW, NOW + DAY)
+    return [parse_code(text) for text in made]
+
+
+def redemption(code: bytes) -> Redemption:
+    return Redemption(code, secrets.token_bytes(32))
+
+
+def refused(joining: Joining, asked: Redemption) -> str:
+    (reply,) = joining.redeem([asked])
+    assert isinstance(reply, JoinRefused), reply
+    return reply.reason
+
+
+def joined(joining: Joining, asked: Redemption) -> dict:
+    (reply,) = joining.redeem([asked])
+    assert not isinstance(reply, JoinRefused), reply
+    return reply
+
+
+def devices(home: Home, campaign: str = "power") -> list[str]:
+    return [
+        row["name"]
+        for row in json.loads(run("devices", "list", "--home", home.folder, "--campaign", campaign, "--json"))
+    ]
+
+
+def test_a_code_is_read_as_people_write_it():
+    code = secrets.token_bytes(16)
+    text = code_text(code)
+    for written in (text, text.lower(), text.replace("-", ""), text.replace("-", " "), text.replace("O", "0")):
+        assert parse_code(written) == code
+    for wrong in ("", text[:-1], text + "A", "a" * 101, None, 7, "ABCD-EFGH", "é" * 26, text[:-1] + "9"):
+        with pytest.raises(Invalid) as error:
+            parse_code(wrong)
+        assert text[:-1] not in str(error.value)
+
+
+def test_only_hashes_of_codes_are_stored(home):
+    texts = JoinCodes(home.folder).create("power", 3, "all", "", NOW, NOW + DAY)
+    data = (home.folder / FILE).read_bytes()
+    for text in texts:
+        assert parse_code(text) not in data
+        assert text.encode() not in data
+        assert text.replace("-", "").encode() not in data
+    assert (home.folder / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_one_code_is_one_device_with_its_files(home):
+    (code,) = codes_of(home, 1)
+    asked = redemption(code)
+    joining = Joining(home)
+    reply = joined(joining, asked)
+    assert reply["device"] == "power-001"
+    assert sorted(reply["files"]) == ["ca.crt", "device.json", "password", "policy.json"]
+    assert reply["addresses"]["mqtt"] == "mqtts://meters.example:8883"
+    run("devices", "add", 1, "--home", home.folder)
+    added = {path.name: path.read_text() for path in (home.fleet("power") / "devices/power-002").iterdir()}
+    assert sorted(added) == sorted(reply["files"])
+    assert added["policy.json"] == reply["files"]["policy.json"]
+    assert added["device.json"] == reply["files"]["device.json"].replace("power-001", "power-002")
+    gate = Gate(home.folder / "broker/passwords", servers_names(), home.folder / "broker/access")
+    assert gate.admits("power-001", reply["files"]["password"].strip())
+    assert devices(home) == ["power-001", "power-002"]
+
+
+def test_the_servers_disk_holds_no_secret_of_a_device_that_joined(home):
+    (code,) = codes_of(home, 1)
+    password = joined(Joining(home), redemption(code))["files"]["password"].strip()
+    for path in home.folder.rglob("*"):
+        assert not path.is_file() or password.encode() not in path.read_bytes(), path
+
+
+def test_the_same_key_gets_the_same_reply_and_no_other_key_any(home):
+    (code,) = codes_of(home, 1)
+    asked, clock = redemption(code), Clock()
+    joining = Joining(home, clock)
+    first = joined(joining, asked)
+    assert joined(joining, asked) == first
+    assert joined(Joining(home, clock), asked) == first
+    assert refused(joining, redemption(code)) == USED
+    clock.now += REPEAT_SECONDS + 1
+    assert refused(joining, asked) == USED
+    assert devices(home) == ["power-001"]
+
+
+def test_a_code_in_one_batch_twice_is_one_device(home):
+    (code,) = codes_of(home, 1)
+    asked = redemption(code)
+    first, second, other = Joining(home).redeem([asked, asked, redemption(code)])
+    assert first == second
+    assert isinstance(other, JoinRefused)
+    assert other.reason == USED
+    assert devices(home) == ["power-001"]
+
+
+def test_unknown_expired_and_revoked_codes(home):
+    first, second, third = codes_of(home, 3)
+    clock, codes = Clock(), JoinCodes(home.folder)
+    joining = Joining(home, clock)
+    assert refused(joining, redemption(secrets.token_bytes(16))) == UNKNOWN
+    assert codes.revoke([1], NOW) == [1]
+    assert refused(joining, redemption(first)) == REVOKED
+    reply = redemption(second)
+    joined(joining, reply)
+    assert codes.revoke([2], NOW) == []
+    clock.now = NOW + DAY
+    assert refused(joining, redemption(third)) == EXPIRED
+    for code, reason in ((first, REVOKED), (second, USED), (third, EXPIRED), (bytes(16), UNKNOWN)):
+        with pytest.raises(JoinRefused) as error:
+            joining.offer(code)
+        assert error.value.reason == reason
+    joined(joining, reply)
+    assert [code.state(clock.now) for code in codes.codes()] == [REVOKED, REDEEMED, EXPIRED]
+
+
+def test_a_code_of_a_campaign_that_is_gone_is_revoked(home):
+    (code,) = codes_of(home, 1)
+    home.remove("power")
+    assert refused(Joining(home), redemption(code)) == REVOKED
+    with pytest.raises(JoinRefused):
+        Joining(home).offer(codes_of(home, 1)[0])
+
+
+@pytest.mark.parametrize("change", ["rotate", "revoke"])
+def test_whose_device_was_changed_since_gets_no_old_secret(home, change):
+    (code,) = codes_of(home, 1)
+    asked = redemption(code)
+    joined(Joining(home), asked)
+    run("devices", change, "power-001", "--home", home.folder)
+    assert refused(Joining(home), asked) == REVOKED
+
+
+def test_a_forgotten_devices_name_leaves_the_file(home):
+    (code,) = codes_of(home, 1)
+    asked = redemption(code)
+    joined(Joining(home), asked)
+    for step in ("revoke", "forget"):
+        run("devices", step, "power-001", "--home", home.folder)
+    assert b"power-001" not in (home.folder / FILE).read_bytes()
+    assert refused(Joining(home), asked) == USED
+    assert JoinCodes(home.folder).codes()[0].state(NOW) == REDEEMED
+
+
+def test_devices_with_certificates_join(tmp_path):
+    home = make_home(tmp_path / "home", "--certificates")
+    (code,) = codes_of(home, 1)
+    asked = redemption(code)
+    reply = joined(Joining(home), asked)
+    assert sorted(reply["files"]) == ["ca.crt", "device.crt", "device.json", "device.key", "policy.json"]
+    assert joined(Joining(home), asked) == reply
+    assert not (home.fleet("power") / "devices/power-001/device.key").exists()
+    run("devices", "rotate", "power-001", "--home", home.folder)
+    assert refused(Joining(home), asked) == REVOKED
+
+
+def test_groups(home):
+    (home.folder / "groups.csv").write_text("device,group\n")
+    run("campaign", "create", home.folder, "heat", *CREATE, "--set", "groups=groups.csv")
+    (code,) = codes_of(home, 1, "heat", "north")
+    assert joined(Joining(home), redemption(code))["device"] == "heat-001"
+    assert (home.folder / "groups.csv").read_text().splitlines() == ["device,group", "heat-001,north"]
+
+
+class Cut(BaseException):
+    """Stands for kill -9: nothing catches it."""
+
+
+# Each step of a redemption after which the process may end.
+STEPS = (
+    "undertone_operate.join_codes.JoinCodes.bind",
+    "undertone_operate.join_codes.JoinCodes.promise",
+    "undertone_operate.joining.write_folder",
+    "undertone_operate.provision._write",
+    "undertone_operate.devices.FleetFiles._write_users",
+    "undertone_operate.devices.credentials.change_passwords",
+    "undertone_operate.devices.credentials.write_access_rules",
+    "undertone_operate.join_codes.JoinCodes.redeemed",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_redemption_that_was_cut_is_ended_by_the_same_key(home, monkeypatch, step, after):
+    (code,) = codes_of(home, 1)
+    asked = redemption(code)
+    place, name = step.rsplit(".", 1)
+    parts = place.split(".")
+    owner = importlib.import_module(".".join(parts[:2]))
+    for part in parts[2:]:
+        owner = getattr(owner, part)
+    whole = getattr(owner, name)
+
+    def cut(*args, **options):
+        if after:
+            whole(*args, **options)
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, cut)
+        with pytest.raises(Cut):
+            Joining(home).redeem([asked])
+    # Meanwhile another device is added, which must not take a name that is promised.
+    run("devices", "add", 1, "--home", home.folder)
+    if after or "bind" not in step:
+        assert refused(Joining(home), redemption(code)) == USED
+    reply = joined(Joining(home), asked)
+    assert joined(Joining(home), asked) == reply
+    assert len(devices(home)) == 2
+    gate = Gate(home.folder / "broker/passwords", servers_names(), home.folder / "broker/access")
+    assert gate.admits(reply["device"], reply["files"]["password"].strip())
+
+
+def offer_of(home: Home, *options: object) -> dict:
+    run("campaign", "create", home.folder, "other", *CREATE, *options)
+    (code,) = codes_of(home, 1, "other")
+    return Joining(home).offer(code)
+
+
+def test_the_guarantee_of_an_offer_is_that_of_the_policy(home):
+    (code,) = codes_of(home, 1)
+    offer = Joining(home).offer(code)
+    policy = json.loads(joined(Joining(home), redemption(code))["files"]["policy.json"])
+    assert offer["measures"] | {"text": ""} == {
+        "text": "", "sensor": "load", "measure": "sum", "quantity": "energy", "unit": "Wh", "slot_seconds": 1800,
+        "low": "0", "high": "1000",
+    }  # fmt: skip
+    assert offer["reports"]["per_day"] == 48
+    cap = math.log(policy["cap"][0] / policy["cap"][1])
+    shown = offer["guarantee"]
+    assert 0 <= float(shown["reading_epsilon"]) - cap < 1e-3
+    # Any 24 hours touch up to 49 slots of half an hour.
+    assert 0 <= float(shown["day_epsilon"]) - 49 * cap < 0.05
+    assert 0 <= float(shown["life_epsilon"]) - policy["lifetime"] / 2**20 < 10
+    assert shown["life_reports"] == policy["lifetime"] / 2**20 // cap
+    assert shown["delta"] is None
+
+
+def test_an_offer_in_turns_protects_a_day(home):
+    shown = offer_of(home, "--set", "window=24h")["guarantee"]
+    assert shown["day_epsilon"] == shown["reading_epsilon"] == "1"
+    assert "74 %" in shown["sentence_day"]
+
+
+def test_an_offer_of_a_stream(home):
+    shown = offer_of(home, "--collect", "stream")["guarantee"]
+    assert shown["reading_epsilon"] is None
+    assert shown["delta"] == "1e-05"
+    assert float(shown["day_epsilon"]) >= 1
