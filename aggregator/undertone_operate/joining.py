@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
 from undertone_aggregator.mqtt.credentials import Secret, new_password
 from undertone_aggregator.mqtt.endpoint.passwords import CERTIFICATE, password_matches, read_passwords
 from undertone_aggregator.server.folder import Home
@@ -249,10 +250,11 @@ def _reply(
 
 
 def _addresses(config: Config, device: dict[str, Any]) -> dict[str, str | None]:
-    """Return the addresses of MQTT and of MQTT over WebSocket, which the configuration of a device does not have."""
-    broker = device["broker"]
-    safe = "tls" in broker
-    return {"mqtt": f"{'mqtts' if safe else 'mqtt'}://{_bracketed(broker['host'])}:{broker['port']}", "websocket": None}
+    """Return the addresses of MQTT and of MQTT over WebSocket for a device with this configuration."""
+    broker, socket = device["broker"], config.broker.websocket_place
+    host, secure = _bracketed(broker["host"]), "s" if "tls" in broker else ""
+    websocket = None if socket is None else f"ws{secure}://{host}:{socket[1]}{WEBSOCKET_PATH}"
+    return {"mqtt": f"mqtt{secure}://{host}:{broker['port']}", "websocket": websocket}
 
 
 def _bracketed(host: str) -> str:

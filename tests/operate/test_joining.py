@@ -123,6 +123,12 @@ def test_one_code_is_one_device_with_its_files(home):
     assert devices(home) == ["power-001", "power-002"]
 
 
+def test_the_address_of_mqtt_over_websocket(home):
+    (code,) = codes_of(home, 1)
+    addresses = joined(Joining(home), redemption(code))["addresses"]
+    assert addresses == {"mqtt": "mqtts://meters.example:8883", "websocket": "wss://meters.example:8443/mqtt"}
+
+
 def test_the_servers_disk_holds_no_secret_of_a_device_that_joined(home):
     (code,) = codes_of(home, 1)
     password = joined(Joining(home), redemption(code))["files"]["password"].strip()
