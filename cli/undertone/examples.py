@@ -64,6 +64,13 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "query home/stores/load.sqlite --newest 4",
         "query load.sqlite --since 7d --between 18:00-23:00 --days workdays --by group --total",
     ),
+    "join create": (
+        "join create --home home --devices 20 --qr sheet.html",
+        "join create --home home --campaign power --expires 2d --links links.txt",
+    ),
+    "join list": ("join list --home home", "join list --home home --campaign power --json"),
+    "join revoke": ("join revoke 12 13 --home home", "join revoke --all --home home --campaign power"),
+    "join serve": ("join serve --home home", "join serve --home home --attached"),
     "readers add": ("readers add grafana --home home", "readers add grafana --plan aggregator.toml --fleet fleet"),
     "readers list": ("readers list --home home", "readers list --home home --json"),
     "readers remove": ("readers remove grafana --home home", "readers remove telegraf --home home"),
