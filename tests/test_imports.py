@@ -51,7 +51,7 @@ DEVICE = Layer(
     "device",
     "undertone_device",
     SHARED.ours | {"undertone_device"},
-    (STDLIB - NOT_ON_THE_PRIVACY_PATH) | BOARD | {"paho", "serial"},
+    (STDLIB - NOT_ON_THE_PRIVACY_PATH) | BOARD | {"meterbus", "paho", "serial"},
     integers_only=True,
 )
 AGGREGATOR = Layer("aggregator", "undertone_aggregator", SHARED.ours | {"undertone_aggregator"}, None)

@@ -16,6 +16,7 @@ from undertone_shared.errors import Invalid
 MODULES = [
     "buses",
     "files",
+    "mbus",
     "network",
 ]
 

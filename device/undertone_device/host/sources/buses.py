@@ -39,13 +39,16 @@ class FrameDecoder(Protocol):
         """Return the readings that ``data`` completes."""
 
 
-def open_port(path: str, baud: int) -> Any:
-    """Open the serial port: 8 data bits, no parity, non-blocking. Raises OSError; Invalid without pyserial."""
+def open_port(path: str, baud: int, parity: str = "N") -> Any:
+    """Open the serial port: 8 data bits, parity N (none) or E (even), non-blocking.
+
+    Raises OSError; Invalid without pyserial.
+    """
     try:
         import serial
     except ImportError:
         raise Invalid("a serial port needs pyserial: pip install 'undertone-ldp[meters]'") from None
-    return serial.Serial(path, baud, timeout=0, exclusive=True)
+    return serial.Serial(path, baud, parity=parity, timeout=0, exclusive=True)
 
 
 class Pushed(SensorSource):
