@@ -217,6 +217,10 @@ class FleetFiles:
         self._codes.forget(name)
         shutil.rmtree(self.folder / "devices" / name, ignore_errors=True)
 
+    def codes(self) -> dict[str, int]:
+        """Return the number of the join code of each device that joined by one."""
+        return {code.device: code.id for code in self._codes.codes() if code.device is not None}
+
     def last_slots(self) -> dict[str, int | None]:
         """Return the newest counted slot of each device, None for a device without one."""
         seen = Seen()

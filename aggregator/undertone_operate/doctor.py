@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -26,6 +27,9 @@ from undertone_aggregator.settings.server_options import ServerOptions
 from undertone_aggregator.store.kept import kept_by_name
 from undertone_aggregator.store.store import NoStore, open_store
 from undertone_operate.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
+from undertone_operate.join_codes import JoinCodes
+from undertone_operate.join_openapi import PATH as DESCRIPTION_PATH
+from undertone_operate.join_tls import tls_listener
 from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
@@ -47,7 +51,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     home = Home(folder)
     yield from _files(home)
     try:
-        server, disk = home.server, home.disk
+        server, disk, _ = home.server, home.disk, home.join
     except (Invalid, OSError) as wrong:
         yield Finding("server", FAILURE, str(wrong), f"edit {folder / SERVER}")
         return
@@ -62,6 +66,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     if not home.names():
         yield Finding("campaigns", WARNING, "there is no campaign yet", f"undertone campaign create {folder} NAME ...")
     yield from _ports(server)
+    yield from _join(home)
     yield from _alerts(home, server, alert_test)
     for config in configs[:1]:
         yield from _websocket(config)
@@ -198,29 +203,52 @@ def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:
 
 def _websocket(config: Config) -> Iterator[Finding]:
     """Yield a finding about the address of MQTT over WebSocket: free, used by the endpoint, or taken."""
-    address, place = config.broker.websocket, config.broker.websocket_place
-    if place is None:
+    if config.broker.websocket is not None:
+        scheme = "http" if config.broker.certificate is None else "https"
+        url = f"{scheme}://{config.broker.websocket}{WEBSOCKET_PATH}"
+        yield _listener("websocket", "broker", config.broker.websocket, url, HTTPStatus.UPGRADE_REQUIRED)
+
+
+def _join(home: Home) -> Iterator[Finding]:
+    """Yield findings about the listener at which people join: its address, its certificate, and its codes."""
+    options = home.join
+    if options.listen is None:
         return
+    if not options.insecure:
+        try:
+            tls_listener(home.folder, options, home.broker_options).context()
+        except Invalid as wrong:
+            yield Finding("join", FAILURE, str(wrong), "set certificate and key in [join]")
+            return
+    url = f"{'http' if options.insecure else 'https'}://{options.listen}{DESCRIPTION_PATH}"
+    yield _listener("join", "join", options.listen, url, HTTPStatus.OK)
+    states = Counter(code.state(time.time()) for code in JoinCodes(home.folder).codes())
+    counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    yield Finding("join", OK, f"people join at {options.url}; codes: {counted or 'none'}")
+
+
+def _listener(name: str, table: str, address: str, url: str, status: int) -> Finding:
+    """Return a finding about an address: free, used by this server, which answers with ``status``, or taken."""
+    place = split_address(name, address)
     try:
         with socket.create_server(place, family=family_of(place)):
-            yield Finding("ports", OK, f"websocket: {address} is free; no program listens there")
+            return Finding("ports", OK, f"{name}: {address} is free; no program listens there")
     except OSError as wrong:
-        scheme = "http" if config.broker.certificate is None else "https"
         context = ssl.create_default_context()
-        # The question is who listens there; devices verify the certificate.
+        # The question is who listens there; devices and browsers verify the certificate.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        status = 0
+        found = 0
         try:
-            urllib.request.urlopen(f"{scheme}://{address}{WEBSOCKET_PATH}", timeout=_WAIT_SECONDS, context=context)
+            with urllib.request.urlopen(url, timeout=_WAIT_SECONDS, context=context) as answer:
+                found = answer.status
         except urllib.error.HTTPError as answer:
-            status = answer.code
+            found = answer.code
         except (OSError, ValueError):
             pass
-        if status == HTTPStatus.UPGRADE_REQUIRED:
-            yield Finding("ports", OK, f"websocket: {address} answers")
-        else:
-            fix = "choose another for websocket in [broker]"
-            yield Finding("ports", FAILURE, f"websocket: {address} cannot be used: {wrong}", fix)
+        if found == status:
+            return Finding("ports", OK, f"{name}: {address} answers")
+        fix = f"choose another for it in [{table}]"
+        return Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
 
 
 def _store(config: Config) -> Finding:

@@ -24,6 +24,8 @@ from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.store.store_address import store_address
+from undertone_operate.join_codes import FILE as JOIN_CODES
+from undertone_operate.join_codes import JoinCodes
 from undertone_operate.sealed import seal, unseal
 from undertone_shared.errors import Invalid
 
@@ -39,6 +41,7 @@ _LEFT_OUT = (
     "*-shm",
     "*.pid",
     "mosquitto.db*",
+    "*-journal",
     "*.before-*",
     ".*",
 )
@@ -54,6 +57,7 @@ _SECRETS = {
     "*token*": "the token of the web page",
     "*.urls": "the addresses of alerts, with their passwords",
     "fleets/*": "the devices' files, with their passwords",
+    JOIN_CODES: "the names of devices that joined by a code; codes themselves are only there as hashes",
     "*.sqlite": "the names of devices and when each reported; with audit, each report, too; never a reading",
 }
 
@@ -90,6 +94,9 @@ def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Bac
                 source = scratch / f"{len(members)}.sqlite"
                 with open_store(path, read_only=True) as store:
                     store.backup(source)
+            elif inside == JOIN_CODES:
+                source = scratch / f"{len(members)}.sqlite"
+                JoinCodes(folder).copy(source)
             members.append((inside, source, path.stat().st_mode & 0o777))
         whole = scratch / "whole"
         with _new(whole) as out:

@@ -85,7 +85,8 @@ class Wishes:
     ``mode``: that of [broker]. ``host``: name of the broker, or of this server with mode "direct", as devices reach it.
     ``authority``: certificate of the CA for private TLS; the broker's or endpoint's own certificate is in the folder's
     broker/. ``certificates``: with mode "direct", each device has a certificate by that authority, and no password.
-    ``audit``: store a row for each report; ``page``: ADDRESS:PORT of the page; ``program``: the command line of this
+    ``audit``: store a row for each report; ``page``: ADDRESS:PORT of the page; ``join_port``: port at
+    which people join, 0 for none; ``program``: the command line of this
     program, word by word; ``user``: the user that the server runs as.
     """
 
@@ -96,6 +97,7 @@ class Wishes:
     program: tuple[str, ...]
     port: int = 0
     websocket_port: int = 0
+    join_port: int = 0
     certificates: bool = False
     audit: bool = False
     health: str | None = HEALTH
@@ -122,7 +124,9 @@ def initialise(folder: Path, wishes: Wishes) -> list[str]:
     if wishes.mode == EXTERNAL:
         _write_broker(folder / BROKER, port, wishes)
     options = _options(port, wishes)
-    write_private(folder / SERVER, _chosen(sample_tables("broker", "store", "server"), options))
+    tables = [_chosen(sample_tables("broker", "store", "server"), options)]
+    tables.append(_chosen(sample_tables("join"), _join_options(wishes)))
+    write_private(folder / SERVER, "\n".join(tables))
     write_private(folder / "undertone.service", _unit(folder, wishes))
     return sorted(path.name for path in folder.iterdir())
 
@@ -147,6 +151,18 @@ def _options(port: int, wishes: Wishes) -> dict[str, Any]:
     if wishes.audit:
         options["audit"] = True
     return options | {name: where for name in ("health", "page") if (where := getattr(wishes, name))}
+
+
+def _join_options(wishes: Wishes) -> dict[str, Any]:
+    if not wishes.join_port:
+        return {}
+    secure = wishes.authority is not None
+    host = f"[{wishes.host}]" if ":" in wishes.host else wishes.host
+    return {
+        "listen": f"{'0.0.0.0' if secure else '127.0.0.1'}:{wishes.join_port}",
+        "url": f"http{'s' if secure else ''}://{host}:{wishes.join_port}",
+        "insecure": not secure,
+    }
 
 
 def _chosen(text: str, options: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_operate.join_codes import EXPIRED, REVOKED, parse_code
-from undertone_operate.join_openapi import document
+from undertone_operate.join_openapi import PATH, document
 from undertone_operate.joining import (
     INVALID,
     SLOW_DOWN,
@@ -202,7 +202,7 @@ def make_app(
         routes=[
             Route("/api/join/offer", routes.offer, methods=["POST"]),
             Route("/api/join/redeem", routes.redeem, methods=["POST"]),
-            Route("/api/join/openapi.json", routes.openapi),
+            Route(PATH, routes.openapi),
             Route("/join", redirect),
             Route("/join/{path:path}", page),
         ],

@@ -86,6 +86,11 @@ def iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def campaign_end(config: Config, now: int) -> int:
+    """Return the Unix second at which a campaign ends, or would end if it began now. Raises Invalid, OSError."""
+    return _campaign(config, now).end
+
+
 def shown_up(value: Fraction) -> str:
     """Return a bound as a number of four significant digits, rounded up so that it stays a bound."""
     up = Context(prec=_DIGITS, rounding=ROUND_CEILING)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+PATH = "/api/join/openapi.json"
 _TEXT = {"type": "string"}
 _WHOLE = {"type": "integer"}
 _OR_NULL = {"type": ["string", "null"]}

@@ -16,10 +16,9 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_aggregator.server.folder import Home
-from undertone_aggregator.settings.broker_options import BrokerOptions
-from undertone_aggregator.settings.join_options import JoinOptions
 from undertone_aggregator.settings.options import family_of, split_address
 from undertone_operate.join_app import make_app
+from undertone_operate.join_tls import tls_listener
 from undertone_operate.joining import Joining
 from undertone_shared.errors import Invalid
 
@@ -69,14 +68,6 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
                 uvicorn.Server(config).run(sockets=[listening])
         finally:
             stop.set()
-
-
-def tls_listener(folder: Path, options: JoinOptions, broker: BrokerOptions) -> Listener:
-    """Return the TLS files of the listener: those of [join], or else those of [broker]. Raises Invalid without any."""
-    certificate, key = options.certificate or broker.certificate, options.key or broker.key
-    if certificate is None or key is None:
-        raise Invalid("certificate is missing in [join], expected a certificate and its key, there or in [broker]")
-    return Listener(certificate=folder / certificate, key=folder / key)
 
 
 class _Protocol(H11Protocol):

@@ -35,7 +35,7 @@ from undertone_operate.join_codes import (
     has_key,
     parse_code,
 )
-from undertone_operate.join_offer import iso, offer
+from undertone_operate.join_offer import campaign_end, iso, offer
 from undertone_operate.provision import DEVICE, IDENTITY, device_files, shown_secret, write_folder
 from undertone_shared.errors import Invalid
 
@@ -137,8 +137,10 @@ class Joining:
 
     def _redeem_in(self, campaign: str, asked: Sequence[Redemption], now: int) -> list[dict[str, Any] | JoinRefused]:
         """Redeem codes of one campaign that are bound to the keys given here."""
-        if campaign not in self._home.names():
-            return [JoinRefused(REVOKED) for _ in asked]
+        try:
+            campaign = self._current(campaign, now)
+        except JoinRefused as refused:
+            return [refused] * len(asked)
         config = self._home.config(campaign)
         with open_store(config.store_url, campaign=campaign) as store:
             fleet = FleetFiles.at_home(self._home, campaign, store)
@@ -180,15 +182,30 @@ class Joining:
             fleet.register(admitted, group, now)
         self._codes.redeemed([code.id for code, _ in new], now)
 
+    def _current(self, campaign: str, now: int) -> str:
+        """Return the campaign that a code is for: its own until that ends, then the one that succeeds it.
+
+        Raises JoinRefused if the campaign is gone or has ended, and none succeeds it.
+        """
+        names = self._home.names()
+        plans = {name: self._home.config(name).campaign for name in names}
+        while True:
+            gone = campaign not in names
+            if not gone and now < campaign_end(self._home.config(campaign), now):
+                return campaign
+            successor = next((name for name, plan in plans.items() if plan.succeeds == campaign), None)
+            if successor is None:
+                raise JoinRefused(REVOKED) if gone else JoinRefused(EXPIRED, "the campaign of this code has ended")
+            campaign = successor
+
     def _offer(self, campaign: str, language: str, now: float) -> dict[str, Any]:
         made, fields = self._offers.get((campaign, language), (0.0, {}))
         if fields and made <= now < made + _OFFER_SECONDS:
             return fields
-        if campaign not in self._home.names():
-            raise JoinRefused(REVOKED)
-        config = self._home.config(campaign)
-        with open_store(config.store_url, campaign=campaign) as store:
-            _, policy, _ = model_of(FleetFiles.at_home(self._home, campaign, store))
+        current = self._current(campaign, int(now))
+        config = self._home.config(current)
+        with open_store(config.store_url, campaign=current) as store:
+            _, policy, _ = model_of(FleetFiles.at_home(self._home, current, store))
         fields = offer(config, policy, self._home.join.asks, int(now), language)
         self._offers[campaign, language] = now, fields
         return fields

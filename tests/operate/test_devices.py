@@ -177,7 +177,7 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     assert [row["last_report"] for row in rows] == [None] * 3
     assert "last_report  never" in run("devices", "show", "load-002")
     run("devices", "export", "--output", str(tmp_path / "out.csv"))
-    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "name,group,state,since,last_report"
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "name,group,state,since,last_report,code"
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600, "when a household reported is nobody else's to read"
     assert run("devices", "conflicts").strip() == "none"
     assert "--silent is 'ever'" in run("devices", "list", "--silent", "ever", code=2)

@@ -3,18 +3,24 @@
 import importlib
 import json
 import math
+import re
 import secrets
 import shutil
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from support.command import undertone
+from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.mqtt.credentials import servers_names
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.server.folder import Home
-from undertone_operate.join_codes import EXPIRED, FILE, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
+from undertone_aggregator.settings.options import split_address
+from undertone_aggregator.store.store import open_store
+from undertone_operate.doctor import examine
+from undertone_operate.join_codes import EXPIRED, FILE, OPEN, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
 from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
 from undertone_shared.errors import Invalid
 
@@ -312,3 +318,130 @@ def test_an_offer_of_a_stream(home):
     assert shown["reading_epsilon"] is None
     assert shown["delta"] == "1e-05"
     assert float(shown["day_epsilon"]) >= 1
+
+
+def test_a_code_outlives_its_campaign_if_another_one_succeeds_it(home):
+    first, second = codes_of(home, 2)
+    clock = Clock()
+    joining = Joining(home, clock)
+    joined(joining, redemption(first))
+    with open_store(home.config("power").store_url, campaign="power") as store:
+        store.add_epoch(epochs_of(home.config("power")).first(NOW))
+        end = store.epochs()[-1].campaign.end
+    run("campaign", "succeed", home.folder, "power", "power-2")
+    assert joining.offer(second)["campaign"] == "power"
+    clock.now = end
+    late = parse_code(JoinCodes(home.folder).create("power", 1, "all", "", NOW, end + DAY)[0])
+    assert joining.offer(late)["campaign"] == "power-2"
+    files = joined(joining, redemption(late))["files"]
+    assert json.loads(files["device.json"])["campaigns"] == ["power-2"]
+    home.remove("power-2")
+    assert refused(joining, redemption(codes_of(home, 1)[0])) == EXPIRED
+
+
+def test_a_backup_has_the_codes(home, tmp_path):
+    first, second = codes_of(home, 2)
+    joined(Joining(home), redemption(first))
+    run("backup", home.folder, tmp_path / "backup")
+    run("restore", tmp_path / "backup", tmp_path / "restored")
+    restored = Home(tmp_path / "restored")
+    assert [code.state(NOW) for code in JoinCodes(restored.folder).codes()] == [REDEEMED, OPEN]
+    assert (restored.folder / FILE).stat().st_mode & 0o777 == 0o600
+    assert joined(Joining(restored), redemption(second))["device"] == "power-002"
+
+
+def test_the_inventory_shows_how_a_device_came(home):
+    codes = codes_of(home, 2)
+    run("devices", "add", 1, "--home", home.folder)
+    joined(Joining(home), redemption(codes[1]))
+    rows = json.loads(run("devices", "list", "--home", home.folder, "--json"))
+    assert [(row["name"], row["code"]) for row in rows] == [("power-001", None), ("power-002", 2)]
+    assert json.loads(run("devices", "show", "power-002", "--home", home.folder, "--json"))["code"] == 2
+
+
+def test_the_commands(tmp_path):
+    folder, now = tmp_path / "home", time.time()
+    run("init", folder, "--host", "meters.example", "--join-port", 8444)
+    run("campaign", "create", folder, "power", *CREATE)
+    options = Home(folder).join
+    assert (options.listen, options.url, options.insecure) == ("0.0.0.0:8444", "https://meters.example:8444", False)
+    sheet, links = tmp_path / "sheet.html", tmp_path / "links"
+    about = ("--about", "How <much>")
+    made = json.loads(
+        run("join", "create", "--home", folder, "--devices", 3, "--qr", sheet, "--links", links, *about, "--json")
+    )
+    assert links.read_text().split() == made["links"]
+    assert links.stat().st_mode & 0o777 == sheet.stat().st_mode & 0o777 == 0o600
+    assert all(link in sheet.read_text() for link in made["links"])
+    assert "How &lt;much&gt;" in sheet.read_text()
+    assert sheet.read_text().count("<svg") == 3
+    assert abs(made["expires"] - now - 14 * DAY) < 600
+    base, _, code = made["links"][0].partition("#")
+    assert base == "https://meters.example:8444/join"
+    assert Joining(Home(folder)).offer(parse_code(code))["about"] == "How <much>"
+    run("join", "revoke", 1, "--home", folder)
+    states = [row["state"] for row in json.loads(run("join", "list", "--home", folder, "--json"))]
+    assert states == [REVOKED, OPEN, OPEN]
+    run("join", "revoke", "--all", "--home", folder)
+    assert "expected a number that undertone join list shows" in run("join", "revoke", 9, "--home", folder, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("create", "--devices", 0), "devices is 0"),
+        (("create", "--expires", "0h"), "--expires"),
+        (("create", "--qr", "codes.txt"), "expected a file whose name ends with .html or .svg"),
+        (("create", "--devices", 2, "--qr", "codes.svg"), "expected .html for several codes"),
+        (("create", "--group", "north"), "has no groups"),
+        (("create", "--campaign", "../power"), "expected one of"),
+        (("revoke",), "the codes are missing"),
+        (("revoke", 1, "--all"), "the codes are missing"),
+    ],
+)
+def test_a_command_that_is_wrong_is_refused(home, words, sentence):
+    path = home.folder / "server.toml"
+    path.write_text(path.read_text().replace("# listen =", "listen =").replace("# url =", "url ="))
+    assert sentence in run("join", *words, "--home", home.folder, code=2)
+    assert JoinCodes(home.folder).codes() == []
+
+
+def test_codes_need_a_listener(home):
+    assert "listen is missing in [join]" in run("join", "create", "--home", home.folder, code=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ('listen = "0.0.0.0:8444"', "url is missing"),
+        ('listen = "0.0.0.0:8444"\nurl = "http://meters.example"', "expected https://HOST"),
+        ('listen = "0.0.0.0:8444"\nurl = "https://meters.example/path"', "expected https://HOST"),
+        ('listen = "0.0.0.0:8444"\nurl = "http://localhost:8444"', "because the listener has TLS"),
+        ('listen = "0.0.0.0:8444"\nurl = "https://a.example"\ninsecure = true', "expected a loopback address"),
+        ('listen = "127.0.0.1:8444"\nurl = "https://a.example"\ncertificate = "a"', "key is missing"),
+        ('place = "0.0.0.0:8444"', "unknown option"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path, options, sentence):
+    (tmp_path / "server.toml").write_text(f"[join]\n{options}\n")
+    with pytest.raises(Invalid, match=re.escape(sentence)):
+        _ = Home(tmp_path).join
+
+
+def test_doctor_examines_the_listener(home, free_port):
+    path = home.folder / "server.toml"
+    place = f"127.0.0.1:{free_port()}"
+    path.write_text(
+        path.read_text().replace('# listen = "0.0.0.0:8444"', f'listen = "{place}"').replace("# url =", "url =")
+    )
+    codes_of(home, 2)
+
+    def findings():
+        return [each for each in examine(home.folder) if each.check == "join" or each.sentence.startswith("join:")]
+
+    assert [each.result for each in findings()] == ["ok", "ok"]
+    assert "2 open" in findings()[-1].sentence
+    with socket.create_server(split_address("listen", place)):
+        assert [each.result for each in findings()] == ["failure", "ok"]
+    (home.folder / "broker/server.key").write_text("")
+    assert [each.result for each in findings()] == ["failure"]

@@ -11,7 +11,8 @@ _USUAL = ("broker/server.crt", "tls/server.crt", "tls/ca.crt")
 
 def certificate_ends(config: Config) -> dict[str, int]:
     """Return a map: configured path -> Unix second at which that certificate ends. Other files are left out."""
-    names = [name for name in (config.broker.certificate, config.broker.ca_file, *_USUAL) if name is not None]
+    configured = (config.broker.certificate, config.broker.ca_file, config.join.certificate)
+    names = [name for name in (*configured, *_USUAL) if name is not None]
     found = {}
     for name in dict.fromkeys(names):
         with contextlib.suppress(OSError, ValueError):

@@ -113,7 +113,8 @@ def list_devices(
         print(json.dumps(rows))
         return
     for row in rows:
-        print(f"{row['name']:20} {row['group']:12} {row['state']:8} {_when(row['last_report'])}")
+        came = "" if row["code"] is None else f", joined by code {row['code']}"
+        print(f"{row['name']:20} {row['group']:12} {row['state']:8} {_when(row['last_report'])}{came}")
 
 
 @app.command()
@@ -228,7 +229,7 @@ def export(
     choice: FleetChoice,
     output: Annotated[Path, typer.Option(help="CSV file to write.")],
 ) -> None:
-    """Write the inventory as CSV: name, group, state, since, last_report (Unix seconds)."""
+    """Write the inventory as CSV: name, group, state, since, last_report (Unix seconds), code by which it joined."""
     import csv
     import io
 
@@ -237,7 +238,7 @@ def export(
     with choice.open() as fleet:
         rows = _rows(fleet, int(time.time()), None)
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report"])
+    writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report", "code"])
     writer.writeheader()
     writer.writerows(rows)
     # The file is private, because it shows when each household reported last.
@@ -261,7 +262,7 @@ def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = Fal
     from undertone_operate.provision import late_seconds
 
     seconds = fleet.config.campaign.slot_seconds
-    last = fleet.last_slots()
+    last, codes = fleet.last_slots(), fleet.codes()
     rows = []
     for name, device in sorted(fleet.devices().items()):
         slot = last.get(name)
@@ -271,7 +272,7 @@ def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = Fal
         if lost and (device.state != ACTIVE or now - heard <= late_seconds(fleet.config.campaign)):
             continue
         if silent is None or ended is None or now - ended >= silent:
-            rows.append({**device._asdict(), "last_report": ended})
+            rows.append({**device._asdict(), "last_report": ended, "code": codes.get(name)})
     return rows
 
 

@@ -38,6 +38,12 @@ def init(
             " without TLS."
         ),
     ] = None,
+    join_port: Annotated[
+        int,
+        typer.Option(
+            help="Port at which people join by a link or QR code (undertone join), 8444 for example; 0: none."
+        ),
+    ] = 0,
     tls: Annotated[
         bool, typer.Option("--tls", help="Use TLS on loopback, too, with a private authority and a server certificate.")
     ] = False,
@@ -71,10 +77,10 @@ def init(
 
     mode = DIRECT
     if broker is not None:
-        if host != _HOST or port or tls or certificates or websocket_port is not None:
+        if host != _HOST or port or tls or certificates or join_port or websocket_port is not None:
             raise Invalid(
-                "--host, --port, --websocket-port, --tls and --certificates apply only if devices connect to this"
-                " server, not to --broker"
+                "--host, --port, --websocket-port, --join-port, --tls and --certificates apply only if devices connect"
+                " to this server, not to --broker"
             )
         mode = EXTERNAL
         host, port, tls = _broker(broker)
@@ -87,8 +93,11 @@ def init(
     if websocket_port is None:
         websocket_port = WEBSOCKET_PORT if tls and mode == DIRECT else 0
     check_integer("--websocket-port", websocket_port, 0, 65535)
+    check_integer("--join-port", join_port, 0, 65535)
     if page is not None and split_address("--page", page)[1] == websocket_port != 0:
         raise Invalid(f"--page is {page!r}, but MQTT over WebSocket has port {websocket_port}: expected another port")
+    if join_port and join_port == websocket_port:
+        raise Invalid(f"--join-port is {join_port}, which MQTT over WebSocket has: expected another port")
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
     user = getpass.getuser()
@@ -100,6 +109,7 @@ def init(
         program,
         port=port,
         websocket_port=websocket_port,
+        join_port=join_port,
         certificates=certificates,
         audit=audit,
         health=health,
