@@ -1,5 +1,5 @@
 // The page that a person sees: five screens over the worker's view. It holds no state of the device.
-import { button, certainty, day, element, facts, moment, number, paragraph, percent, span } from './page.js';
+import { button, day, element, facts, moment, number, paragraph, span } from './page.js';
 import { SOURCES } from './sources/index.js';
 
 const worker = new Worker('worker.js', { type: 'module' });
@@ -31,23 +31,14 @@ const OBSTACLES = {
     waiting: 'The measurement has not begun yet.',
 };
 
-const guess = (epsilon) =>
-    `Suppose somebody thinks that something about you is as likely true as not: 50 %. After seeing everything that your` +
-    ` phone sends in that time, they can be ${percent(certainty(epsilon))} sure at most.`;
+const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-function dayWords({ guarantee }) {
-    return guess(Number(guarantee.day_epsilon));
-}
-
-function lifeWords({ guarantee }) {
-    const epsilon = Number(guarantee.life_epsilon);
-    const limit = 'After that limit, your phone stops for good.';
-    if (certainty(epsilon) <= 99.9) return `${guess(epsilon)} ${limit}`;
-    return (
-        'A habit that you repeat for months can show through: the limit for life counts how much, and is too high to' +
-        ` hide a habit. ${limit}`
-    );
-}
+// The guarantee in the server's sentences, which it makes of the policy that this phone then enforces.
+const promises = ({ guarantee }) => [
+    ['One number', guarantee.sentence_reading],
+    ['Any one day', guarantee.sentence_day],
+    ['Your whole life', guarantee.sentence_life],
+].filter(([, sentence]) => sentence);
 
 // ----------------------------------------------------------------------------------------------- screens
 
@@ -93,7 +84,7 @@ function join({ offer }) {
             element('h1', {}, 'You are invited to a measurement'),
             facts([
                 ['Who asks', offer.operator],
-                ['What is measured', measures.text],
+                ['What is measured', upper(measures.text)],
                 ['What your phone gives', `one number in ${measures.unit}, every ${span(measures.slot_seconds)}`],
                 ['How often', `at most ${number(reports.per_day)} ${reports.per_day === 1 ? 'time' : 'times'} a day`],
                 ['Until', day(Date.parse(reports.until) / 1000)],
@@ -111,6 +102,11 @@ function join({ offer }) {
 
 function agree({ offer }) {
     const { guarantee, measures } = offer;
+    const epsilons = [
+        ['one number', guarantee.reading_epsilon],
+        ['any 24 hours', guarantee.day_epsilon],
+        ['life', guarantee.life_epsilon],
+    ].map(([name, epsilon]) => `${name}: ${epsilon ?? 'no limit'}`);
     const fitting = SOURCES.filter((source) => source.fits(measures));
     const choose = element('fieldset', {}, element('legend', {}, 'Where the number comes from'));
     for (const [index, source] of fitting.entries()) {
@@ -131,10 +127,7 @@ function agree({ offer }) {
                     ` tell yours, not ${offer.operator} and not somebody who reads along. In the average over many` +
                     ' phones the blur cancels out.',
             ),
-            element('h2', {}, 'For any one day'),
-            paragraph(dayWords(offer)),
-            element('h2', {}, 'For life'),
-            paragraph(lifeWords(offer)),
+            facts(promises(offer)),
             element('h2', {}, 'What else the server sees'),
             paragraph(
                 'That this phone takes part, when it reports, and its internet address. It gets no name, no place, no' +
@@ -145,8 +138,11 @@ function agree({ offer }) {
                 'details',
                 {},
                 element('summary', {}, 'For experts'),
-                paragraph(guarantee.sentence_day),
-                paragraph(guarantee.sentence_life),
+                paragraph(
+                    `Local differential privacy; ε for ${epsilons.join(', ')}.`,
+                    guarantee.delta ? ` δ = ${guarantee.delta}.` : '',
+                    ' This phone refuses every campaign that would exceed these limits, whatever the server says.',
+                ),
             ),
             paragraph('You can pause or leave at any time. What was sent until then cannot be taken back.'),
             element(
@@ -195,9 +191,8 @@ function about(offer, status) {
         element('summary', {}, 'About this measurement'),
         facts([
             ['Who asks', offer.operator],
-            ['What is measured', offer.measures.text],
-            ['Any one day', dayWords(offer)],
-            ['For life', lifeWords(offer)],
+            ['What is measured', upper(offer.measures.text)],
+            ...promises(offer),
             ['This phone’s name there', status.device],
             ['A lost phone', `Tell ${offer.operator} the name above: they can shut this phone out.`],
             ['If you clear the data', FORGETTING],
@@ -227,8 +222,8 @@ function running({ offer, status, source }) {
     const update = (view) => {
         const { counts, online, paused, outbox, trouble: why } = view.status;
         state.textContent = online
-            ? 'Your phone takes part. It reaches the server.'
-            : 'Your phone takes part. It does not reach the server now; it tries again by itself.';
+            ? 'It reaches the server.'
+            : 'It does not reach the server now, and tries again by itself.';
         const lines = [];
         if (OBSTACLES[paused] && (counts.heard || paused !== 'no_campaign')) lines.push(OBSTACLES[paused]);
         if (outbox) lines.push(`${number(outbox)} ${outbox === 1 ? 'report waits' : 'reports wait'} to be sent.`);
@@ -241,7 +236,8 @@ function running({ offer, status, source }) {
     };
     return [
         [
-            element('h1', {}, offer.measures.text),
+            element('h1', {}, 'Your phone takes part'),
+            paragraph(upper(offer.measures.text)),
             state,
             shown.element,
             trouble,

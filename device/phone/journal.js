@@ -4,9 +4,10 @@
 // write appends a record to it and flushes, so that a record that `write` has accepted survives a power cut. When the
 // current file is large, its live records are copied to the other file, whose header is written last.
 //
-//     file    'UTJ1', u32 generation, u32 CRC of both; then records; the file of the higher generation is current
-//     record  u32 length of the body, u32 CRC of the body; body: u16 length of the name, the name, 1 and the content,
-//             or 0 for a deletion
+//     file    'UTJ1', u32 generation, u32 CRC of both (one sector, so that a disk writes it completely or not at all);
+//             then records; the file of the higher generation is current
+//     record  u32 length of the body, u32 CRC of these 4 bytes, u32 CRC of the body; body: u16 length of the name, the
+//             name, 1 and the content, or 0 for a deletion
 //
 // Numbers are big-endian. Only the last record can be incomplete, because each write waits for the one before; it is
 // dropped when the journal is opened. Any other damage makes the journal unreadable, so that a device never continues
@@ -14,7 +15,7 @@
 
 const MAGIC = 0x55544a31;
 const HEADER = 12;
-const RECORD = 8;
+const RECORD = 12;
 const COMPACT_BYTES = 1 << 20;
 
 const CRCS = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -52,9 +53,11 @@ export async function openJournal(name) {
 }
 
 export class Journal {
-    // `handles`: two open files with the methods of FileSystemSyncAccessHandle.
-    constructor(handles) {
+    // `handles`: two open files with the methods of FileSystemSyncAccessHandle. `large`: size in bytes from which the
+    // current file is copied, if less than a quarter of it is live.
+    constructor(handles, large = COMPACT_BYTES) {
         this.handles = handles;
+        this.large = large;
         this.entries = new Map();
         this.broken = false;
         const files = handles.map(readWhole);
@@ -101,11 +104,13 @@ export class Journal {
         const view = new DataView(file.buffer);
         let at = HEADER;
         while (at < file.length) {
-            const end = at + RECORD <= file.length ? at + RECORD + view.getUint32(at) : Infinity;
-            const body = file.subarray(at + RECORD, end);
-            if (end > file.length || body.length < 3 || crc32(body) !== view.getUint32(at + 4)) {
-                const rest = file.subarray(at);
-                if (end >= file.length || rest.every((byte) => byte === 0)) return at;
+            const start = at + RECORD;
+            const known = start <= file.length && view.getUint32(at + 4) === crc32(file.subarray(at, at + 4));
+            const end = known ? start + view.getUint32(at) : file.length;
+            const body = file.subarray(start, end);
+            if (!known || end > file.length || view.getUint32(at + 8) !== crc32(body)) {
+                // What a power cut leaves of the last record ends with the file, or with zeros.
+                if (known ? end >= file.length : body.every((byte) => byte === 0)) return at;
                 throw new Damaged(`the journal is damaged at byte ${at}`);
             }
             const length = (body[0] << 8) | body[1];
@@ -144,7 +149,7 @@ export class Journal {
 
     compactIfLarge() {
         const live = [...this.entries].reduce((sum, [name, content]) => sum + name.length + content.length, 0);
-        if (this.end < COMPACT_BYTES || this.end < 4 * live) return;
+        if (this.end < this.large || this.end < 4 * live) return;
         try {
             this.begin(1 - this.current, this.generation + 1);
         } catch {
@@ -185,7 +190,8 @@ function record(name, content) {
     const bytes = new Uint8Array(RECORD + body.length);
     const view = new DataView(bytes.buffer);
     view.setUint32(0, body.length);
-    view.setUint32(4, crc32(body));
+    view.setUint32(4, crc32(bytes.subarray(0, 4)));
+    view.setUint32(8, crc32(body));
     bytes.set(body, RECORD);
     return bytes;
 }

@@ -39,11 +39,3 @@ export function span(seconds) {
     const count = seconds / size;
     return count === 1 ? name : `${number(count)} ${name}s`;
 }
-
-// How sure somebody can become who thought 50 : 50, in percent: e^epsilon / (1 + e^epsilon).
-export const certainty = (epsilon) => 100 / (1 + Math.exp(-epsilon));
-
-export function percent(value) {
-    if (value > 99.9) return 'more than 99.9 %';
-    return `${number(value, value > 99 ? 1 : 0)} %`;
-}

@@ -100,6 +100,11 @@ def ticks() -> int:
     return int(_phone.milliseconds()) & TICKS_MASK
 
 
+def network_ticks() -> int:
+    """Return the milliseconds modulo 2^30 by which the connection's timeouts are counted."""
+    return int(_phone.network_milliseconds()) & TICKS_MASK
+
+
 def phone_policy(text: str) -> "Policy":
     """Parse the policy that the server wrote, with three fields set for a phone. Raises Invalid.
 
@@ -138,7 +143,13 @@ class Phone:
             handover.apply(config, self.storage)
         broker = config.broker
         transport = SessionTransport(
-            lambda: SocketStream(url), ticks, config.name, broker.user, password, broker.keepalive, broker.places
+            lambda: SocketStream(url),
+            network_ticks,
+            config.name,
+            broker.user,
+            password,
+            broker.keepalive,
+            broker.places,
         )
         config.sample_seconds = config.sample_seconds or 1
         self._modulus = config.counter_modulus
@@ -269,12 +280,25 @@ class Phone:
         return state
 
 
-def limits(text: str) -> "dict[str, Any]":
-    """Return what a policy lets this phone spend, in units of epsilon. Raises Invalid."""
+def check_promise(text: str, day: "str | None", life: "str | None") -> None:
+    """Check that a policy allows no more than the offer promised: ``day`` and ``life`` are its epsilons, None for none.
+
+    The limits of streams are in other units, so that a policy with streams is not compared. Raises Invalid.
+    """
     policy = phone_policy(text)
+    if policy.stream:
+        return
     report = epsilon_units(policy.cap[0], policy.cap[1])
-    reports = most_reports(policy, 86400, "counter" in policy.measures)
-    return {"unit": UNIT, "report": report, "reports_a_day": reports, "life": policy.lifetime, "sensor": policy.sensor}
+    most = report * most_reports(policy, 86400, "counter" in policy.measures)
+    if policy.lifetime:
+        most = min(most, policy.lifetime)
+    for name, allowed, promised in (("a day", most, day), ("life", policy.lifetime, life)):
+        # A float is exact enough here: it compares two numbers that people read, and decides no draw.
+        if promised is not None and not 0 < allowed / UNIT <= 1.001 * float(promised):
+            raise Invalid(
+                "the device's policy allows epsilon = %.4g for %s, expected at most %s as offered"
+                % (allowed / UNIT, name, promised)
+            )
 
 
 phone: "Phone | None" = None
@@ -301,7 +325,7 @@ def _leave() -> "dict[str, Any]":
 
 
 _ACTIONS: "dict[str, Callable[..., Any]]" = {
-    "limits": limits,
+    "check_promise": check_promise,
     "start": _start,
     "step": lambda: _device().step(),
     "enter": lambda number: _device().enter(number),

@@ -50,6 +50,7 @@ const PHONE = {
     random: (count) => toHex(crypto.getRandomValues(new Uint8Array(count))),
     seconds: () => String(unixSeconds()),
     milliseconds: () => String(monotonicMilliseconds()),
+    network_milliseconds: () => String(Math.floor(performance.now())),
     sample: () => sample,
     read: (name) => {
         const content = journal.read(name);
@@ -184,7 +185,7 @@ async function redeem() {
         const answer = await askUntilAnswered('redeem', { code, key }, () => view.stage === 'joining');
         if (!answer) return;
         if (!answer.addresses.websocket) throw new Final('this server has no address that a phone can use');
-        python('limits', answer.files['policy.json']);
+        python('check_promise', answer.files['policy.json'], offer.guarantee.day_epsilon, offer.guarantee.life_epsilon);
         journal.write(DEVICE, encode(answer));
         startDevice();
     } catch (error) {

@@ -3,21 +3,146 @@
 import gzip
 import http.server
 import json
+import queue
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
+
 from support.private_broker import PrivateBroker
 from undertone_device.tools.phone_app import media_type, phone_files, security_policy
+from undertone_shared.mechanism import Hybrid, WindowMechanism
+from undertone_shared.off_board import issue
+from undertone_shared.off_board.intake import Report, unpack
+from undertone_shared.scalar import Cohort, ReportRule
+from undertone_shared.topics import DEFAULT_PREFIX, config_topic, report_topic
 
 CODE = "TEST-CODE"
-# The app's clock, at a rate: seconds pass `RATE` times as fast from `BEGIN` on, which the server knows, too.
-FAST_CLOCK = """
-const BEGIN = {begin}, LOADED = {loaded}, RATE = {rate};
-const passed = () => (Date.now() / 1000 - LOADED) * RATE;
-export const unixSeconds = () => Math.floor(BEGIN + passed());
-export const monotonicMilliseconds = () => Math.floor(passed() * 1000);
-"""
+# Seconds of whoever waits for a browser.
+PATIENCE = 60
+# epsilon = 1 for each report.
+_PIECES = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
+
+
+def offer(slot_seconds: int = 1) -> dict[str, Any]:
+    """Return what the code offers."""
+    return {
+        "operator": "The town of Example",
+        "campaign": "meters",
+        "measures": {
+            "text": "what the meter shows, in Wh, at the end of a period",
+            "sensor": "energy",
+            "measure": "last",
+            "quantity": "energy",
+            "unit": "Wh",
+            "slot_seconds": slot_seconds,
+            "low": "0",
+            "high": "1000",
+        },
+        "reports": {"per_day": 86400 // slot_seconds, "every_seconds": slot_seconds, "until": "2027-12-31T00:00:00Z"},
+        "guarantee": {
+            "reading_epsilon": "1.001",
+            "day_epsilon": "1000",
+            "life_epsilon": "1000",
+            "delta": None,
+            "life_reports": 999,
+            "sentence_reading": "Somebody who hesitates between two values is at most 74 % sure of one of them.",
+            "sentence_day": "Somebody who collects all reports of a day can become practically sure of a habit.",
+            "sentence_life": "In its whole life the device sends at most 999 reports.",
+        },
+        "code_expires": "2027-12-31T00:00:00Z",
+    }
+
+
+class FastClock:
+    """A clock on which ``rate`` seconds pass in each real one, from ``begin`` on; the app gets the same as clock.js."""
+
+    def __init__(self, begin: float, rate: float) -> None:
+        self._begin, self._rate, self._at = begin, rate, time.time()
+
+    def now(self) -> float:
+        """Return the Unix seconds."""
+        return self._begin + (time.time() - self._at) * self._rate
+
+    def script(self, ahead: float = 0) -> bytes:
+        """Return clock.js of a phone whose clock is ``ahead`` seconds ahead."""
+        return (
+            f"const passed = () => (Date.now() / 1000 - {self._at}) * {self._rate};\n"
+            f"export const unixSeconds = () => Math.floor({self._begin + ahead} + passed());\n"
+            "export const monotonicMilliseconds = () => Math.floor(passed() * 1000);\n"
+        ).encode()
+
+
+class Receiver:
+    """A client of the broker that issues a campaign and receives reports.
+
+    ``received``: each report once, although a device sends a report again whose acknowledgement it does not know.
+    ``payloads``: their bytes.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._reports: queue.Queue[bytes] = queue.Queue()
+        self.received: list[Report] = []
+        self.payloads: set[bytes] = set()
+        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+        self.client.on_message = lambda client, data, message: self._reports.put(message.payload)
+        self._subscribed = threading.Event()
+        self.client.on_connect = lambda client, *_: client.subscribe(
+            report_topic(DEFAULT_PREFIX, "meters", "phone-1"), 1
+        )
+        self.client.on_subscribe = lambda *_: self._subscribed.set()
+        self.client.on_disconnect = lambda *_: self._subscribed.clear()
+        self.client.reconnect_delay_set(1, 1)
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
+
+    def issue(self, now: float, slot_seconds: int = 1, **changes: Any) -> None:
+        """Publish a campaign that began before ``now``, or the same one again at a later time."""
+        second = int(now)
+        fields: dict[str, Any] = {
+            "name": "meters",
+            "sensor": "energy",
+            "unit": "Wh",
+            "measure": "last",
+            "offset": 0,
+            "bound": 1000,
+            "slot_seconds": slot_seconds,
+            "cycle": 4,
+            "epoch": (second // slot_seconds - 10) * slot_seconds,
+            "last_slot": (second + 300 * 86400) // slot_seconds,
+            "default": 0,
+            "cohort": Cohort(WindowMechanism(2721, 1001, 3, 1, 3, (0, 100, 200, 500, 1000))),
+            "report": ReportRule(0, 300, Hybrid(25784, WindowMechanism(2721, 1001, 1, 1, 1), _PIECES)),
+        }
+        self.campaign = issue.build(**(fields | changes))
+        self.repeat(now)
+
+    def repeat(self, now: float) -> None:
+        """Publish the campaign with another time of issue."""
+        message = issue.pack(self.campaign, int(now))
+        topic = config_topic(DEFAULT_PREFIX, "meters")
+        self.client.publish(topic, message, 1, retain=True).wait_for_publish(PATIENCE)
+
+    def report(self) -> Report:
+        """Wait for the next report that was not received before."""
+        while True:
+            payload = self._reports.get(timeout=PATIENCE)
+            if payload not in self.payloads:
+                self.payloads.add(payload)
+                self.received.append(unpack(payload))
+                return self.received[-1]
+
+    def check(self) -> None:
+        """Check that no slot and no sequence has two different reports."""
+        assert len({report.slot for report in self.received}) == len(self.received)
+        assert len({report.sequence for report in self.received}) == len(self.received)
+
+    def wait_until_subscribed(self) -> None:
+        """Wait until the broker has this client's subscription again."""
+        assert self._subscribed.wait(PATIENCE)
 
 
 class WebSocketBroker(PrivateBroker):
@@ -33,7 +158,8 @@ class PhoneSite:
 
     ``replaced``: other contents of the app's files. ``requests``: (method, path) of each request; ``keys``: those that
     redeemed the code; ``sent``: bytes that answers had on the wire. ``failures``: status of the next answers to redeem;
-    0 cuts the connection after the server has taken the key.
+    0 cuts the connection after the server has taken the key. ``step``: called with the word of each request to
+    /step/WORD.
     """
 
     def __init__(self, port: int, websocket: str, files: dict[str, str], offer: dict[str, Any]) -> None:
@@ -45,6 +171,7 @@ class PhoneSite:
         self.requests: list[tuple[str, str]] = []
         self.keys: list[str] = []
         self.failures: list[int] = []
+        self.step: Callable[[str], None] = lambda word: None
         self.sent = 0
         self._app = phone_files()
         site = self
@@ -54,6 +181,10 @@ class PhoneSite:
 
             def do_GET(self) -> None:
                 site.requests.append(("GET", self.path))
+                if self.path.startswith("/step/"):
+                    site.step(self.path.removeprefix("/step/"))
+                    self._answer(200, b"", "text/plain")
+                    return
                 path = self.path.partition("?")[0].removeprefix("/join/") or "index.html"
                 content = site.replaced.get(path, site._app.get(path))
                 if content is None or not self.path.startswith("/join/"):
@@ -109,6 +240,7 @@ class PhoneSite:
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()

@@ -10,7 +10,7 @@ export const whole = false;
 const QUIETEST = -96;
 const SAMPLE_MILLISECONDS = 500;
 
-export const fits = ({ quantity, unit }) => quantity === 'loudness' || /^dB/.test(unit);
+export const fits = ({ quantity, unit }) => quantity === 'sound_pressure' || /^dB/.test(unit);
 
 // Return the level of samples between -1 and 1, in whole decibels.
 export function level(samples) {

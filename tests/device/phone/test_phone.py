@@ -1,149 +1,18 @@
-"""The phone's app in a real Chromium."""
+"""The phone's app in a real Chromium, as a person uses it."""
 
+import itertools
 import json
-import queue
+import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-import paho.mqtt.client as mqtt
 import pytest
 
-from support import paho_client
-from support.chromium import MISSING, browser, find_chromium
-from support.ci import unavailable
-from support.factory import policy_of
-from support.mosquitto import find_mosquitto
-from support.phone_site import CODE, PhoneSite, WebSocketBroker
-from undertone_shared.mechanism import Hybrid, WindowMechanism
-from undertone_shared.off_board import issue
-from undertone_shared.off_board.intake import unpack
-from undertone_shared.scalar import Cohort, ReportRule
-from undertone_shared.topics import DEFAULT_PREFIX, config_topic, report_topic
+from support.factory import DAY
+from support.phone_site import CODE, PATIENCE, FastClock, PhoneSite, Receiver, WebSocketBroker
+from undertone_shared.topics import DEFAULT_PREFIX, config_topic
 
 pytestmark = pytest.mark.services
-PATIENCE = 120
-PIECES = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
-OFFER = {
-    "operator": "The town of Example",
-    "campaign": "meters",
-    "measures": {
-        "text": "How much electricity homes use",
-        "quantity": None,
-        "unit": "Wh",
-        "slot_seconds": 1,
-        "low": "0",
-        "high": "1000",
-    },
-    "reports": {"per_day": 48, "until": "2027-12-31T00:00:00Z"},
-    "guarantee": {
-        "day_epsilon": "1",
-        "life_epsilon": "300",
-        "sentence_day": "epsilon = 1 in any 24 hours",
-        "sentence_life": "epsilon = 300 ever",
-    },
-    "code_expires": "2027-12-31T00:00:00Z",
-}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    if find_chromium() is None:
-        unavailable(MISSING)
-    with browser() as running:
-        yield running
-
-
-@pytest.fixture
-def broker(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[WebSocketBroker]:
-    binary = find_mosquitto()
-    assert binary is not None
-    with WebSocketBroker(binary, tmp_path, free_port(), free_port()) as running:
-        yield running
-
-
-class Receiver:
-    """A client of the broker that publishes a campaign and receives reports."""
-
-    def __init__(self, port: int) -> None:
-        self.reports: queue.Queue[bytes] = queue.Queue()
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
-        self.client.on_message = lambda client, data, message: self.reports.put(message.payload)
-        self.client.connect("127.0.0.1", port)
-        self.client.subscribe(report_topic(DEFAULT_PREFIX, "meters", "phone-1"), 1)
-        self.client.loop_start()
-
-    def issue(self, now: int, **changes: Any) -> None:
-        """Publish a campaign that began before ``now``."""
-        fields = {
-            "name": "meters",
-            "sensor": "energy",
-            "unit": "Wh",
-            "measure": "last",
-            "offset": 0,
-            "bound": 1000,
-            "slot_seconds": 1,
-            "cycle": 4,
-            "epoch": now - 100,
-            "last_slot": now + 10_000_000,
-            "default": 0,
-            "cohort": Cohort(WindowMechanism(2721, 1001, 3, 1, 3, (0, 100, 200, 500, 1000))),
-            "report": ReportRule(0, 300, Hybrid(25784, WindowMechanism(2721, 1001, 1, 1, 1), PIECES)),
-        } | changes
-        message = issue.pack(issue.build(**fields), now)
-        self.client.publish(config_topic(DEFAULT_PREFIX, "meters"), message, 1, retain=True).wait_for_publish(PATIENCE)
-
-
-@pytest.fixture
-def receiver(broker: WebSocketBroker) -> Iterator[Receiver]:
-    receiver = Receiver(broker.port)
-    yield receiver
-    paho_client.leave(receiver.client)
-
-
-@pytest.fixture
-def site(broker: WebSocketBroker, free_port: Callable[[], int]) -> Iterator[PhoneSite]:
-    device = {
-        "name": "phone-1",
-        "broker": {"host": "127.0.0.1", "port": broker.port, "password_file": "password"},
-        "campaigns": ["meters"],
-        "policy": "policy.json",
-        "state": "state",
-    }
-    files = {
-        "device.json": json.dumps(device),
-        "policy.json": json.dumps(policy_of(measures=["last"], cap=[2719, 1000], theta=[100, 1000])),
-        "password": "secret\n",
-    }
-    running = PhoneSite(free_port(), f"ws://localhost:{broker.websocket}", files, OFFER)
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def open_phone(chromium: Any, site: PhoneSite) -> Iterator[Callable[..., Any]]:
-    """Opens the app as a phone shows it; errors and violations of its policy fail the test at its end."""
-    trouble: list[str] = []
-    with ExitStack() as stack:
-
-        def open_it(context: Any = None, fragment: str = f"#{CODE}") -> Any:
-            if context is None:
-                context = chromium.new_context(viewport={"width": 390, "height": 844})
-                context.set_default_timeout(PATIENCE * 1000)
-                stack.callback(context.close)
-            page = context.new_page()
-            page.on("console", lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None)
-            page.on("pageerror", lambda error: trouble.append(str(error)))
-            page.add_init_script(
-                "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
-            )
-            page.goto(site.address + fragment)
-            return page
-
-        yield open_it
-        assert trouble == []
 
 
 def screen(page: Any, name: str) -> None:
@@ -151,18 +20,266 @@ def screen(page: Any, name: str) -> None:
     page.wait_for_selector(f"#screen[data-screen={name}]")
 
 
+def press(page: Any, label: str) -> None:
+    page.get_by_role("button", name=label).click()
+
+
 def take_part(page: Any) -> None:
     """Agree to what the link offers."""
     screen(page, "join")
-    page.get_by_role("button", name="How am I protected?").click()
-    page.get_by_role("button", name="I agree and take part").click()
+    press(page, "How am I protected?")
+    press(page, "I agree and take part")
     screen(page, "running")
 
 
-def test_a_phone_takes_part_by_a_link(open_phone: Callable[..., Any], site: PhoneSite, receiver: Receiver) -> None:
-    receiver.issue(int(time.time()))
-    page = open_phone()
+def drawn(page: Any) -> int:
+    """Return the number of reports that the page shows."""
+    found = re.search(r"has made ([\d,]+) report", page.inner_text("#screen"))
+    assert found is not None
+    return int(found.group(1).replace(",", ""))
+
+
+def says(page: Any, words: str) -> None:
+    """Wait until the page shows the words."""
+    page.wait_for_function("words => document.body.innerText.includes(words)", arg=words)
+
+
+def test_a_phone_takes_part_by_a_link(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
+    receiver.issue(now)
+    page = phones()
+    screen(page, "join")
+    assert site.keys == []
     take_part(page)
-    reports = [unpack(receiver.reports.get(timeout=PATIENCE)) for _ in range(3)]
+    reports = [receiver.report() for _ in range(3)]
     assert [report.sequence for report in reports] == [1, 2, 3]
     assert len({report.slot for report in reports}) == 3
+    # Everything together, with the service worker's copies.
+    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    assert site.sent <= 700_000
+    # The address of the page no longer has the code.
+    assert page.url == site.address
+    assert CODE not in page.content()
+
+
+def test_nothing_is_drawn_before_the_person_agrees(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
+    receiver.issue(now)
+    page = phones()
+    screen(page, "join")
+    for words in ("The town of Example", "What the meter shows", "every second"):
+        assert words in page.inner_text("#screen")
+    press(page, "How am I protected?")
+    screen(page, "agree")
+    for words in ("74 % sure", "practically sure of a habit", "at most 999 reports"):
+        assert words in page.inner_text("#screen")
+    press(page, "No, thank you")
+    screen(page, "none")
+    assert site.keys == []
+    assert [request for request in site.requests if "redeem" in request[1]] == []
+
+
+def test_a_broken_connection_is_repeated_with_the_same_key(phones: Any, site: PhoneSite) -> None:
+    phones.expected = ("net::ERR_", "Failed to load resource")
+    site.failures = [0, 503, 429]
+    page = phones()
+    take_part(page)
+    assert len(site.keys) == 4
+    assert len(set(site.keys)) == 1
+    assert re.fullmatch("[0-9a-f]{64}", site.keys[0])
+
+
+def test_a_page_that_ends_while_it_redeems_goes_on_with_the_same_key(phones: Any, site: PhoneSite) -> None:
+    phones.expected = ("net::ERR_", "Failed to load resource")
+    site.failures = [0] * 1000
+    context = phones.context()
+    page = phones(context)
+    screen(page, "join")
+    press(page, "How am I protected?")
+    press(page, "I agree and take part")
+    screen(page, "joining")
+    page.wait_for_function("document.body.innerText.length > 0")
+    while not site.keys:
+        page.wait_for_timeout(20)
+    site.failures = []
+    page.reload()
+    screen(page, "running")
+    assert len(set(site.keys)) == 1
+
+
+def test_a_policy_that_allows_more_than_the_offer_is_refused(phones: Any, site: PhoneSite) -> None:
+    site.offer["guarantee"]["life_epsilon"] = "12"
+    page = phones()
+    screen(page, "join")
+    press(page, "How am I protected?")
+    press(page, "I agree and take part")
+    screen(page, "none")
+    says(page, "allows epsilon = 1000 for life, expected at most 12")
+
+
+def test_a_reload_goes_on_where_the_page_was(phones: Any, receiver: Receiver, now: int) -> None:
+    receiver.issue(now)
+    page = phones()
+    take_part(page)
+    for _ in range(2):
+        receiver.report()
+    page.reload()
+    screen(page, "running")
+    for _ in range(2):
+        receiver.report()
+    assert [report.sequence for report in receiver.received] == [1, 2, 3, 4]
+    receiver.check()
+
+
+def test_a_second_tab_waits_until_the_first_is_closed(phones: Any, receiver: Receiver, now: int) -> None:
+    receiver.issue(now)
+    context = phones.context()
+    first = phones(context)
+    take_part(first)
+    receiver.report()
+    second = phones(context, "")
+    screen(second, "busy")
+    first.close()
+    screen(second, "running")
+    for _ in range(2):
+        receiver.report()
+    receiver.check()
+
+
+def test_a_pause_begins_and_ends_and_leaving_ends_everything(
+    phones: Any, site: PhoneSite, receiver: Receiver, now: int
+) -> None:
+    receiver.issue(now)
+    page = phones()
+    page.on("dialog", lambda dialog: dialog.accept())
+    take_part(page)
+    receiver.report()
+    page.get_by_text("Pause", exact=True).click()
+    press(page, "For a day")
+    screen(page, "paused")
+    begun = int(time.time())
+    press(page, "Go on")
+    screen(page, "running")
+    while receiver.report().slot <= begun:
+        pass
+    press(page, "Leave")
+    screen(page, "left")
+    made = drawn(page)
+    assert made >= max(report.sequence for report in receiver.received)
+    page.reload()
+    screen(page, "left")
+    assert drawn(page) == made
+    # A device that joins again has its own numbers; what was spent for this sensor goes on.
+    site.keys.clear()
+    press(page, "Open another link")
+    page.fill("#link", f"{site.address}#{CODE}")
+    press(page, "Open")
+    take_part(page)
+    while receiver.report().sequence != 1:
+        pass
+    page.get_by_text("For experts").last.click()
+    spent = float(re.search(r"([\d.,]+) of 1,000 ever", page.inner_text("#screen")).group(1))  # type: ignore[union-attr]
+    assert spent > made
+
+
+def test_an_entered_number_waits_for_the_end_of_its_slot(phones: Any, site: PhoneSite, receiver: Receiver) -> None:
+    # Slots of an hour, of which one passes in 6 s.
+    clock = FastClock(1_800_000_000, 600)
+    site.replaced["clock.js"] = clock.script()
+    site.offer["measures"]["slot_seconds"] = 3600
+    receiver.issue(clock.now(), 3600)
+    page = phones()
+    take_part(page)
+    first = receiver.report().slot
+    page.fill("#number", "740")
+    press(page, "Save")
+    says(page, "You entered 740 Wh")
+    says(page, "You have entered nothing for this period")
+    assert receiver.report().slot > first
+
+
+def test_days_without_a_network_lose_nothing(
+    phones: Any, site: PhoneSite, broker: WebSocketBroker, receiver: Receiver
+) -> None:
+    # A day passes in 12 s.
+    clock = FastClock(1_800_000_000, 7200)
+    site.replaced["clock.js"] = clock.script()
+    receiver.issue(clock.now(), 3 * 3600)
+    phones.expected = ("WebSocket connection",)
+    page = phones()
+    take_part(page)
+    receiver.report()
+    broker.stop()
+    says(page, "does not reach the server")
+    offline = clock.now()
+    says(page, "8 reports wait to be sent")
+    broker.start()
+    receiver.wait_until_subscribed()
+    receiver.repeat(clock.now())
+    reports = [receiver.report()]
+    while reports[-1].slot * 10800 < clock.now() - 2 * 10800:
+        reports.append(receiver.report())
+    assert clock.now() - offline > DAY
+    receiver.check()
+    slots = sorted(report.slot for report in receiver.received)
+    assert max(later - slot for slot, later in itertools.pairwise(slots)) == 1
+
+
+@pytest.mark.parametrize("ahead", [-3 * DAY, 3 * DAY])
+def test_a_wrong_clock_draws_nothing_and_the_page_says_so(
+    phones: Any, site: PhoneSite, receiver: Receiver, now: int, ahead: int
+) -> None:
+    clock = FastClock(now, 1)
+    site.replaced["clock.js"] = clock.script(ahead)
+    receiver.issue(now)
+    page = phones()
+    take_part(page)
+    says(page, "clock")
+    assert drawn(page) == 0
+    site.replaced["clock.js"] = clock.script()
+    page.evaluate("caches.keys().then((names) => Promise.all(names.map((name) => caches.delete(name))))")
+    page.reload()
+    screen(page, "running")
+    receiver.report()
+
+
+def test_cleared_storage_makes_the_code_useless_and_is_no_device(phones: Any, site: PhoneSite) -> None:
+    phones.expected = ("Failed to load resource",)
+    context = phones.context()
+    page = phones(context)
+    take_part(page)
+    page.get_by_text("About this measurement").click()
+    says(page, "forgets what it has spent")
+    session = context.new_cdp_session(page)
+    page.goto("about:blank")
+    session.send("Storage.clearDataForOrigin", {"origin": site.address[:-6], "storageTypes": "all"})
+    again = phones(context)
+    screen(again, "join")
+    press(again, "How am I protected?")
+    press(again, "I agree and take part")
+    screen(again, "none")
+    says(again, "used by another device")
+
+
+def test_the_app_opens_without_a_network(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
+    receiver.issue(now)
+    context = phones.context()
+    page = phones(context)
+    take_part(page)
+    made = receiver.report().sequence
+    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    page.close()
+    site.close()
+    again = phones(context, "")
+    screen(again, "running")
+    assert drawn(again) >= made
+    receiver.report()
+    receiver.check()
+
+
+def test_a_topic_of_another_campaign_is_no_campaign(phones: Any, receiver: Receiver, now: int) -> None:
+    receiver.issue(now, name="another")
+    message = json.dumps({"not": "a campaign"}).encode()
+    receiver.client.publish(config_topic(DEFAULT_PREFIX, "meters"), message, 1, retain=True).wait_for_publish(PATIENCE)
+    page = phones()
+    take_part(page)
+    says(page, "campaign refused")
+    assert drawn(page) == 0

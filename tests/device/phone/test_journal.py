@@ -1,0 +1,36 @@
+"""The journal of the phone's app, under node: power cuts after every operation, damage of every byte, a full disk."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.ci import unavailable
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        unavailable("node was not found")
+    return found
+
+
+def test_a_journal_keeps_the_state_before_or_after_the_write_that_a_power_cut_interrupts(node: str) -> None:
+    # The script compares every state that may be on the disk after a cut with the two that are right.
+    done = subprocess.run(
+        [node, "--no-warnings", Path(__file__).with_name("journal.mjs")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tried = json.loads(done.stdout)
+    assert tried["cuts"] > 150
+    assert tried["openings"] > 1000
+    assert tried["copies"] > 5
+    assert tried["refused"] == tried["damaged"]
+    assert tried["full"] == "four"
