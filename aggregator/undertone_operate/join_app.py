@@ -7,9 +7,8 @@ import math
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import anyio.to_thread
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_operate.join_codes import EXPIRED, REVOKED, parse_code
 from undertone_operate.join_openapi import PATH, document
+from undertone_operate.join_pages import PLAIN, JoinPages
 from undertone_operate.joining import (
     INVALID,
     SLOW_DOWN,
@@ -161,17 +161,6 @@ def refusal_response(refused: JoinRefused, wait: float) -> Response:
     return JSONResponse(fields, status_code=STATUS[refused.reason], headers=headers)
 
 
-@dataclass(frozen=True)
-class JoinPages:
-    """The pages below `/join/`: path -> (media type, content); the path "" is that of the first one.
-
-    ``policy``: the Content-Security-Policy of every response.
-    """
-
-    files: Mapping[str, tuple[str, bytes]]
-    policy: str
-
-
 def make_app(
     joining: Joining,
     pages: JoinPages | None = None,
@@ -187,7 +176,13 @@ def make_app(
         found = pages.files.get(request.path_params["path"])
         if found is None:
             raise HTTPException(404, "there is no such page here")
-        return Response(found[1], media_type=found[0], headers={"cache-control": "no-cache"})
+        headers = {"cache-control": "no-cache", "etag": found.etag, "vary": "accept-encoding"}
+        if request.headers.get("if-none-match") == found.etag:
+            return Response(status_code=304, headers=headers)
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(found.content, media_type=found.media_type, headers=headers)
+        headers["content-encoding"] = "gzip"
+        return Response(found.compressed, media_type=found.media_type, headers=headers)
 
     async def redirect(request: Request) -> Response:
         # The browser keeps the fragment of the address, which holds the code.
@@ -277,15 +272,3 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     return PlainTextResponse("the server could not answer; its log says why", status_code=500)
-
-
-_PAGE = b"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Join</title><meta name="viewport" content="width=device-width">
-<h1>Your invitation</h1>
-<p>The address of this page ends with a code after the sign #. The code lets one device take part.</p>
-<p>In Home Assistant, add the integration Undertone, and paste the whole address of this page.</p>
-</html>
-"""
-PLAIN = JoinPages(
-    {"": ("text/html; charset=utf-8", _PAGE)}, "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
-)

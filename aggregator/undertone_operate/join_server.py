@@ -16,10 +16,12 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.options import family_of, split_address
 from undertone_operate.join_app import make_app
+from undertone_operate.join_pages import PLAIN, JoinPages, phone_pages
 from undertone_operate.join_tls import tls_listener
-from undertone_operate.joining import Joining
+from undertone_operate.joining import Joining, websocket_address
 from undertone_shared.errors import Invalid
 
 # Connections beyond this number are refused; one network may have a quarter of them.
@@ -42,7 +44,7 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
         raise Invalid(f"listen is missing in [join] of {home.folder}, expected ADDRESS:PORT at which people join")
     host, port = split_address("join.listen", options.listen)
     listener = None if options.insecure else tls_listener(home.folder, options, broker)
-    app = make_app(Joining(home), say=lambda sentence: journal.say_once("join", sentence))
+    app = make_app(Joining(home), _pages(broker, journal), say=lambda sentence: journal.say_once("join", sentence))
     config = uvicorn.Config(
         app,
         http=_Protocol,
@@ -68,6 +70,14 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
                 uvicorn.Server(config).run(sockets=[listening])
         finally:
             stop.set()
+
+
+def _pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
+    try:
+        return phone_pages(websocket_address(broker))
+    except Invalid as wrong:
+        journal.say("join", f"phones cannot join: {wrong}")
+        return PLAIN
 
 
 class _Protocol(H11Protocol):

@@ -19,6 +19,7 @@ from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
 from undertone_aggregator.mqtt.credentials import Secret, new_password
 from undertone_aggregator.mqtt.endpoint.passwords import CERTIFICATE, password_matches, read_passwords
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_aggregator.store.store import open_store
@@ -268,10 +269,19 @@ def _reply(
 
 def _addresses(config: Config, device: dict[str, Any]) -> dict[str, str | None]:
     """Return the addresses of MQTT and of MQTT over WebSocket for a device with this configuration."""
-    broker, socket = device["broker"], config.broker.websocket_place
+    broker = device["broker"]
     host, secure = _bracketed(broker["host"]), "s" if "tls" in broker else ""
-    websocket = None if socket is None else f"ws{secure}://{host}:{socket[1]}{WEBSOCKET_PATH}"
+    websocket = websocket_address(config.broker, broker["host"])
     return {"mqtt": f"mqtt{secure}://{host}:{broker['port']}", "websocket": websocket}
+
+
+def websocket_address(broker: BrokerOptions, host: str | None = None) -> str | None:
+    """Return the address of MQTT over WebSocket at ``host``, by default as devices reach it; None without one."""
+    if broker.websocket_place is None:
+        return None
+    secure = "" if broker.certificate is None else "s"
+    host = _bracketed(host or broker.reached_as or broker.host)
+    return f"ws{secure}://{host}:{broker.websocket_place[1]}{WEBSOCKET_PATH}"
 
 
 def _bracketed(host: str) -> str:

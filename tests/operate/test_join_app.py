@@ -12,6 +12,7 @@ import pytest
 from undertone_operate import join_app
 from undertone_operate.join_app import EACH_NETWORK, TOGETHER, make_app
 from undertone_operate.join_codes import code_text
+from undertone_operate.join_pages import JoinPage, JoinPages
 from undertone_operate.joining import REVOKED, USED, Joining, JoinRefused, Redemption
 from undertone_operate.rate_limit import RateLimit
 from undertone_shared.errors import Invalid
@@ -215,6 +216,20 @@ def test_the_page_and_its_headers(site):
     assert site.ask("GET", "/join/../../server.toml").status_code == 404
     assert site.ask("GET", "/join/%2e%2e/server.toml").status_code == 404
     assert site.ask("GET", "/api/join/redeem").status_code == 405
+
+
+def test_a_browser_gets_each_page_compressed_and_only_once(site):
+    page = JoinPage.of("text/html; charset=utf-8", b"<p>" + 1000 * b"x")
+    site.app = make_app(site.codes, JoinPages({"": page, "app.js": JoinPage.of("text/javascript", b"1")}, "policy"))
+    answer = site.ask("GET", "/join/", headers={"accept-encoding": "gzip"})
+    assert answer.content == page.content
+    assert int(answer.headers["content-length"]) < 100
+    assert answer.headers["content-security-policy"] == "policy"
+    again = site.ask("GET", "/join/", headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    plain = site.ask("GET", "/join/app.js", headers={"accept-encoding": "identity"})
+    assert (plain.content, plain.headers["content-type"]) == (b"1", "text/javascript; charset=utf-8")
+    assert plain.headers["etag"] != answer.headers["etag"]
 
 
 def test_the_description_names_what_the_api_answers(site):
