@@ -26,6 +26,9 @@ settings.register_profile(
     "undertone", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("undertone")
+# Workers and the processes they start share the machine's cores. Each with BLAS threads of its own, they would spend
+# more time waiting for each other than computing. NumPy reads this when it is imported, which nothing above does.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 DATA = Path(os.environ.get("UNDERTONE_DATA") or mp.REPO / "../shared/data").resolve()
 # A test that asks for one of these fixtures carries the marker; `pytest -m 'not broker'` then works.
 MARKER_OF_FIXTURE = {"undertone_data": "data", "mosquitto_binary": "broker", "micropython": "micropython"}
