@@ -10,19 +10,19 @@ LONGEST_GAP = 20_000
 
 
 def with_absent(
-    rows: Sequence[Estimate], first: int, last: int, slot_seconds: int, groups: Iterable[str]
+    rows: Sequence[Estimate], first: int, last: int, slot_seconds: int, groups: Iterable[str], dimension: int = 1
 ) -> list[Estimate]:
     """Return the rows, and for each slot first..last in which a series has no raw row, a row without a number.
 
     The result is sorted by slot, then series. ``groups``: the groups whose series are completed. A group without any
-    raw row gets the coordinates of the other groups' rows, or coordinate 1 if no group has a row. A gap of more than
-    `LONGEST_GAP` slots gets no rows.
+    raw row gets the coordinates of the other groups' rows, or all ``dimension`` of them if no group has a row. A gap of
+    more than `LONGEST_GAP` slots gets no rows.
     """
     slots: dict[Series, set[int]] = {}
     for row in rows:
         if not row.series.filtered:
             slots.setdefault(row.series, set()).add(row.slot)
-    coordinates = {series.coordinate for series in slots} or {1}
+    coordinates = {series.coordinate for series in slots} or range(1, dimension + 1)
     complete = list(rows)
     for series in sorted({Series(group, coordinate) for group in groups for coordinate in coordinates}):
         before = first - 1

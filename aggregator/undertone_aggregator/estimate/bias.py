@@ -16,7 +16,7 @@ too. Readings that are truncated at both ends change by an amount instead of a f
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,8 @@ _SCALES = np.geomspace(0.05, 20.0, 600)
 _LIKELY_CHANGE = 0.3
 _PRIOR = 2.0 * np.log1p(np.square(np.log(_SCALES) / _LIKELY_CHANGE) / 3.0)
 _TINY = 1e-12
+# Number of slots that are computed at a time, so that an array of [slots, factors or shifts] has a few megabytes.
+_AT_ONCE = 256
 
 
 # θ counts as stale if readings have certainly changed by more than this factor since the rounds; a range of two ends,
@@ -124,7 +126,8 @@ class TruncationBias:
         relative = threshold.bias_se / threshold.bias if threshold.bias > 0 else math.nan
         self._relative = relative if math.isfinite(relative) else 1.0
         moved = {
-            phase: float(_weights(self.levels, level) @ self._excesses) for phase, level in _shrunk(profile).items()
+            phase: float(_weights(self.levels, [level])[0] @ self._excesses)
+            for phase, level in _shrunk(profile).items()
         }
         # Each slot's excess relative to the mean of the cycle: by the second answer (see the module), and as used here.
         self._moved = _normalised(moved)
@@ -135,7 +138,18 @@ class TruncationBias:
 
         ``level`` None means that readings are as they were in the rounds.
         """
-        now, doubt = (self._flat, 0.0) if level is None else _moments(_weights(self.levels, level), self._excesses)
+        return self.each([phase], [devices], [level])[0]
+
+    def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
+        """Return ``at`` of many slots at once; all arguments [slots]."""
+        known = [level for level in levels if level is not None]
+        moments = iter(_moments(lambda few: _weights(self.levels, few), known, self._excesses))
+        now = [(self._flat, 0.0) if level is None else next(moments) for level in levels]
+        return [self._removed(*of_slot) for of_slot in zip(phases, devices, now, strict=True)]
+
+    def _removed(self, phase: int, devices: int, excess: tuple[float, float]) -> Removed:
+        """Return what is removed in a slot, from the (mean, standard deviation) of the cycle's mean excess."""
+        now, doubt = excess
         share = self._shares.get(phase, 1.0)
         bias, half = now * share, now * (self._moved.get(phase, 1.0) - 1.0) / 2.0
         moved = math.hypot((now - self._flat) / 2.0, doubt) * share
@@ -145,14 +159,14 @@ class TruncationBias:
 
     def excess(self, level: Level) -> float:
         """Return the mean excess of the whole cycle at ``level``."""
-        return float(_weights(self.levels, level) @ self._excesses)
+        return float(_weights(self.levels, [level])[0] @ self._excesses)
 
     def factor(self, level: Level) -> tuple[float, float, float]:
         """Return (factor by which readings have changed since the rounds, its lower limit, its upper limit).
 
         The true factor is below the lower limit, or above the upper one, with probability `_UNLIKELY` each.
         """
-        below = np.cumsum(_weights(self.levels, level))
+        below = np.cumsum(_weights(self.levels, [level])[0])
         middle, low, high = (_SCALES[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))
         return float(middle), float(low), float(high)
 
@@ -168,8 +182,17 @@ class DayBias:
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
         """See `TruncationBias.at`; ``level`` is that of the whole cycle, not of one block."""
-        bias = next(bias for first, _, bias in reversed(self._blocks) if first <= phase)
-        return bias.at(phase, devices, level)
+        return self.each([phase], [devices], [level])[0]
+
+    def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
+        """See `TruncationBias.each`."""
+        removed: dict[int, Removed] = {}
+        blocks = np.searchsorted([first for first, _, _ in self._blocks], phases, side="right") - 1
+        for block, (_, _, bias) in enumerate(self._blocks):
+            ones = np.flatnonzero(blocks == block).tolist()
+            some = bias.each([phases[i] for i in ones], [devices[i] for i in ones], [levels[i] for i in ones])
+            removed |= dict(zip(ones, some, strict=True))
+        return [removed[i] for i in range(len(phases))]
 
     def excess(self, level: Level) -> float:
         """See `TruncationBias.excess`; the result covers all blocks."""
@@ -180,24 +203,38 @@ class DayBias:
         return self._blocks[0][2].factor(level)
 
 
-def _weights(levels: NDArray[np.float64], level: Level) -> NDArray[np.float64]:
-    """Return the posterior probabilities of `_SCALES`, whose truncated means are ``levels``, given the ``level``.
+def _weights(levels: NDArray[np.float64], around: Sequence[Level]) -> NDArray[np.float64]:
+    """Return the posterior probabilities of `_SCALES`, whose truncated means are ``levels``, given each level
+    ``around`` a slot; [slots, scales].
 
     The prior of the factor is about 1: where a changed factor would not change the truncated mean, because all but the
     zeros are above θ, nothing speaks for a change.
     """
+    means, errors = np.array(around).T
+    apart = np.abs(levels - means[:, None])
     # The grid may be coarser than the error of the level. Half its step is added to the error, so that the true factor,
     # which may lie between two factors of the grid, is not excluded.
-    step = np.gradient(levels)[int(np.argmin(np.abs(levels - level.mean)))] / 2.0
-    away = np.square(levels - level.mean) / (2.0 * (level.standard_error**2 + step**2 + _TINY)) + _PRIOR
-    weights = np.exp(away.min() - away)
-    return np.asarray(weights / weights.sum())
+    step = np.gradient(levels)[apart.argmin(axis=1)] / 2.0
+    return _probabilities(np.square(apart) / (2.0 * (errors**2 + step**2 + _TINY))[:, None] + _PRIOR)
 
 
-def _moments(weights: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the values."""
-    mean = float(weights @ values)
-    return mean, math.sqrt(float(weights @ np.square(values - mean)))
+def _probabilities(away: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return probabilities from minus their logarithms up to a constant, [slots, cases]."""
+    weights = np.exp(away.min(axis=1, keepdims=True) - away)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _moments(
+    weights: Callable[[Sequence[Level]], NDArray[np.float64]], levels: Sequence[Level], values: NDArray[np.float64]
+) -> list[tuple[float, float]]:
+    """Return the mean and the standard deviation of the values, whose probabilities ``weights`` gives, by level."""
+    moments: list[tuple[float, float]] = []
+    for first in range(0, len(levels), _AT_ONCE):
+        chances = weights(levels[first : first + _AT_ONCE])
+        means = chances @ values
+        squares = (chances * np.square(values - means[:, None])).sum(axis=1)
+        moments += zip(means.tolist(), np.sqrt(squares).tolist(), strict=True)
+    return moments
 
 
 def _normalised(shares: Mapping[int, float]) -> dict[int, float]:
@@ -232,27 +269,38 @@ class TwoSidedBias:
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
         """Return what is removed from the mean over ``devices``; ``level`` is that around the slot."""
-        weights = self._weights(level or self._unmoved)
-        bias, doubt = _moments(weights, self._removed)
-        chance = float(weights @ self._square) / devices
-        return Removed(bias, math.hypot(doubt, _TWO_SIDED * float(weights @ self._outside)), 0.0, math.sqrt(chance))
+        return self.each([phase], [devices], [level])[0]
+
+    def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
+        """Return ``at`` of many slots at once; all arguments [slots]."""
+        around = [level or self._unmoved for level in levels]
+        removed: list[Removed] = []
+        for first in range(0, len(around), _AT_ONCE):
+            weights = self._weights(around[first : first + _AT_ONCE])
+            means = weights @ self._removed
+            doubts = np.sqrt((weights * np.square(self._removed - means[:, None])).sum(axis=1))
+            shared = np.hypot(doubts, _TWO_SIDED * (weights @ self._outside))
+            own = np.sqrt(weights @ self._square / np.array(devices[first : first + _AT_ONCE]))
+            removed += [
+                Removed(m, s, 0.0, o) for m, s, o in zip(*map(np.ndarray.tolist, (means, shared, own)), strict=True)
+            ]
+        return removed
 
     def moved(self, level: Level) -> tuple[float, float, float]:
         """Return (shift of the readings since the rounds, lower limit, upper limit), as shares of the range.
 
         The limits are at three standard errors of ``level``.
         """
-        below = np.cumsum(self._weights(level))
+        below = np.cumsum(self._weights([level])[0])
         middle, low, high = (self._moves[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))
         return float(middle) / self.width, float(low) / self.width, float(high) / self.width
 
-    def _weights(self, level: Level) -> NDArray[np.float64]:
-        """Return the posterior probabilities of the shifts, given the level."""
+    def _weights(self, around: Sequence[Level]) -> NDArray[np.float64]:
+        """Return the posterior probabilities of the shifts, given each level ``around`` a slot; [slots, shifts]."""
+        means, errors = np.array(around).T[:, :, None]
         # Half the grid's step is added to the error of the level, so that a shift between two of the grid is possible.
         step = (self._moves[1] - self._moves[0]) / 2.0
-        away = np.square(self._levels - level.mean) / (2.0 * (level.standard_error**2 + step**2)) + self._prior
-        weights = np.exp(away.min() - away)
-        return np.asarray(weights / weights.sum())
+        return _probabilities(np.square(self._levels - means) / (2.0 * (errors**2 + step**2)) + self._prior)
 
 
 Bias = TruncationBias | DayBias | TwoSidedBias

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, Protocol, get_args, get_type_hints
 
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 
@@ -60,6 +61,33 @@ class Row:
         """Return the names of the columns of ``row``."""
         names = [Series._fields if field.type is Series else (field.name,) for field in fields(cls)]  # type: ignore[arg-type]
         return (*(name for some in names for name in some), *cls.derived)
+
+    @classmethod
+    def types(cls) -> dict[str, type]:
+        """Return the type of each column: int, float, str or bool; every column may lack a value."""
+        hints = {field.name: field.type for field in fields(cls)}  # type: ignore[arg-type]
+        hints |= {name: get_type_hints(getattr(cls, name).fget)["return"] for name in cls.derived}
+        hints |= Series.__annotations__ if "series" in hints else {}
+        return {name: _without_none(hints[name]) for name in cls.columns()}
+
+    @classmethod
+    def table(cls, rows: Sequence[Any]) -> dict[str, list[Any]]:
+        """Return ``row()`` of many rows of this class by column: column -> values."""
+        table: dict[str, list[Any]] = {}
+        for field in fields(cls):  # type: ignore[arg-type]
+            values = list(map(attrgetter(field.name), rows))
+            if field.type is Series:
+                table |= {name: [series[i] for series in values] for i, name in enumerate(Series._fields)}
+            else:
+                table[field.name] = values
+        return table | {name: list(map(attrgetter(name), rows)) for name in cls.derived}
+
+
+def _without_none(hint: Any) -> type:
+    """Return the type T of a hint T or T | None."""
+    kind: type
+    (kind,) = {*(get_args(hint) or (hint,))} - {type(None)}
+    return kind
 
 
 class MeanRow(Row):
@@ -175,8 +203,16 @@ class Estimate(MeanRow):
 
     def row(self) -> dict[str, Any]:
         """Return a flat map: column -> value. A threshold round's number is in the column ``model`` only."""
-        without = {"estimate": None, "truncated_mean": None} if self.is_learning or self.is_absent else {}
-        return super().row() | without
+        return {name: values[0] for name, values in self.table([self]).items()}
+
+    @classmethod
+    def table(cls, rows: Sequence[Any]) -> dict[str, list[Any]]:
+        """Return ``row()`` of many rows by column: column -> values."""
+        table = super().table(rows)
+        for i, kind in enumerate(table["kind"]):
+            if kind in (MODEL, ABSENT):
+                table["estimate"][i] = table["truncated_mean"][i] = None
+        return table
 
     @classmethod
     def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
+from functools import cache
+from itertools import repeat
 from typing import Any
 
 from undertone_aggregator.base.plain import plain
@@ -49,44 +51,57 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
     return dict(plain(document))
 
 
-def to_csv(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
-    """Return rows of one kind as CSV with a header; missing values are empty.
+def to_csv(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -> Iterator[bytes]:
+    """Yield rows of one kind as CSV with a header; missing values are empty.
 
     Further columns are ``time``, the start as ISO 8601 in the campaign's zone, and constants without which no number is
     complete: unit, ε and the guarantee. No text can be a formula in a spreadsheet.
     """
     facts = {"unit": results.campaign.unit, "epsilon": results.budget.approximate[0], "guarantee": results.guarantee}
+    constants = [_cell(value) for value in facts.values()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*kind.columns(), "time", *facts])
-    for row in rows:
-        columns = row.row()
-        time = datetime.fromtimestamp(columns["start"], results.days.zone).isoformat()
-        writer.writerow([_cell(value) for value in (*columns.values(), time, *facts.values())])
-    return text.getvalue().encode()
+    yield text.getvalue().encode()
+    zone = results.days.zone
+    time = cache(lambda start: datetime.fromtimestamp(start, zone).isoformat())
+    for rows in pieces:
+        columns = kind.table(rows)
+        cells = [_cells(values) for values in columns.values()]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            zip(*cells, map(time, columns["start"]), *(repeat(value, len(rows)) for value in constants), strict=True)
+        )
+        yield text.getvalue().encode()
 
 
-def to_json_lines(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
-    """Return one line with a JSON object for each row."""
-    return "".join(json.dumps(plain(row.row()), ensure_ascii=False) + "\n" for row in rows).encode()
+def to_json_lines(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -> Iterator[bytes]:
+    """Yield one line with a JSON object for each row."""
+    for rows in pieces:
+        columns = kind.table(rows)
+        for values in zip(*columns.values(), strict=True):
+            row = plain(dict(zip(columns, values, strict=True)))
+            yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 
-def to_influx(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
-    """Return InfluxDB line protocol: the campaign as measurement, tags that identify the series, the start in ns."""
-    lines, measurement = [], _escaped(results.campaign.name)
-    for row in rows:
-        columns = {name: value for name, value in plain(row.row()).items() if value is not None}
-        start = columns.pop("start") * 1_000_000_000
-        tags = "".join(f",{name}={_escaped(str(columns.pop(name)).lower())}" for name in _TAGS if name in columns)
-        values = ",".join(f"{name}={_influx_value(value)}" for name, value in columns.items())
-        lines.append(f"{measurement}{tags} {values} {start}\n")
-    return "".join(lines).encode()
+def to_influx(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -> Iterator[bytes]:
+    """Yield InfluxDB line protocol: the campaign as measurement, tags that identify the series, the start in ns."""
+    measurement = _escaped(results.campaign.name)
+    for rows in pieces:
+        columns = kind.table(rows)
+        for cells in zip(*columns.values(), strict=True):
+            row = plain(dict(zip(columns, cells, strict=True)))
+            given = {name: value for name, value in row.items() if value is not None}
+            start = given.pop("start") * 1_000_000_000
+            tags = "".join(f",{name}={_escaped(str(given.pop(name)).lower())}" for name in _TAGS if name in given)
+            values = ",".join(f"{name}={_influx_value(value)}" for name, value in given.items())
+            yield f"{measurement}{tags} {values} {start}\n".encode()
 
 
-def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
-    """Return rows of one kind as a Parquet file with the campaign's facts in its metadata.
+def to_parquet(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -> Iterator[bytes]:
+    """Yield rows of one kind as a Parquet file with the campaign's facts in its metadata.
 
-    Raises Invalid without pyarrow.
+    Each piece is a row group. Raises Invalid without pyarrow.
     """
     try:
         import pyarrow as pa
@@ -94,13 +109,47 @@ def to_parquet(results: Results, rows: Sequence[Row], kind: type[Row]) -> bytes:
     except ModuleNotFoundError:
         raise Invalid("Parquet needs pyarrow: pip install 'undertone-ldp[all]'") from None
     facts = {key: value for key, value in document(results, []).items() if key != "slots"}
-    flat = [row.row() for row in rows]
-    table = pa.table(
-        {name: [row[name] for row in flat] for name in kind.columns()}, metadata={"undertone": json.dumps(facts)}
+    types = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    schema = pa.schema(
+        [(name, types[kind_of]) for name, kind_of in kind.types().items()], metadata={"undertone": json.dumps(facts)}
     )
-    into = io.BytesIO()
-    pq.write_table(table, into)
-    return into.getvalue()
+    into = _Pipe()
+    with pq.ParquetWriter(pa.PythonFile(into, mode="w"), schema) as writer:
+        for rows in pieces:
+            writer.write_table(pa.table(kind.table(rows), schema=schema))
+            yield into.taken()
+    yield into.taken()
+
+
+class _Pipe:
+    """A file that pyarrow writes to, and whose bytes are taken while it writes."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._written = 0
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        """Write bytes at the end."""
+        self._parts.append(bytes(data))
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+        return self._written
+
+    def flush(self) -> None:
+        """Do nothing: all bytes are in memory."""
+
+    def close(self) -> None:
+        """Note that no more bytes come."""
+        self.closed = True
+
+    def taken(self) -> bytes:
+        """Return the bytes written since the last call."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
 
 def local(second: int, zone: tzinfo = UTC) -> str:
@@ -130,9 +179,12 @@ def _epoch(epoch: Epoch, epsilon: Fraction) -> Mapping[str, Any]:
 
 
 def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
     return as_cell(value) if isinstance(value, str) else value
+
+
+def _cells(values: list[Any]) -> list[Any]:
+    """Return the cells of a column; only a column of text needs a change."""
+    return list(map(_cell, values)) if any(isinstance(value, str) for value in values) else values
 
 
 def _influx_value(value: Any) -> str:

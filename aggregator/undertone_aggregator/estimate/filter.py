@@ -11,7 +11,7 @@ privacy.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ _GIVE_UP = 1e6
 _SHRINKS = 3
 # Assumed standard deviation of a signal too weak to be measured, relative to the largest that the noise could hide.
 _HIDDEN = 0.4
+# Largest number of slots times points in one run: 50 MB.
+_KEPT = 60_000
 # A scaled variance below this counts as zero.
 _TINY = 1e-12
 
@@ -117,16 +119,28 @@ def filtered(
     if len(slots) < FEWEST:
         return Filtered(values, error, values, error, False, 1.0, None)
     fitted = fitted or fit(slots, values, noise, calendar, before)
-    run = running(fitted, noise)
     observed = _observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale)
-    trace = run.run(observed, keep=True)
-    means, variances = smooth(trace)
+    means, variances, causal_means, causal_variances = _smoothed(fitted, noise, observed)
     mean, variance = mixed(means, variances, fitted)
     gain = _stein(values - mean, noise.variance, variances.mean(axis=1) * fitted.scale**2)
     if gain > 1.0 - _WORTH:
         return Filtered(values, error, values, error, False, 1.0, fitted)
-    causal, causal_variance = mixed(trace.mean, trace.variance, fitted)
+    causal, causal_variance = mixed(causal_means, causal_variances, fitted)
     return Filtered(mean, np.sqrt(variance), causal, np.sqrt(causal_variance), True, gain, fitted)
+
+
+def _smoothed(fitted: Fitted, noise: Noise, observed: Observed) -> tuple[Vector, Vector, Vector, Vector]:
+    """Return (mean, variance) of the signal given all values, and given those up to it; all [n, points]."""
+    # A forward pass keeps much for the backward pass: of a long series, a few points are run at a time.
+    some = max(1, _KEPT // len(observed.values))
+    parts = []
+    for first in range(0, len(fitted.points), some):
+        trace = running(replace(fitted, points=fitted.points[first : first + some]), noise).run(observed, keep=True)
+        parts.append((*smooth(trace), trace.mean, trace.variance))
+    means, variances, causal_means, causal_variances = (
+        np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
+    )
+    return means, variances, causal_means, causal_variances
 
 
 def running(fitted: Fitted, noise: Noise) -> Filter:

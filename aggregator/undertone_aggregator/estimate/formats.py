@@ -1,6 +1,6 @@
 """The table of output formats, for commands, exports and the page's downloads. A new format is a line in `FORMATS`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from undertone_aggregator.estimate.estimates import Row
     from undertone_aggregator.estimate.query import Results
 
+# Largest number of rows that a format gets as one piece.
+_ROWS = 4096
+
 
 @dataclass(frozen=True)
 class Format:
     """An output format.
 
-    ``module``, ``function``: what writes rows of one kind, called with (results, rows, kind), and returns bytes.
-    ``binary``: true if a terminal cannot show the file.
+    ``module``, ``function``: what writes rows of one kind, called with (results, pieces, kind), and yields bytes;
+    ``pieces`` are sequences of rows, one after the other. ``binary``: true if a terminal cannot show the file.
     """
 
     media_type: str
@@ -26,11 +29,15 @@ class Format:
     function: str
     binary: bool = False
 
+    def pieces(self, results: "Results", pieces: "Iterable[Sequence[Row]]", kind: "type[Row]") -> Iterator[bytes]:
+        """Yield the parts of a file of this format with rows of one kind. Raises Invalid if a package is missing."""
+        function: Any = getattr(import_module(self.module), self.function)
+        small = (rows[at : at + _ROWS] for rows in pieces for at in range(0, len(rows), _ROWS))
+        yield from function(results, small, kind)
+
     def write(self, results: "Results", rows: "Sequence[Row]", kind: "type[Row]") -> bytes:
         """Return rows of one kind as a file of this format. Raises Invalid if a package is missing."""
-        function: Any = getattr(import_module(self.module), self.function)
-        content: bytes = function(results, rows, kind)
-        return content
+        return b"".join(self.pieces(results, [rows], kind))
 
 
 _EXPORT = "undertone_aggregator.estimate.export"

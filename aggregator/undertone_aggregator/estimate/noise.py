@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertone_aggregator.counts.partial import Counts
 from undertone_aggregator.design.levels import Vector, level_law, level_positions
@@ -24,12 +25,12 @@ _CONCENTRATION = 3.0
 
 
 class NoiseModel(Protocol):
-    """Returns the mean variance of one report, from a histogram [symbols] with at least one report.
+    """Returns the mean variance of one report from each histogram; [slots, symbols] -> [slots].
 
-    Half-width units.
+    Each histogram has at least one report. Half-width units.
     """
 
-    def __call__(self, counts: Counts) -> float: ...
+    def __call__(self, counts: Counts) -> Vector: ...
 
 
 def noise_of(mechanism: Mechanism, width: int, population: Population | None) -> NoiseModel:
@@ -74,21 +75,21 @@ class QuadraticNoise:
             # Every integer is a level, so nothing is rounded.
             self._rounding = 0.0
 
-    def __call__(self, counts: Counts) -> float:
-        """Return the mean variance over the devices of a histogram."""
-        n = int(counts.sum())
-        return self.at(float(counts @ self._y) / n, float(counts @ np.square(self._y)) / n, n)
+    def __call__(self, counts: Counts) -> Vector:
+        """Return the mean variance over the devices of each histogram."""
+        n = counts.sum(axis=1)
+        return self.at(counts @ self._y / n, counts @ np.square(self._y) / n, n)
 
-    def at(self, first: float, second: float, n: int) -> float:
-        """Return the mean variance of one report, from the mean and the mean square of n decoded reports."""
-        x = min(max(first, -1.0), 1.0)
+    def at(self, first: Vector, second: Vector, n: NDArray[np.int64]) -> Vector:
+        """Return the mean variance of one report, from the mean and the mean square of n decoded reports; [slots]."""
+        x = np.clip(first, -1.0, 1.0)
         rounding = (1.0 + self._p2) * self._rounding
         if 1.0 + self._p2 > _LEAST_CURVATURE:
             square = (second - self._p0 - self._p1 * x - rounding) / (1.0 + self._p2)
         else:
             square = x * x - second / n
-        square = min(max(square, x * x, 0.0), 1.0)
-        return max(self._p0 + self._p1 * x + self._p2 * square + rounding, 0.0)
+        square = np.clip(square, x * x, 1.0)
+        return np.maximum(self._p0 + self._p1 * x + self._p2 * square + rounding, 0.0)
 
 
 class LinearNoise:
@@ -112,8 +113,10 @@ class LinearNoise:
         self._slope = (centred * f) @ (variances - self._mean) / (1.0 + _CONCENTRATION)
         self._range = (float(variances.min()), float(variances.max()))
 
-    def __call__(self, counts: Counts) -> float:
-        """Return the mean variance over the devices of a histogram."""
-        n = int(counts.sum())
-        weights = np.linalg.solve(self._spread + np.diag(self._law / n), self._slope)
-        return float(np.clip(self._mean + weights @ (counts / n - self._law), *self._range))
+    def __call__(self, counts: Counts) -> Vector:
+        """Return the mean variance over the devices of each histogram."""
+        n = counts.sum(axis=1)
+        sizes, place = np.unique(n, return_inverse=True)
+        weights = np.array([np.linalg.solve(self._spread + np.diag(self._law / size), self._slope) for size in sizes])
+        away = counts / n[:, None] - self._law
+        return np.asarray(np.clip(self._mean + (weights[place] * away).sum(axis=1), *self._range))

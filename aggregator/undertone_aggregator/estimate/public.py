@@ -1,8 +1,8 @@
 """The public results of a store: the page, the API, exports and topics show nothing else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from undertone_aggregator.counts.partial import Counts, Key, Partial
+from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
 from undertone_aggregator.estimate.query import Results
 
@@ -43,20 +43,8 @@ class PublicResults(Results):
             return None, None
         return super()._late_and_lost(low, high, group)
 
-    def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
-        publication = self.publication
-        last = min(last, publication.settled)
-        if groups is None:
-            shown = publication.select(self._store.partial(first, last, late=False))
-            yield from (([group], shown.of(group)) for group in shown.groups)
-            return
-        rows: dict[str, dict[Key, Counts]] = {group: {} for group in groups}
-        for low, high in self._pieces(first, last):
-            shown = publication.select(self._store.partial(low, high, late=False))
-            for group, of_group in rows.items():
-                of_group.update(shown.of(group))
-        for group, of_group in rows.items():
-            yield [group], Partial(of_group)
+    def _reports(self, first: int, last: int) -> Callable[[str], Partial]:
+        return self.publication.select(self._store.partial(first, last, late=False)).of
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         publication, cycle = self.publication, self.campaign.cycle

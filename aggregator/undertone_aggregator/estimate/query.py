@@ -1,19 +1,21 @@
 """Results for analysts, read from a store. Reading never disturbs a running aggregator."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
+from undertone_aggregator.counts.compact import Compact
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
-from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
+from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.losses import SlotLosses, reports_by_slot
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
@@ -25,8 +27,8 @@ from undertone_aggregator.store.inventory import ACTIVE
 from undertone_shared.errors import Invalid
 
 _LAST = 0xFFFFFFFF
-# Number of slots that are read from the store at a time: a week of half-hours.
-_PIECE = 336
+# Number of slots times groups that are read from the store at a time.
+_PIECE = 6720
 # The largest number of slots in one query: more than a year of half-hours.
 LARGEST_SELECTION = 20_000
 # Type of the ends of a selection: a slot number, or a date or time, which is in the campaign's zone if it has none of
@@ -57,17 +59,29 @@ class Results(OpenCampaign):
         still receive reports. ``absent``: also a raw row for each slot without a number, from the first epoch to the
         newest slot, see `with_absent`. Raises Invalid for a group that has no report.
         """
+        rows = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
+        return sorted(chain.from_iterable(rows), key=_place)
+
+    def each_group(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        filtered: bool = False,
+        settled: bool = False,
+        absent: bool = False,
+    ) -> Iterator[list[Estimate]]:
+        """Yield ``estimates`` of one group after the other: a long series of many groups fits into memory this way."""
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high
-        wanted = self._wanted(groups)
-        if filtered:
-            memory = self.filter.memory
-            raw = self._raw(max(low - memory, 0), min(high + memory, _LAST), wanted)
-            raw = sorted(raw + self.filter.smoothed(raw), key=lambda estimate: (estimate.slot, estimate.series))
-        else:
-            raw = self._raw(low, high, wanted)
-        rows = [estimate for estimate in raw if low <= estimate.slot <= high]
-        return self._with_absent(rows, low, high, wanted) if absent else rows
+        memory = self.filter.memory if filtered else 0
+        begin, end = max(low - memory, 0), min(high + memory, _LAST)
+        for group, partial in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
+            raw = [row for row in self._estimator.estimates(partial, [group]) if row.slot >= begin]
+            both = raw + self.filter.smoothed(raw) if filtered else raw
+            rows = sorted((row for row in both if low <= row.slot <= high), key=_place)
+            yield self._with_absent(rows, low, high, group) if absent else rows
 
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
@@ -77,7 +91,7 @@ class Results(OpenCampaign):
             raise Invalid(f"every is {every}, expected at least 1 slot")
         low, high = self.span(first, last)
         parts = self._parts(low, high, self._wanted(groups))
-        rows = [row for names, partial in parts for row in self._estimator.ranges(partial, every, names)]
+        rows = [row for group, partial in parts for row in self._estimator.ranges(partial, every, [group])]
         return sorted(rows, key=lambda row: (row.first, row.series))
 
     def selection(
@@ -105,7 +119,7 @@ class Results(OpenCampaign):
         if not slots:
             raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
         parts = self._parts(max(low - self._estimator.memory, 0), high, self._wanted(groups))
-        means = [row for names, partial in parts for row in self._estimator.means(partial, slots, names)]
+        means = [row for group, partial in parts for row in self._estimator.means(partial, slots, [group])]
         rows = [selection(mean, slots, self._fleet(mean.group)) for mean in means]
         return sorted(rows, key=lambda row: row.series)
 
@@ -132,15 +146,9 @@ class Results(OpenCampaign):
         Raises Invalid for more than `LARGEST_SELECTION` slots.
         """
         low, high = self._existing(first, last)
-        wanted = self._wanted(groups)
-        counted = {
-            group: reports_by_slot(partial, group)
-            for names, partial in self._parts(low, high, wanted)
-            for group in (self.groups if names is None else names)
-        }
         rows = []
-        for group in self.groups if wanted is None else wanted:
-            reports = counted.get(group, Counter())
+        for group, partial in self._parts(low, high, self._wanted(groups)):
+            reports = reports_by_slot(partial, group)
             late, lost = self._late_and_lost(low, high, group)
             rows += [
                 SlotLosses(
@@ -231,47 +239,47 @@ class Results(OpenCampaign):
             moment = moment.replace(tzinfo=self.days.zone)
         return int(-(-moment.timestamp() // self.campaign.slot_seconds))
 
-    def _wanted(self, groups: Iterable[str] | str | None) -> list[str] | None:
+    def _wanted(self, groups: Iterable[str] | str | None) -> list[str]:
+        """Return the names of these groups, or of all for None. Raises Invalid for a group that has no report."""
         if groups is None:
-            return None
+            return list(self.groups)
         wanted = [groups] if isinstance(groups, str) else list(groups)
         for group in wanted:
             if group != EVERYBODY and group not in self.groups:
                 raise Invalid(f"group is {group!r}, expected one of {', '.join(self.groups)}")
         return wanted
 
-    def _raw(self, first: int, last: int, groups: list[str] | None) -> list[Estimate]:
-        parts = self._parts(max(first - self._estimator.memory, 0), last, groups)
-        rows = [row for names, partial in parts for row in self._estimator.estimates(partial, names)]
-        return sorted((row for row in rows if row.slot >= first), key=lambda row: (row.slot, row.series))
-
-    def _with_absent(self, rows: list[Estimate], low: int, high: int, groups: list[str] | None) -> list[Estimate]:
+    def _with_absent(self, rows: list[Estimate], low: int, high: int, group: str) -> list[Estimate]:
         low = max(low, self.timeline.epochs[0].campaign.first_slot)
         high = min(high, self.ends // self.campaign.slot_seconds - 1)
-        return with_absent(rows, low, high, self.campaign.slot_seconds, self.groups if groups is None else groups)
+        return with_absent(rows, low, high, self.campaign.slot_seconds, [group], self.campaign.rule.dimension)
 
-    def _parts(self, first: int, last: int, groups: list[str] | None) -> Iterator[tuple[list[str] | None, Partial]]:
-        """Yield the wanted groups in parts, each part with the reports that its estimates need."""
-        if groups is None:
-            yield None, self._store.partial(first, last)
-            return
-        rows: dict[str, dict[Key, Counts]] = {group: {} for group in groups}
+    def _parts(self, first: int, last: int, groups: list[str]) -> Iterator[tuple[str, Partial]]:
+        """Yield each group with its reports."""
+        parts = [(group, Compact()) for group in groups]
         for low, high in self._pieces(first, last):
-            piece = self._store.partial(low, high)
-            for group, of_group in rows.items():
-                of_group.update(_of_group(piece, group))
-        for group, of_group in rows.items():
-            yield [group], Partial(of_group)
+            reports_of = self._reports(low, high)
+            for group, reports in parts:
+                reports.add(reports_of(group))
+        while parts:
+            group, reports = parts.pop(0)
+            yield group, reports.partial()
+
+    def _reports(self, first: int, last: int) -> Callable[[str], Partial]:
+        """Return a function from a group to its reports for the slots first..last."""
+        partial = self._store.partial(first, last)
+        return lambda group: _of_group(partial, group)
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield (first slot, last slot) of pieces of `_PIECE` slots that hold all reports of first..last.
+        """Yield (first slot, last slot) of pieces that hold all reports of first..last, `_PIECE` of slots times groups.
 
         A reader that adds up a piece before it reads the next one needs memory for one piece, not for all groups.
         """
         low = max(first, self.timeline.epochs[0].campaign.first_slot)
         high = min(last, self._store.newest_slot() or 0)
-        for begin in range(low, high + 1, _PIECE):
-            yield begin, min(begin + _PIECE - 1, high)
+        slots = max(_PIECE // len(self.groups), 1)
+        for begin in range(low, high + 1, slots):
+            yield begin, min(begin + slots - 1, high)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         """Return the reports of all devices, pooled over runs of ``every`` slots."""
@@ -318,8 +326,10 @@ class Results(OpenCampaign):
         ``filtered``: the filtered series instead of the raw one.
         """
         estimates = self.estimates(first, last, [group], filtered=filtered)
-        rows = [estimate.row() for estimate in estimates if estimate.series.filtered == filtered]
-        return {name: np.array([np.nan if r[name] is None else r[name] for r in rows]) for name in Estimate.columns()}
+        columns = Estimate.table([estimate for estimate in estimates if estimate.series.filtered == filtered])
+        return {
+            name: np.array([np.nan if value is None else value for value in values]) for name, values in columns.items()
+        }
 
     def frame(
         self,
@@ -362,7 +372,7 @@ class Results(OpenCampaign):
             import pandas as pd
         except ModuleNotFoundError:
             raise Invalid("frames need pandas: pip install 'undertone-ldp[all]'") from None
-        frame = pd.DataFrame([row.row() for row in rows], columns=list(kind.columns()))
+        frame = pd.DataFrame(kind.table(rows))
         start = pd.to_datetime(frame.pop("start"), unit="s", utc=True)
         frame.index = pd.DatetimeIndex(start, name="start").tz_convert(self.days.zone)
         frame.attrs = {
@@ -372,6 +382,10 @@ class Results(OpenCampaign):
             "guarantee": self.guarantee,
         }
         return frame
+
+
+def _place(row: Estimate) -> tuple[int, Series]:
+    return row.slot, row.series
 
 
 def _of_group(partial: Partial, group: str) -> Partial:

@@ -12,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,12 +81,32 @@ class Decoder:
 
         ``counts`` [symbols], at least one report.
         """
-        n = int(counts.sum())
-        mean = float(counts @ self._y) / n
+        means, variances, reports = self.means(counts[None])
+        return float(means[0]), float(variances[0]), int(reports[0])
+
+    def means(self, counts: Counts) -> tuple[Vector, Vector, NDArray[np.int64]]:
+        """Return ``mean`` of many histograms [slots, symbols]; three arrays [slots]."""
+        n = counts.sum(axis=1)
+        mean = counts @ self._y / n
         variance = self.noise(counts)
-        if self._sampled and n > 1:
-            variance = max(variance, float(counts @ (self._y - mean) ** 2) / (n - 1))
+        if self._sampled:
+            spread = (counts * np.square(self._y - mean[:, None])).sum(axis=1) / np.maximum(n - 1, 1)
+            variance = np.maximum(variance, np.where(n > 1, spread, 0.0))
         return self._middle + self._half * mean, self._half**2 * variance / n, n
+
+
+class _Measured(NamedTuple):
+    """What the reports of one epoch say about the mean of a slot and group.
+
+    If two epochs have reports in a slot, the slot's misfit is the sum of theirs.
+    """
+
+    epoch: Epoch
+    decoder: Decoder
+    mean: float
+    variance: float
+    reports: int
+    misfit: float
 
 
 class Reconstruction:
@@ -128,8 +149,8 @@ class Reconstruction:
         if groups is not None:
             wanted = set(groups)
             cells = {key: sources for key, sources in cells.items() if key[1] in wanted}
-        misfits = self._misfits(cells)
-        estimates = [self._estimate(*key, cells[key], misfits.get(key)) for key in sorted(cells)]
+        means = self._means(cells)
+        estimates = [self._estimate(*key, cells[key], means.get(key, ())) for key in sorted(cells)]
         return [estimate for estimate in estimates if estimate is not None]
 
     def ranges(
@@ -175,22 +196,23 @@ class Reconstruction:
             f" chosen for; truncation removes about {bias.excess(levels[-1]):.3g} {campaign.unit} of the mean"
         ]
 
-    def _misfits(
+    def _means(
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
-    ) -> dict[tuple[int, str], float]:
-        """Return the misfit of each slot and group; if two epochs have reports in a slot, the sum of their misfits."""
-        together: dict[Decoder, list[tuple[tuple[int, str], Counts]]] = {}
+    ) -> dict[tuple[int, str], list[_Measured]]:
+        """Return what the reports of each epoch say about each slot and group, all of a decoder at once."""
+        together: dict[Decoder, list[tuple[tuple[int, str], Epoch, Counts]]] = {}
         for key, sources in cells.items():
             for (kind, fingerprint), counts in sources.items():
                 epoch = self.timeline.of(fingerprint)
                 if kind == report.REPORT and counts.sum() and epoch is not None:
-                    together.setdefault(self.decoder(epoch, key[0]), []).append((key, counts))
-        misfits: dict[tuple[int, str], float] = {}
+                    together.setdefault(self.decoder(epoch, key[0]), []).append((key, epoch, counts))
+        means: dict[tuple[int, str], list[_Measured]] = {}
         for decoder, ones in together.items():
-            values = decoder.goodness.misfits(np.stack([counts for _, counts in ones]))
-            for (key, _), value in zip(ones, values, strict=True):
-                misfits[key] = misfits.get(key, 0.0) + float(value)
-        return misfits
+            counts = np.stack([counts for _, _, counts in ones])
+            columns = (*decoder.means(counts), decoder.goodness.misfits(counts))
+            for (key, epoch, _), values in zip(ones, zip(*map(np.ndarray.tolist, columns), strict=True), strict=True):
+                means.setdefault(key, []).append(_Measured(epoch, decoder, *values))
+        return means
 
     def _with_bias(
         self, partial: Mapping[Key, Counts], groups: Iterable[str] | None
@@ -214,10 +236,10 @@ class Reconstruction:
                 levels: list[Level | None] = [*_near(ones, campaign.offset, cycle, bias.width / _SHARP)]
             else:
                 levels = levels_of(ones, campaign.offset, cycle)
-            for estimate, level in zip(ones, levels, strict=True):
-                # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
-                devices = estimate.reports * campaign.schedule.stride
-                removed[estimate.slot, group] = bias.at(estimate.slot % cycle, devices, level)
+            # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
+            devices = [estimate.reports * campaign.schedule.stride for estimate in ones]
+            parts = bias.each([estimate.slot % cycle for estimate in ones], devices, levels)
+            removed |= {(estimate.slot, group): part for estimate, part in zip(ones, parts, strict=True)}
 
         def bias_error(chosen: Sequence[Estimate]) -> float:
             parts = [removed[estimate.slot, estimate.group] for estimate in chosen]
@@ -227,35 +249,34 @@ class Reconstruction:
         return [estimate if part is None else _corrected(estimate, part) for estimate, part in both], bias_error
 
     def _estimate(
-        self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], misfit: float | None
+        self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], measured: Sequence[_Measured]
     ) -> Estimate | None:
-        measured: list[tuple[Epoch, Counts]] = []
         model: list[tuple[Epoch, Counts]] = []
         for (kind, fingerprint), counts in sources.items():
             epoch = self.timeline.of(fingerprint)
-            if epoch is not None and counts.sum():
-                (measured if kind == report.REPORT else model).append((epoch, counts))
+            if kind != report.REPORT and epoch is not None and counts.sum():
+                model.append((epoch, counts))
         cohort = sum(int(counts.sum()) for _, counts in model)
-        if not measured and not model:
-            return None
-        start = slot * (measured or model)[0][0].campaign.slot_seconds
         if not measured:
+            if not model:
+                return None
+            start = slot * model[0][0].campaign.slot_seconds
             epoch, counts = max(model, key=lambda part: int(part[1].sum()))
             return Estimate(
                 slot, start, Series(group), MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None
             )
-        decoders = [self.decoder(epoch, slot) for epoch, _ in measured]
-        parts = [decoder.mean(counts) for decoder, (_, counts) in zip(decoders, measured, strict=True)]
-        reports = sum(n for _, _, n in parts)
-        mean = sum(n * m for m, _, n in parts) / reports
-        error = math.sqrt(sum(n * n * v for _, v, n in parts)) / reports
-        newest = max((epoch for epoch, _ in measured), key=lambda epoch: epoch.campaign.epoch)
+        start = slot * measured[0].epoch.campaign.slot_seconds
+        reports = sum(part.reports for part in measured)
+        mean = sum(part.reports * part.mean for part in measured) / reports
+        error = math.sqrt(sum(part.reports * part.reports * part.variance for part in measured)) / reports
+        newest = max((part.epoch for part in measured), key=lambda epoch: epoch.campaign.epoch)
         theta = newest.campaign.ranges[newest.block_at(slot)][2]
-        lowest, highest = min(decoder.lowest for decoder in decoders), max(decoder.highest for decoder in decoders)
+        lowest = min(part.decoder.lowest for part in measured)
+        highest = max(part.decoder.highest for part in measured)
         return Estimate(
             *(slot, start, Series(group), MEASURED, reports, cohort, mean, error),
             *(mean - Z * error, mean + Z * error, theta),
-            misfit=misfit,
+            misfit=sum(part.misfit for part in measured),
             manipulation=manipulation(mean, lowest, highest),
         )
 

@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import tzinfo
 from typing import Any, TypeVar
@@ -150,7 +150,7 @@ class RemoteResults(Results):
 
     # --- Methods that return results.
 
-    def estimates(
+    def each_group(
         self,
         first: When = None,
         last: When = None,
@@ -159,17 +159,15 @@ class RemoteResults(Results):
         filtered: bool = False,
         settled: bool = True,
         absent: bool = False,
-    ) -> list[Estimate]:
-        """See `Results.estimates`; only published slots: settled, and over enough reports."""
-        wanted = self._wanted(groups)
-        rows: list[Estimate] = []
-        for low, high in self._chunks(first, last):
-            for group in self.groups if wanted is None else wanted:
+    ) -> Iterator[list[Estimate]]:
+        """See `Results.each_group`; only published slots: settled, and over enough reports."""
+        for group in self._wanted(groups):
+            rows: list[Estimate] = []
+            for low, high in self._chunks(first, last):
                 asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
                 text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
                 rows += [Estimate.of_row(self._fields(line)) for line in text.splitlines()]
-        answered = [row for row in rows if absent or not row.is_absent]
-        return sorted(answered, key=lambda estimate: (estimate.slot, estimate.series))
+            yield [row for row in rows if absent or not row.is_absent]
 
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)

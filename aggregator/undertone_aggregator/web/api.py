@@ -311,8 +311,8 @@ def _row(estimate: Estimate) -> dict[str, Any]:
 
 
 def _columns(rows: list[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
-    flat = [row.row() for row in rows]
-    return {name: [_rounded(row[name]) for row in flat] for name in columns}
+    table = Estimate.table(rows)
+    return {name: list(map(_rounded, table[name])) for name in columns}
 
 
 def _rounded(value: Any) -> Any:

@@ -1,6 +1,8 @@
 """``undertone export``: everything of a campaign that may be published, in one folder."""
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +27,8 @@ def export(
 ) -> None:
     """Write every group's settled series, raw and filtered, with the epochs, the history of θ and the guarantee.
 
+    The groups follow one after the other, each with its slots in order.
+
     A slot that nobody reported, or whose number may not be published, becomes a row of kind absent without a number.
     The server may run meanwhile.
     """
@@ -36,12 +40,25 @@ def export(
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
     with open_public(store, campaign) as results:
-        rows = results.estimates(groups=None, filtered=True, settled=True, absent=True)
         facts = document(results, [])
         folder.mkdir(parents=True)
         series, about = folder / f"series.{writer.suffix}", folder / "campaign.json"
-        series.write_bytes(writer.write(results, rows, Estimate))
+        written = 0
+
+        def groups() -> Iterator[list[Estimate]]:
+            nonlocal written
+            for rows in results.each_group(groups=None, filtered=True, settled=True, absent=True):
+                written += len(rows)
+                yield rows
+
+        try:
+            with series.open("wb") as file:
+                file.writelines(writer.pieces(results, groups(), Estimate))
+        except BaseException:
+            # An unfinished export must not be taken for a whole one.
+            shutil.rmtree(folder)
+            raise
     del facts["slots"]
     about.write_text(json.dumps(facts, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    facts = {"series": str(series), "campaign": str(about), "rows": len(rows)}
-    print(json.dumps(facts) if as_json else f"{series}: {len(rows)} rows; {about}: epochs, θ, the guarantee")
+    facts = {"series": str(series), "campaign": str(about), "rows": written}
+    print(json.dumps(facts) if as_json else f"{series}: {written} rows; {about}: epochs, θ, the guarantee")

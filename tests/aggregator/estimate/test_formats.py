@@ -59,8 +59,8 @@ def test_the_commands_write_what_the_format_writes(form: str, store: Path, tmp_p
     series = tmp_path / "out" / f"series.{format_.suffix}"
     done = CliRunner().invoke(app, ["export", str(store), str(tmp_path / "out"), "--format", form])
     assert done.exit_code == 0, done.output
-    rows = results.estimates(groups=None, filtered=True, settled=True, absent=True)
-    assert series.read_bytes() == format_.write(results, rows, Estimate)
+    groups = results.each_group(groups=None, filtered=True, settled=True, absent=True)
+    assert series.read_bytes() == b"".join(format_.pieces(results, groups, Estimate))
     # `query` prints text; a binary file needs a place.
     done = CliRunner().invoke(app, ["query", str(store), "--format", form, "--newest", "2"])
     assert (done.exit_code == 0) is not format_.binary
@@ -91,5 +91,7 @@ class Note(Row):
 
 def test_line_protocol_marks_each_type_of_value(results: Results) -> None:
     """The field values of InfluxDB's line protocol; text is in quotes, with quotes and backslashes escaped."""
-    (line,) = to_influx(results, [Note(5, 'a "b\\c", d', 3, 0.5, True)], Note).decode().splitlines()
-    assert line == rf'{results.campaign.name} text="a \"b\\c\", d",count=3i,part=0.5,good=true 5000000000'
+    (line,) = to_influx(results, [[Note(5, 'a "b\\c", d', 3, 0.5, True)]], Note)
+    assert (
+        line.decode().strip() == rf'{results.campaign.name} text="a \"b\\c\", d",count=3i,part=0.5,good=true 5000000000'
+    )

@@ -413,12 +413,13 @@ def test_a_filtered_selection_is_given_the_memory_around_it(store: Path, monkeyp
         memory = results.filter.memory
         assert memory >= 112, "the whole store is within the memory of any slot"
         read: list[tuple[int, int]] = []
-        of_store = results._raw
+        of_store = results._parts
         monkeypatch.setattr(
-            results, "_raw", lambda low, high, groups: read.append((low, high)) or of_store(low, high, groups)
+            results, "_parts", lambda low, high, groups: read.append((low, high)) or of_store(low, high, groups)
         )
         assert results.estimates(first, last, filtered=True) == whole
-    assert read == [(first - memory, last + memory)]
+        before = results._estimator.memory
+    assert read == [(first - memory - before, last + memory)]
 
 
 @pytest.mark.parametrize("opened", [open_results, open_public])

@@ -240,7 +240,7 @@ def test_of_a_sample_the_reports_themselves_say_how_far_they_scatter(stride: int
     if stride > 1:
         assert variance == pytest.approx(one_by_one.var(ddof=1) / 6)
     else:
-        assert variance == pytest.approx(200**2 * made.noise(counts) / 6)
+        assert variance == pytest.approx(200**2 * made.noise(counts[None])[0] / 6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -248,7 +248,7 @@ def test_a_few_reports_that_are_alike_by_chance_are_not_exact(n: int) -> None:
     made = Reconstruction(Timeline([turns(3)])).decoder(turns(3))
     counts = np.zeros(made.symbols, dtype=np.int64)
     counts[0] = n
-    assert made.mean(counts)[1] == pytest.approx(200**2 * made.noise(counts) / n)
+    assert made.mean(counts)[1] == pytest.approx(200**2 * made.noise(counts[None])[0] / n)
 
 
 def test_the_evidence_against_a_slot_adds_up_over_its_epochs() -> None:

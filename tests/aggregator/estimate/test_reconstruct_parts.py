@@ -64,7 +64,7 @@ def test_a_decode_is_the_affine_map_of_its_range() -> None:
     assert number == n
     assert mean == pytest.approx(7 + 100 + 150 * (1 + float(seen @ y) / n))
     noise = noise_of(mechanism, 300, known.above(100))
-    assert variance == pytest.approx(150**2 * noise(seen) / n)
+    assert variance == pytest.approx(150**2 * noise(seen[None])[0] / n)
     sent = y[decoder.goodness.possible]
     assert (decoder.lowest, decoder.highest) == pytest.approx(
         (107 + 150 * (1 + min(sent)), 107 + 150 * (1 + max(sent)))

@@ -178,14 +178,14 @@ def test_a_threshold_round_is_shown_as_no_estimate(results: Results) -> None:
         assert (columns["estimate"] is None) is row.is_learning
         assert (columns["model"] is None) is not row.is_learning
         assert type(row).of_row(columns) == row
-    header, *lines = export.to_csv(results, learning, Estimate).decode().splitlines()
+    header, *lines = b"".join(export.to_csv(results, [learning], Estimate)).decode().splitlines()
     place = {name: i for i, name in enumerate(header.split(","))}
     for line in lines:
         cells = line.split(",")
         assert cells[place["kind"]] == "model"
         assert cells[place["estimate"]] == ""
         assert cells[place["model"]] != ""
-    for line in export.to_influx(results, learning, Estimate).decode().splitlines():
+    for line in map(bytes.decode, export.to_influx(results, [learning], Estimate)):
         fields = line.split(" ")[1]
         assert "estimate=" not in fields
         assert "model=" in fields
