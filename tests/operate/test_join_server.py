@@ -1,0 +1,315 @@
+"""The listener at which people join: TLS, cut connections, many at once, and ends at any moment."""
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import join_child
+from support.command import undertone
+from support.forked import Child
+from support.ports import free_port
+from support.waiting import wait_for
+from undertone_aggregator.base.log import Journal
+from undertone_aggregator.mqtt.credentials import servers_names
+from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.server.folder import Home
+from undertone_aggregator.store.store import open_store
+from undertone_operate.join_codes import REDEEMED, JoinCodes
+from undertone_operate.join_server import serve_join
+from undertone_operate.joining import Joining, JoinRefused, Redemption
+from undertone_shared.errors import Invalid
+
+CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
+NOW = int(time.time())
+DAY = 86400
+
+
+def run(*words: object) -> str:
+    done = undertone(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "home"
+    run("init", folder, "--host", "localhost", "--tls", "--join-port", 8444)
+    run("campaign", "create", folder, "power", *CREATE)
+    return folder
+
+
+class Site:
+    """A server's folder, the port of its listener, and what a client needs to trust it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = Home(folder)
+        self.port = free_port()
+        settings = folder / "server.toml"
+        text = settings.read_text().replace("0.0.0.0:8444", f"127.0.0.1:{self.port}")
+        settings.write_text(text.replace("localhost:8444", f"localhost:{self.port}"))
+        self.context = ssl.create_default_context(cafile=str(folder / "tls/ca.crt"))
+        self.log = folder.parent / "join.log"
+
+    def codes(self, count: int) -> list[str]:
+        return JoinCodes(self.home.folder).create("power", count, "all", "", NOW, NOW + DAY)
+
+    @contextmanager
+    def running(self, header_seconds: float = 60.0) -> Iterator[None]:
+        folder = str(self.home.folder)
+        child = Child(join_child.serve, folder, header_seconds, log=self.log, environment=os.environ)
+        try:
+            wait_for(lambda: self.answers(child), what="the listener")
+            yield
+        finally:
+            child.send_signal(signal.SIGKILL)
+            child.wait(60)
+
+    def answers(self, child: Child) -> bool:
+        assert child.poll() is None, self.log.read_text()
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self.port)) == 0
+
+    @contextmanager
+    def connected(self) -> Iterator[ssl.SSLSocket]:
+        with (
+            socket.create_connection(("localhost", self.port), timeout=60) as plain,
+            self.context.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            yield connection
+
+    def get(self, path: str) -> tuple[int, str]:
+        """The status and the head of an answer."""
+        with self.connected() as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            answer = b""
+            while part := connection.recv(1 << 16):
+                answer += part
+        head = answer.partition(b"\r\n\r\n")[0].decode().lower()
+        return int(head.split()[1]), head
+
+    def names(self) -> list[str]:
+        with open_store(self.home.config("power").store_url, campaign="power", read_only=True) as store:
+            return sorted(store.devices())
+
+    def gate(self) -> Gate:
+        folder = self.home.folder / "broker"
+        return Gate(folder / "passwords", servers_names(), folder / "access")
+
+
+@pytest.fixture
+def site(template: Path, tmp_path: Path) -> Site:
+    shutil.copytree(template, tmp_path / "home")
+    return Site(tmp_path / "home")
+
+
+def request(code: str, key: str) -> bytes:
+    body = json.dumps({"code": code, "key": key}).encode()
+    head = (
+        f"POST /api/join/redeem HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def send(site: Site, data: bytes, cut: float | None) -> tuple[int, Any] | None:
+    """Send a request; return status and JSON of its answer. None for a connection that was cut at a share of it.
+
+    ``cut``: below 1 of the request, above of the answer.
+    """
+    reader, writer = await asyncio.open_connection("localhost", site.port, ssl=site.context)
+    try:
+        writer.write(data if cut is None or cut >= 1 else data[: int(cut * len(data))])
+        await writer.drain()
+        if cut is not None:
+            if cut > 1:
+                await reader.read(int((cut - 1) * 1000) + 1)
+            writer.transport.abort()
+            return None
+        answer = await reader.read()
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+async def join(site: Site, code: str, key: str, cut: float | None) -> tuple[int, Any]:
+    """Redeem a code as a client does: again with the same key until there is an answer."""
+    data = request(code, key)
+    if cut is not None:
+        await send(site, data, cut)
+    while True:
+        try:
+            answer = await send(site, data, None)
+        except (OSError, asyncio.IncompleteReadError, IndexError):
+            answer = None
+        if answer is not None and answer[0] not in (429, 503):
+            return answer
+        await asyncio.sleep(0.2)
+
+
+def many_join(site: Site, count: int) -> None:
+    """Redeem ``count`` codes at once; cut a tenth of the connections, and try a tenth of the codes with two keys."""
+    rng = random.Random(count)
+    codes = site.codes(count)
+    cuts = {code: rng.uniform(0, 2) for code in rng.sample(codes, count // 10)}
+    twice = set(rng.sample(codes, count // 10))
+    tries = [(code, secrets.token_hex(32), cuts.get(code)) for code in codes]
+    tries += [(code, secrets.token_hex(32), None) for code in twice]
+    rng.shuffle(tries)
+
+    async def all_at_once() -> list[tuple[int, Any]]:
+        return await asyncio.gather(*(join(site, *each) for each in tries))
+
+    with site.running():
+        answers = asyncio.run(all_at_once())
+    assert {status for status, _ in answers} <= {200, 409}
+    devices: dict[str, str] = {}
+    gate = site.gate()
+    for (code, _, _), (status, answer) in zip(tries, answers, strict=True):
+        if status == 200:
+            assert code not in devices, "a code is one device"
+            devices[code] = answer["device"]
+            assert gate.admits(answer["device"], answer["files"]["password"].strip())
+        else:
+            assert code in twice
+            assert answer["reason"] == "used"
+    assert len(devices) == count, "no code is lost"
+    assert sorted(devices.values()) == site.names(), "each device is of one code"
+    assert len(set(devices.values())) == count
+    stored = JoinCodes(site.home.folder).codes()
+    assert {code.state(NOW) for code in stored} == {REDEEMED}
+    assert {code.device for code in stored} == set(devices.values())
+    written = site.log.read_text()
+    assert not [code for code in codes if code in written or code.replace("-", "") in written]
+
+
+def test_a_hundred_codes_at_once(site):
+    many_join(site, 100)
+
+
+@pytest.mark.slow
+def test_a_thousand_codes_at_once(site):
+    many_join(site, 1000)
+
+
+def killed_at_any_moment(site: Site, kills: int) -> None:
+    """Kill a process at random points in redemptions of three codes; then each of them is redeemed by its key."""
+    rng = random.Random(kills)
+    tries = [(code, secrets.token_hex(32)) for code in site.codes(3 * (kills + 2))]
+    seconds, died = 0.0, 0
+    for number in range(kills + 2):
+        began, batch = time.monotonic(), tries[3 * number : 3 * number + 3]
+        child = Child(join_child.redeem, str(site.home.folder), batch, log=site.log, environment=os.environ)
+        if number < 2:
+            # The first one also loads modules; the second one shows how long a redemption takes.
+            assert child.wait(60) == 0
+            seconds = time.monotonic() - began
+        else:
+            time.sleep(rng.uniform(0, seconds))
+            died += child.poll() is None
+            child.send_signal(signal.SIGKILL)
+            child.wait(60)
+        assert not site.log.read_text()
+    replies = Joining(site.home).redeem([Redemption.parse(*each) for each in tries])
+    assert not [reply for reply in replies if isinstance(reply, JoinRefused)]
+    names = [reply["device"] for reply in replies if not isinstance(reply, JoinRefused)]
+    assert sorted(names) == site.names()
+    folders = sorted(path.name for path in (site.home.fleet("power") / "devices").iterdir())
+    assert folders == site.names()
+    gate = site.gate()
+    for reply in replies:
+        assert not isinstance(reply, JoinRefused)
+        assert gate.admits(reply["device"], reply["files"]["password"].strip())
+    others = Joining(site.home).redeem([Redemption.parse(code, secrets.token_hex(32)) for code, _ in tries])
+    assert {reply.reason for reply in others if isinstance(reply, JoinRefused)} == {"used"}
+    assert died
+
+
+def test_a_killed_redemption_loses_nothing(site):
+    killed_at_any_moment(site, 8)
+
+
+@pytest.mark.slow
+def test_two_hundred_killed_redemptions_lose_nothing(site):
+    killed_at_any_moment(site, 200)
+
+
+def test_a_killed_listener_loses_nothing(site):
+    """A client repeats with its key until the listener, which was killed and started again, has answered."""
+    tries = [(code, secrets.token_hex(32)) for code in site.codes(10)]
+
+    async def begin() -> None:
+        await asyncio.gather(*(send(site, request(*each), 1.0) for each in tries))
+
+    with site.running():
+        asyncio.run(begin())
+    with site.running():
+        answers = asyncio.run(_join_all(site, tries))
+    assert {status for status, _ in answers} == {200}
+    assert sorted(answer["device"] for _, answer in answers) == site.names()
+
+
+async def _join_all(site: Site, tries: list[tuple[str, str]]) -> list[tuple[int, Any]]:
+    return await asyncio.gather(*(join(site, *each, None) for each in tries))
+
+
+def test_a_command_adds_devices_while_people_join(site):
+    tries = [(code, secrets.token_hex(32)) for code in site.codes(20)]
+    child = Child(join_child.redeem, str(site.home.folder), tries, log=site.log, environment=os.environ)
+    added = [json.loads(run("devices", "add", 2, "--home", site.home.folder, "--json"))["devices"] for _ in range(3)]
+    assert child.wait(60) == 0, site.log.read_text()
+    replies = Joining(site.home).redeem([Redemption.parse(*each) for each in tries])
+    joined = [reply["device"] for reply in replies if not isinstance(reply, JoinRefused)]
+    names = [*joined, *(name for each in added for name in each)]
+    assert len(set(names)) == 26
+    assert sorted(names) == site.names()
+
+
+def test_tls_is_needed_and_slow_or_idle_clients_are_ended(site):
+    with site.running(0.3):
+        with socket.create_connection(("localhost", site.port), timeout=60) as plain:
+            plain.sendall(b"GET /join/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert not plain.recv(100).startswith(b"HTTP"), "there is no HTTP without TLS"
+        for begun in (b"", b"POST /api/join/offer HTTP/1.1\r\nHost"):
+            with site.connected() as slow:
+                slow.sendall(begun)
+                assert slow.recv(100) == b"", "the listener ends a connection without a request"
+        assert site.get("/join")[0] == 308
+        status, head = site.get("/join/")
+        assert status == 200
+        assert "\r\nserver:" not in head
+        for path in ("/join/../server.toml", "/join/%2e%2e/%2e%2e/server.toml", "/../server.toml", "/join//etc/passwd"):
+            assert site.get(path)[0] == 404
+
+
+def test_a_renewed_certificate_is_taken_up(site):
+    def serial() -> str:
+        with site.connected() as connection:
+            shown = connection.getpeercert()
+            assert shown is not None
+            return str(shown["serialNumber"])
+
+    with site.running():
+        before = serial()
+        run("authority", "renew", site.home.folder)
+        wait_for(lambda: serial() != before, what="the renewed certificate")
+        (site.home.folder / "broker/server.key").write_text("no key")
+        wait_for(lambda: "keeps its certificate" in site.log.read_text(), what="the refusal of a damaged key")
+        assert site.get("/join")[0] == 308
+
+
+def test_an_address_that_is_taken_is_a_sentence(site):
+    with socket.create_server(("127.0.0.1", site.port)), pytest.raises(Invalid, match="cannot be used"):
+        serve_join(site.home, Journal())
