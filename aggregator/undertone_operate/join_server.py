@@ -1,12 +1,11 @@
 """The HTTPS server at which people join, by uvicorn: TLS from the server's certificate, limits on connections."""
 
+import asyncio
 import contextlib
 import os
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import uvicorn
@@ -58,18 +57,21 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
         h11_max_incomplete_event_size=8192,
     )
     config.load()
-    stop = threading.Event()
+    before: list[int] = []
+    if listener is not None:
+        before = _times(listener)
+        config.ssl = listener.context()
     with _bound(host, port) as listening:
-        if listener is not None:
-            config.ssl = listener.context()
-            threading.Thread(target=_renew, args=(listener, config.ssl, journal, stop), daemon=True).start()
         scheme = "http" if listener is None else "https"
         ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
-        try:
-            with contextlib.suppress(KeyboardInterrupt):
-                uvicorn.Server(config).run(sockets=[listening])
-        finally:
-            stop.set()
+
+        async def serve() -> None:
+            watch = asyncio.create_task(_renew(listener, config.ssl, before, journal))
+            await uvicorn.Server(config).serve(sockets=[listening])
+            watch.cancel()
+
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(serve())
 
 
 def _pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
@@ -111,12 +113,14 @@ class _Protocol(H11Protocol):
             self.transport.abort()
 
 
-def _renew(listener: Listener, context: Any, journal: Journal, stop: threading.Event) -> None:
-    """Read the certificate and key again whenever one of the files has changed."""
-    paths = [path for path in (listener.certificate, listener.key) if path is not None]
-    before = _times(paths)
-    while not stop.wait(_WATCH_SECONDS):
-        now = _times(paths)
+async def _renew(listener: Listener | None, context: Any, before: list[int], journal: Journal) -> None:
+    """Read the certificate and key again whenever one of the files has changed since ``before``.
+
+    The event loop itself does this, so no handshake meets the new certificate with the old key.
+    """
+    while listener is not None:
+        await asyncio.sleep(_WATCH_SECONDS)
+        now = _times(listener)
         if now == before:
             continue
         before = now
@@ -127,11 +131,13 @@ def _renew(listener: Listener, context: Any, journal: Journal, stop: threading.E
             journal.say("join", f"the listener keeps its certificate: {wrong}")
 
 
-def _times(paths: list[Path]) -> list[int]:
+def _times(listener: Listener) -> list[int]:
+    """Return when the certificate and its key were last modified; a file that is missing for a moment is skipped."""
     times = []
-    for path in paths:
+    for path in (listener.certificate, listener.key):
         with contextlib.suppress(OSError):
-            times.append(path.stat().st_mtime_ns)
+            if path is not None:
+                times.append(path.stat().st_mtime_ns)
     return times
 
 
