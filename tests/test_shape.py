@@ -1,6 +1,7 @@
 """The structure of the code: no import circles, one table for each kind of thing."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,19 @@ def name_of(path: Path) -> str:
 BY_NAME = {name_of(path): path for path in MODULES}
 
 
-def imported(path: Path) -> Iterator[str]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imported(path: Path) -> tuple[str, ...]:
     """Our modules that a module imports anywhere: when it is loaded, in a function, for type checkers alone."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in BY_NAME)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -105,7 +116,7 @@ def test_a_room_imports_what_its_docstring_names(room: str) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_says_where_to_start_reading(room: str) -> None:
-    docstring = ast.get_docstring(ast.parse(BY_NAME[room].read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(parsed(BY_NAME[room])) or ""
     modules = re.findall(r"``([\w/]+\.py)``", docstring.partition("Start reading: ")[2])
     assert modules
     assert [module for module in modules if not (BY_NAME[room].parent / module).is_file()] == []
@@ -128,7 +139,7 @@ def test_a_public_class_has_its_name_alone() -> None:
     places: dict[str, list[str]] = {}
     for name, path in BY_NAME.items():
         if name.startswith("undertone"):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for node in parsed(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(name)
     assert {name: sorted(modules) for name, modules in places.items() if len(modules) > 1} == TWICE

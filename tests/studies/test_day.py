@@ -1,4 +1,4 @@
-"""The planner for windows against simulated reports, in a grid of 36 cells."""
+"""The planner for windows against simulated reports, in a grid of 36 cells (12 of them are slow)."""
 
 from fractions import Fraction
 
@@ -22,7 +22,7 @@ def cut():
 
 @pytest.mark.parametrize(("span", "stride"), [(1, 49), (4, 13), (48, 2), (1, 1)])
 @pytest.mark.parametrize("epsilon", ["1", "2", "4"])
-@pytest.mark.parametrize("devices", [1_000, 10_000, 100_000])
+@pytest.mark.parametrize("devices", [1_000, pytest.param(10_000, marks=pytest.mark.slow), 100_000])
 def test_predicted_errors_are_the_simulated_ones(cut, span, stride, epsilon, devices):
     # The error over 2,496 slots is known to 1/√4992 = 1.4 % where it is all noise: 5 % is 3.5 of it, a false alarm of
     # .0005 a cell, for this seed never.

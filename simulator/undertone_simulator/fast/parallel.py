@@ -79,7 +79,9 @@ class Cluster:
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """Return ``work`` with ``context``, as `Workers.bind` says."""
-        shared = self._client.scatter(context, broadcast=True)
+        # A key of its own. Under a key that is its hash, an equal context that was bound before may just be released:
+        # the scheduler would then lose both.
+        shared = self._client.scatter(context, broadcast=True, hash=False)
 
         def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
             futures = [self._client.submit(work, shared, task, _silent, pure=False) for task in tasks]
