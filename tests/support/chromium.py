@@ -7,7 +7,7 @@ from typing import Any
 
 MISSING = "Chromium was not found: apt-get install chromium"
 # Without these it asks hosts beyond this machine.
-_QUIET = [
+QUIET = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -29,6 +29,6 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=find_chromium(), args=_QUIET, timeout=180_000)
+        opened = running.chromium.launch(executable_path=find_chromium(), args=QUIET, timeout=180_000)
         yield opened
         opened.close()

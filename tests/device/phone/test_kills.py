@@ -1,0 +1,159 @@
+"""The whole browser is killed at every step of a write: nothing is drawn twice, nothing is lost, no cap is exceeded."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chromium import QUIET, find_chromium
+from support.phone_site import CODE, PATIENCE, FastClock, PhoneSite, Receiver
+
+# The file clock.js of a page that asks the test before and after each step of a write; the answer to one of these
+# questions never comes, because the test kills the browser instead.
+ASKING = b"""
+const ask = (word) => {
+    const request = new XMLHttpRequest();
+    request.open('GET', '/step/' + word, false);
+    request.send();
+};
+for (const name of ['write', 'flush']) {
+    const plain = FileSystemSyncAccessHandle.prototype[name];
+    FileSystemSyncAccessHandle.prototype[name] = function (...values) {
+        ask('before-' + name);
+        const result = plain.apply(this, values);
+        ask('after-' + name);
+        return result;
+    };
+}
+"""
+CAP, PERIOD = 8, 30
+
+
+class KilledPhone:
+    """A phone whose browser the test kills; its profile stays. ``chromium``: for its connection to the browser."""
+
+    def __init__(self, chromium: Any, site: PhoneSite, folder: Path) -> None:
+        self._kind = chromium.browser_type
+        self._site = site
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Any]:
+        """Start the browser; yield the app's page. At the end it is killed, if it still runs."""
+        program = find_chromium()
+        assert program is not None
+        port = self._folder / "DevToolsActivePort"
+        port.unlink(missing_ok=True)
+        options = ["--headless=new", "--remote-debugging-port=0", f"--user-data-dir={self._folder}", *QUIET]
+        self._process = subprocess.Popen(
+            [program, *options, "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not port.exists() or len(port.read_text().split()) < 2:
+                assert time.monotonic() < deadline
+                assert self._process.poll() is None
+                time.sleep(0.02)
+            browser = self._kind.connect_over_cdp(f"http://127.0.0.1:{port.read_text().split()[0]}")
+            page = browser.contexts[0].pages[0]
+            page.goto(f"{self._site.address}#{CODE}", timeout=1000 * PATIENCE)
+            yield page
+            browser.close()
+        finally:
+            self.kill()
+            self._process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """Kill the browser with all its processes."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+class Killer:
+    """Answers a page's questions; kills the browser at the one of number ``at``."""
+
+    def __init__(self, phone: KilledPhone) -> None:
+        self._phone = phone
+        self._lock = threading.Lock()
+        self.at: int | None = None
+        self.asked = 0
+        self.word = ""
+        self.killed = threading.Event()
+
+    def __call__(self, word: str) -> None:
+        with self._lock:
+            self.asked += 1
+            if self.at is not None and self.asked > self.at:
+                self.word = word
+                self._phone.kill()
+                self.killed.set()
+
+    def arm(self, at: int | None) -> None:
+        self.at, self.asked = at, 0
+        self.killed.clear()
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed_at_every_step_of_a_write(
+    chromium: Any, site: PhoneSite, receiver: Receiver, tmp_path: Path, kills: int
+) -> None:
+    clock = FastClock(time.time(), 5)
+    site.replaced["clock.js"] = clock.script() + ASKING
+    policy = json.loads(site.files["policy.json"])
+    site.files["policy.json"] = json.dumps(policy | {"reports_per_period": CAP, "period_seconds": PERIOD})
+    receiver.issue(clock.now())
+    phone = KilledPhone(chromium, site, tmp_path / "profile")
+    killer = site.step = Killer(phone)
+    words = set()
+    # The runs of the browser end at different steps: first while it joins, then while it draws.
+    for kill in range(kills):
+        killer.arm(3 * kill % 25)
+        with phone.running() as page, contextlib.suppress(Exception):
+            # The page's own errors are those of a browser that is gone.
+            agree_if_asked(page, killer)
+            killer.killed.wait(PATIENCE)
+        assert killer.killed.is_set(), f"kill {kill}: {killer.asked} steps"
+        words.add(killer.word)
+    assert words == {"before-write", "after-write", "before-flush", "after-flush"}
+    # Now it runs undisturbed until nothing waits to be sent.
+    killer.arm(None)
+    with phone.running() as page:
+        page.wait_for_selector("#screen[data-screen=running]", timeout=1000 * PATIENCE)
+        last = receiver.report().sequence
+        while receiver.report().sequence < last + 3:
+            pass
+    receiver.check()
+    received = sorted(receiver.received, key=lambda report: report.sequence)
+    assert [report.sequence for report in received] == list(range(1, len(received) + 1))
+    slots = sorted(report.slot for report in received)
+    # No window of the policy's period has more reports than its cap.
+    for first, beyond in zip(slots, slots[CAP:], strict=False):
+        assert beyond - first >= PERIOD
+    assert len(set(site.keys)) == 1
+
+
+def agree_if_asked(page: Any, killer: Killer) -> None:
+    """Agree, unless the page already takes part."""
+    while not killer.killed.is_set():
+        screen = page.locator("#screen").get_attribute("data-screen", timeout=5000)
+        if screen == "join":
+            page.get_by_role("button", name="How am I protected?").click()
+            page.get_by_role("button", name="I agree and take part").click()
+            return
+        if screen in ("running", "joining"):
+            return
+        page.wait_for_timeout(20)
