@@ -197,8 +197,9 @@ class Phone:
             return
         slot = now // campaign.slot_seconds
         if slot != self._slot:
-            # After the page's start there is no delay: people open it at times of their own.
-            self._due = 0 if self._slot < 0 else self.client.jitter(campaign.slot_seconds * 50)
+            # There is no delay after the page's start, because people open it at times of their own; nor after a slot
+            # whose delay the page slept through.
+            self._due = 0 if self._slot < 0 or self._ready else self.client.jitter(campaign.slot_seconds * 50)
             self._since = ticks()
             self._slot = slot
             self._ready = True

@@ -122,11 +122,13 @@ def test_killed_at_every_step_of_a_write(
     # The runs of the browser end at different steps: first while it joins, then while it draws.
     for kill in range(kills):
         killer.arm(3 * kill % 25)
+        shown = ""
         with phone.running() as page, contextlib.suppress(Exception):
             # The page's own errors are those of a browser that is gone.
             agree_if_asked(page, killer)
-            killer.killed.wait(PATIENCE)
-        assert killer.killed.is_set(), f"kill {kill}: {killer.asked} steps"
+            if not killer.killed.wait(PATIENCE):
+                shown = page.inner_text("body")
+        assert killer.killed.is_set(), f"kill {kill} at {killer.at}: {killer.asked} steps; {shown}"
         words.add(killer.word)
     assert words == {"before-write", "after-write", "before-flush", "after-flush"}
     # Now it runs undisturbed until nothing waits to be sent.
