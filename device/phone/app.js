@@ -84,6 +84,7 @@ function join({ offer }) {
             element('h1', {}, 'You are invited to a measurement'),
             facts([
                 ['Who asks', offer.operator],
+                ...(offer.about ? [['In their own words', offer.about]] : []),
                 ['What is measured', upper(measures.text)],
                 ['What your phone gives', `one number in ${measures.unit}, every ${span(measures.slot_seconds)}`],
                 ['How often', `at most ${number(reports.per_day)} ${reports.per_day === 1 ? 'time' : 'times'} a day`],
@@ -289,7 +290,7 @@ function left({ left: { at, offer, status } }) {
             element('h1', {}, 'You have left'),
             paragraph(`Since ${moment(at)} your phone sends nothing to ${offer.operator} any more.`),
             box,
-            paragraph('What was sent stays in the averages: nobody can find your part in them, so nobody can take it out.'),
+            paragraph('What was sent stays in the averages and cannot be taken out of them.'),
             paragraph(
                 'You can come back with a new link. On this phone, the limit for life then goes on from here.' +
                     ` ${FORGETTING}`,
