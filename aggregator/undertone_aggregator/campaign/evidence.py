@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -40,12 +41,10 @@ class Evidence:
     @cached_property
     def ageing(self) -> Ageing:
         """How far readings have moved since the remembered reports."""
-        epochs, partial = [], Partial()
-        for number, epoch in self._remembered():
-            epochs.append(epoch)
-            if epoch.report is not None:
-                partial = partial.merge(self.read(*self._judged(number), report.REPORT))
-        return Ageing(epochs, Reconstruction(self.timeline).estimates(partial, [EVERYBODY]))
+        remembered = list(self._remembered())
+        reports = [self._reports(number, report.REPORT) for number, epoch in remembered if epoch.report is not None]
+        partial = Partial.gather(chain.from_iterable(of_epoch.items() for of_epoch in reports))
+        return Ageing([epoch for _, epoch in remembered], Reconstruction(self.timeline).truncated(partial, [EVERYBODY]))
 
     def cohort(self) -> dict[Epoch, list[CohortCounts]]:
         """Return the cohort's histograms of each epoch that has some, oldest first, for the remembered epochs.
@@ -54,11 +53,10 @@ class Evidence:
         """
         histograms = {}
         for number, epoch in self._remembered():
-            first, last = self._judged(number)
-            sums = self._sums(epoch, self.read(first, last, report.COHORT))
+            sums = self._sums(epoch, self._reports(number, report.COHORT))
             if not sums and epoch.phase == THRESHOLD_PHASE:
                 # No device reported in the planned slots, so later ones are used.
-                sums = self._sums(epoch, self.read(first, self.settled, report.COHORT))
+                sums = self._sums(epoch, self.read(self._judged(number)[0], self.settled, report.COHORT))
             cohort, bound = epoch.campaign.cohort, self.plan.bound
             if sums and cohort is not None:
                 histograms[epoch] = [
@@ -76,7 +74,7 @@ class Evidence:
             rule = epoch.report
             if rule is None or rule.low or len(rule.ranges) > 1:
                 continue
-            for move, counts in self._sums(epoch, self.read(*self._judged(number), report.REPORT)).items():
+            for move, counts in self._sums(epoch, self._reports(number, report.REPORT)).items():
                 theta = move.theta(rule.theta, self.plan.bound)
                 if theta is not None:
                     histograms.append(ReportCounts.of(rule.mechanism, theta, counts))
@@ -92,17 +90,16 @@ class Evidence:
         histograms: list[Phases] = []
         cycle, bound = self.plan.cycle, self.plan.bound
         for number, epoch in self._remembered():
-            first, last = self._judged(number)
             cohort, rule = epoch.campaign.cohort, epoch.report
             if cohort is not None:
                 size = cohort.mechanism.symbols
-                for move, parts in self._parts(epoch, self.read(first, last, report.COHORT), size).items():
+                for move, parts in self._parts(epoch, self._reports(number, report.COHORT), size).items():
                     window = move.window(cohort.mechanism, bound)
                     histograms.append(Phases(CohortCounts(window, parts.sum(axis=0)), parts))
             if rule is None or rule.low:
                 continue
             ends = [start for start, _, _ in rule.ranges[1:]] + [cycle]
-            of_reports = self._parts(epoch, self.read(first, last, report.REPORT), rule.mechanism.symbols)
+            of_reports = self._parts(epoch, self._reports(number, report.REPORT), rule.mechanism.symbols)
             for (start, _, old), end in zip(rule.ranges, ends, strict=True):
                 inside = slice(piece_at(start, cycle), piece_at(end - 1, cycle) + 1)
                 for move, parts in of_reports.items():
@@ -119,7 +116,7 @@ class Evidence:
         """True if reports for the threshold are from at least half a day of workdays, and of days off if there are."""
         days, cycle, slots = self.plan.days, self.plan.cycle, set()
         for number, _ in self._remembered():
-            slots |= {key.slot for key in self.read(*self._judged(number), report.COHORT)}
+            slots |= {key.slot for key in self._reports(number, report.COHORT)}
         off = calendar(np.array(sorted(slots), dtype=np.int64), self.plan.slot_seconds, cycle, days).off
         if off is None or not days.weekend:
             return True
@@ -151,8 +148,9 @@ class Evidence:
 
         No slot before the newest epoch's first one is used. In a threshold round its planned slots are used.
         """
-        first, last = self._judged(len(self.timeline) - 1)
-        return self._present(max(first, last - self.plan.epoch_slots + 1), last)
+        number = len(self.timeline) - 1
+        first, last = self._judged(number)
+        return self._present(number, max(first, last - self.plan.epoch_slots + 1), last)
 
     def most_devices(self) -> float:
         """Return the largest median number of reporting devices at the beginning of any remembered epoch."""
@@ -162,18 +160,36 @@ class Evidence:
         for number, _ in self._remembered():
             first, last = self._judged(number)
             if first >= earliest:
-                sizes.append(self._present(first, min(last, first + every - 1)))
+                sizes.append(self._present(number, first, min(last, first + every - 1)))
         return max(sizes)
 
-    def _present(self, first: int, last: int) -> float:
-        """Return the median over slots of the number of reports; 0 for an empty slot or no slot."""
+    def _present(self, number: int, first: int, last: int) -> float:
+        """Return the median over slots of an epoch of the number of reports; 0 for an empty slot or no slot."""
         if last < first:
             return 0.0
         totals = np.zeros(last - first + 1)
         for kind in (report.COHORT, report.REPORT):
-            for key, counts in self.read(first, last, kind).items():
-                totals[key.slot - first] += int(counts.sum())
+            for key, counts in self._reports(number, kind).items():
+                if first <= key.slot <= last:
+                    totals[key.slot - first] += int(counts.sum())
         return float(np.median(totals))
+
+    def _reports(self, number: int, kind: int) -> Partial:
+        """Return one kind of report in the slots of an epoch that are judged, all groups together.
+
+        A decision needs them several times, and reads them once: what a store has of many groups is large.
+        """
+        if (number, kind) not in self._already_read:
+            partial = self.read(*self._judged(number), kind)
+            self._already_read[number, kind] = Partial.gather(
+                (key._replace(group=EVERYBODY), counts) for key, counts in partial.items()
+            )
+        return self._already_read[number, kind]
+
+    @cached_property
+    def _already_read(self) -> dict[tuple[int, int], Partial]:
+        """Return the cache of ``_reports``: (number of the epoch, kind of report) -> its histograms."""
+        return {}
 
     def _remembered(self) -> Iterator[tuple[int, Epoch]]:
         for number in range(max(len(self.timeline) - MEMORY_EPOCHS, 0), len(self.timeline)):

@@ -138,8 +138,8 @@ class Reconstruction:
         """
         return self._with_bias(partial, groups)[0]
 
-    def _truncated(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> list[Estimate]:
-        """Return the estimates of the means of truncated readings."""
+    def truncated(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
+        """Return ``estimates`` of the means of truncated readings, without the model of what truncation removes."""
         cells: dict[tuple[int, str], dict[tuple[int, bytes], Counts]] = {}
         for key, counts in partial.items():
             for group in {key.group, EVERYBODY}:
@@ -221,7 +221,7 @@ class Reconstruction:
 
         The model's daily profile is fitted to all of these estimates.
         """
-        estimates = self._truncated(partial, groups)
+        estimates = self.truncated(partial, groups)
         together: dict[tuple[Epoch, str], list[Estimate]] = {}
         for estimate in estimates:
             epoch = self.timeline.at(estimate.slot)

@@ -38,10 +38,16 @@ class SimulationTally:
 
     counts: dict[Key, Counts] = field(default_factory=dict)
     truths: dict[Cell, dict[str, Truth]] = field(default_factory=dict)
+    # Slot -> the keys of ``counts`` with this slot.
+    _keys: dict[int, list[Key]] = field(default_factory=dict)
 
     def count(self, key: Key, counts: Counts) -> None:
         """Add a histogram or moments."""
-        self.counts[key] = add_counts(self.counts[key], counts) if key in self.counts else counts
+        if key in self.counts:
+            self.counts[key] = add_counts(self.counts[key], counts)
+        else:
+            self.counts[key] = counts
+            self._keys.setdefault(key.slot, []).append(key)
 
     def observe(self, cell: Cell, group: str, reports: int, truncated: int, raw: int) -> None:
         """Add ``reports`` devices of a group, with the sums of their truncated and of their raw readings."""
@@ -57,6 +63,6 @@ class SimulationTally:
 
     def partial(self, first: int, last: int, kind: int) -> Partial:
         """Return the partial of first <= slot <= last, of one kind of report."""
-        return Partial(
-            {key: counts for key, counts in self.counts.items() if key.kind == kind and first <= key.slot <= last}
-        )
+        slots = range(first, min(last, max(self._keys, default=0)) + 1)
+        keys = (key for slot in slots for key in self._keys.get(slot, ()))
+        return Partial({key: self.counts[key] for key in keys if key.kind == kind})

@@ -120,3 +120,31 @@ def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(monkey
     monkeypatch.setattr(module, "day_of", lambda *_: "a day")
     found = Evidence(asked, Timeline([epoch]), read, MONDAY + 14 * 86400).day()
     assert found == ("a day" if seen else None)
+
+
+def test_a_decision_reads_each_epoch_once_however_many_groups_there_are(monkeypatch):
+    """What a store has of many groups is large: it is read once, and only the sum of the groups stays in memory."""
+    asked, epochs, reads, days = plan(rounds=[4]), two_epochs(), [], []
+    slots = {epoch: range(epoch.campaign.first_slot, epoch.campaign.first_slot + 4) for epoch in epochs}
+
+    def read(first, last, kind):
+        reads.append((first, last, kind))
+        rows = {}
+        for epoch in epochs:
+            rule = epoch.campaign.cohort if kind == report.COHORT else epoch.campaign.report
+            for group in ("north", "south") if rule else ():
+                for slot in slots[epoch]:
+                    counts = np.ones(rule.mechanism.symbols, dtype=np.int64)
+                    rows[Key("c", epoch.campaign.fingerprint, kind, group, slot)] = counts
+        return Partial({key: counts for key, counts in rows.items() if first <= key.slot <= last})
+
+    monkeypatch.setattr(module, "day_of", lambda histograms, *_: days.append(histograms))
+    now = (slots[epochs[1]][-1] + asked.settle_slots + 1) * asked.slot_seconds
+    evidence = Evidence(asked, Timeline(epochs), read, now)
+    whole = [counts.total for of_epoch in evidence.cohort().values() for counts in of_epoch]
+    symbols = [epoch.campaign.cohort.mechanism.symbols for epoch in epochs]
+    assert whole == [2 * 4 * size for size in symbols]
+    assert evidence.devices() == 2 * (symbols[1] + epochs[1].campaign.report.mechanism.symbols)
+    evidence.most_devices(), evidence.reports(), evidence.day()
+    assert days
+    assert len(reads) == len(set(reads)) == 4
