@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from undertone_operate.join_codes import EXPIRED, REVOKED, parse_code
 from undertone_operate.join_openapi import PATH, document
 from undertone_operate.join_pages import PLAIN, JoinPages
+from undertone_operate.join_words import language_of
 from undertone_operate.joining import (
     INVALID,
     SLOW_DOWN,
@@ -113,7 +114,7 @@ class JoinRoutes:
 
         async def answer(body: dict[str, Any]) -> dict[str, Any]:
             code = _code(body, ("code",))
-            return await anyio.to_thread.run_sync(self._joining.offer, code)
+            return await anyio.to_thread.run_sync(self._joining.offer, code, _language(request))
 
         return await self._answer(request, answer)
 
@@ -135,29 +136,29 @@ class JoinRoutes:
         return JSONResponse(document())
 
     async def _answer(self, request: Request, answer: Callable[[dict[str, Any]], Any]) -> Response:
-        address = "" if request.client is None else request.client.host
+        address, language = "" if request.client is None else request.client.host, _language(request)
         cost = 1
         try:
             wait = self._limit.wait(address)
             if wait > 0:
-                return refusal_response(JoinRefused(SLOW_DOWN), wait)
+                return refusal_response(JoinRefused(SLOW_DOWN), wait, language)
             return JSONResponse(await answer(await _body(request)), headers={"cache-control": "no-store"})
         except JoinRefused as refused:
             cost = _UNKNOWN_COST if refused.reason == UNKNOWN else 1
-            return refusal_response(refused, _BUSY_SECONDS)
+            return refusal_response(refused, _BUSY_SECONDS, language)
         except (Invalid, OSError) as wrong:
             self._say(f"alarm: a join code could not be answered: {wrong}")
-            return refusal_response(JoinRefused(UNAVAILABLE), _BUSY_SECONDS)
+            return refusal_response(JoinRefused(UNAVAILABLE), _BUSY_SECONDS, language)
         finally:
             self._limit.pay(address, cost)
 
 
-def refusal_response(refused: JoinRefused, wait: float) -> Response:
-    """Return the HTTP response of a refusal. ``wait``: seconds until another try, for `SLOW_DOWN`."""
+def refusal_response(refused: JoinRefused, wait: float, language: str) -> Response:
+    """Return the HTTP response of a refusal. ``wait``: seconds until another try, where there may be one."""
     headers = {"cache-control": "no-store"}
     if refused.reason in (SLOW_DOWN, UNAVAILABLE):
         headers["retry-after"] = str(max(1, math.ceil(wait)))
-    fields = {"reason": refused.reason, "error": str(refused)}
+    fields = {"reason": refused.reason, "error": refused.sentence(language)}
     return JSONResponse(fields, status_code=STATUS[refused.reason], headers=headers)
 
 
@@ -229,6 +230,10 @@ class JoinHeaders:
         await self._app(scope, receive, with_headers)
 
 
+def _language(request: Request) -> str:
+    return language_of(request.headers.get("accept-language", ""))
+
+
 async def _body(request: Request) -> dict[str, Any]:
     """Return the request's JSON object. Raises JoinRefused for anything else, also for one that comes too slowly."""
     data = b""
@@ -237,32 +242,32 @@ async def _body(request: Request) -> dict[str, Any]:
             async for chunk in request.stream():
                 data += chunk
                 if len(data) > _LARGEST_BODY:
-                    raise JoinRefused(INVALID, f"the body is too large, expected at most {_LARGEST_BODY} bytes")
+                    raise JoinRefused(INVALID, detail=f"the body is too large, expected at most {_LARGEST_BODY} bytes")
         value = json.loads(data)
     except TimeoutError:
-        raise JoinRefused(INVALID, f"the body did not come within {_BODY_SECONDS:.0f} s") from None
+        raise JoinRefused(INVALID, detail=f"the body did not come within {_BODY_SECONDS:.0f} s") from None
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise JoinRefused(INVALID, "the body is not a JSON object")
+        raise JoinRefused(INVALID, detail="the body is not a JSON object")
     return value
 
 
 def _code(body: dict[str, Any], names: tuple[str, ...]) -> bytes:
     """Return the code in a body that has exactly these fields. Raises JoinRefused, without the body's values."""
     if sorted(body) != sorted(names):
-        raise JoinRefused(INVALID, f"the body has other fields than expected: {', '.join(names)}")
+        raise JoinRefused(INVALID, detail=f"the body has other fields than expected: {', '.join(names)}")
     try:
         return parse_code(body["code"])
     except Invalid as wrong:
-        raise JoinRefused(INVALID, str(wrong)) from None
+        raise JoinRefused(INVALID, detail=str(wrong)) from None
 
 
 def _redemption(body: dict[str, Any]) -> Redemption:
     try:
         return Redemption.parse(body["code"], body["key"])
     except Invalid as wrong:
-        raise JoinRefused(INVALID, str(wrong)) from None
+        raise JoinRefused(INVALID, detail=str(wrong)) from None
 
 
 async def _refused(request: Request, error: Exception) -> Response:

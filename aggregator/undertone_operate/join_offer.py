@@ -17,7 +17,7 @@ from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.store import NoStore, open_store
 from undertone_device.core.spent import most_reports
 from undertone_device.core.units import UNIT, epsilon_units
-from undertone_operate.join_words import LANGUAGES, outcome, percent, span
+from undertone_operate.join_words import DEFAULT, LANGUAGES, OfferWords, percent
 from undertone_operate.provision import DAY
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
@@ -51,8 +51,8 @@ class Bound:
     delta: Fraction | None = None
 
 
-def offer(config: Config, policy: str, operator: str, now: int, language: str = "en") -> dict[str, Any]:
-    """Return the offer of a campaign for a device with this policy (JSON), as the API gives it.
+def offer(config: Config, policy: str, operator: str, now: int, language: str = DEFAULT) -> dict[str, Any]:
+    """Return the offer of a campaign for a device with this policy (JSON), in a language of `join_words`.
 
     Raises Invalid for a campaign that cannot begin, OSError.
     """
@@ -60,9 +60,7 @@ def offer(config: Config, policy: str, operator: str, now: int, language: str = 
     plan = config.campaign
     turn = plan.stride * plan.slot_seconds
     words = LANGUAGES[language]
-    text = words.measures[plan.measure].format(
-        sensor=plan.sensor, unit=plan.unit, span=span(language, plan.slot_seconds)
-    )
+    text = words.measures[plan.measure].format(sensor=plan.sensor, unit=plan.unit, span=words.span(plan.slot_seconds))
     return {
         "operator": operator,
         "campaign": plan.name,
@@ -77,7 +75,7 @@ def offer(config: Config, policy: str, operator: str, now: int, language: str = 
             "high": str(plan.offset + plan.bound),
         },
         "reports": {"per_day": -(-DAY // turn), "every_seconds": turn, "until": iso(campaign.end)},
-        "guarantee": _GUARANTEES[config.kind](config, limits, language),
+        "guarantee": _GUARANTEES[config.kind](config, limits, words),
     }
 
 
@@ -127,8 +125,7 @@ def _of_rho(units: int, delta: Fraction) -> Fraction:
     return Fraction(zcdp_epsilon(units / UNIT, float(delta)))
 
 
-def _scalar(config: Config, policy: Policy, language: str) -> dict[str, Any]:
-    words = LANGUAGES[language]
+def _scalar(config: Config, policy: Policy, words: OfferWords) -> dict[str, Any]:
     reading, day, life = of_readings(policy)
     assert reading.epsilon is not None
     assert day.epsilon is not None
@@ -136,30 +133,30 @@ def _scalar(config: Config, policy: Policy, language: str) -> dict[str, Any]:
     if day.reports == 1:
         of_day = words.day_window.format(sure=percent(float(day.epsilon)))
     else:
-        of_day = words.day.format(reports=day.reports, outcome=outcome(language, float(day.epsilon)))
+        of_day = words.day.format(reports=words.count(day.reports or 0), outcome=words.outcome(float(day.epsilon)))
     of_life = words.endless
     if life.epsilon is not None:
-        of_life = words.life.format(reports=life.reports, outcome=outcome(language, float(life.epsilon)))
+        of_life = words.life.format(reports=words.count(life.reports or 0), outcome=words.outcome(float(life.epsilon)))
     return _shown(reading, day, life, (of_one, of_day, of_life))
 
 
-def _stream(config: Config, policy: Policy, language: str) -> dict[str, Any]:
-    words, stream, delta = LANGUAGES[language], policy.stream, config.budget.delta
+def _stream(config: Config, policy: Policy, words: OfferWords) -> dict[str, Any]:
+    stream, delta = policy.stream, config.budget.delta
     if not stream or delta is None:
         raise Invalid(f"the devices' policy allows no stream, which campaign {config.campaign.name} needs")
     day, life = of_stream(stream, delta)
-    chance = words.chance.format(odds=f"{1 / float(delta):,.0f}")
+    chance = words.chance.format(odds=words.count(round(1 / delta)))
     of_day, of_life = (
         words.endless
         if bound.epsilon is None
-        else sentence.format(outcome=outcome(language, float(bound.epsilon)), chance=chance)
+        else sentence.format(outcome=words.outcome(float(bound.epsilon)), chance=chance)
         for sentence, bound in ((words.stream_day, day), (words.stream_life, life))
     )
     return _shown(None, day, life, ("", of_day, of_life))
 
 
 # Kind of the campaign's rules -> the guarantee of a device's policy.
-_GUARANTEES: dict[str, Callable[[Config, Policy, str], dict[str, Any]]] = {"scalar": _scalar, "stream": _stream}
+_GUARANTEES: dict[str, Callable[[Config, Policy, OfferWords], dict[str, Any]]] = {"scalar": _scalar, "stream": _stream}
 
 
 def _shown(reading: Bound | None, day: Bound, life: Bound, sentences: tuple[str, str, str]) -> dict[str, Any]:

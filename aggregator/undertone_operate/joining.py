@@ -37,6 +37,7 @@ from undertone_operate.join_codes import (
     parse_code,
 )
 from undertone_operate.join_offer import campaign_end, iso, offer
+from undertone_operate.join_words import DEFAULT, LANGUAGES
 from undertone_operate.provision import DEVICE, IDENTITY, device_files, shown_secret, write_folder
 from undertone_shared.errors import Invalid
 
@@ -49,22 +50,25 @@ _PUBLIC = (DEVICE, "policy.json", "ca.crt", f"{IDENTITY}.crt")
 _OFFER_SECONDS = 10.0
 
 UNKNOWN, USED, INVALID, SLOW_DOWN, UNAVAILABLE = "unknown", "used", "invalid", "slow_down", "unavailable"
-SENTENCES = {
-    UNKNOWN: "this code is not known here: check it, or ask for another one",
-    USED: "this code is used up: it lets one device join, and one has joined with it; ask for another one",
-    REVOKED: "this code, or the device that joined with it, was revoked: ask for another one",
-    EXPIRED: "this code has expired: ask for another one",
-    SLOW_DOWN: "too many requests: try again later",
-    UNAVAILABLE: "the server cannot answer now: try again later",
-}
+# A second sentence for the reason `EXPIRED`.
+ENDED = "ended"
 
 
 class JoinRefused(Exception):
-    """A refusal: ``reason`` in one word, and a sentence for the person who joins."""
+    """A refusal: ``reason`` in one word.
 
-    def __init__(self, reason: str, sentence: str = "") -> None:
-        super().__init__(sentence or SENTENCES[reason])
+    ``words``: name of its sentence in `join_words`, if that is not the reason; ``detail``: a sentence in place of it.
+    """
+
+    def __init__(self, reason: str, words: str = "", detail: str = "") -> None:
+        super().__init__(detail or LANGUAGES[DEFAULT].refusals[words or reason])
         self.reason = reason
+        self._words = words or reason
+        self._detail = detail
+
+    def sentence(self, language: str) -> str:
+        """Return the sentence for the person who joins."""
+        return self._detail or LANGUAGES[language].refusals[self._words]
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Joining:
         self._clock = clock
         self._offers: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
 
-    def offer(self, code: bytes, language: str = "en") -> dict[str, Any]:
+    def offer(self, code: bytes, language: str = DEFAULT) -> dict[str, Any]:
         """Return what a person reads before joining. Raises JoinRefused; Invalid, OSError for a broken campaign."""
         now = self._clock()
         found = self._codes.find([code]).get(code)
@@ -132,8 +136,8 @@ class Joining:
                 by_campaign.setdefault(found[asked[index].code].campaign, []).append(index)
         replies: dict[int, dict[str, Any] | JoinRefused] = {}
         for campaign, indices in by_campaign.items():
-            made = self._redeem_in(campaign, [asked[index] for index in indices], int(now))
-            replies.update(zip(indices, made, strict=True))
+            answers = self._redeem_in(campaign, [asked[index] for index in indices], int(now))
+            replies.update(zip(indices, answers, strict=True))
         return [refusal or replies[index] for index, refusal in enumerate(refusals)]
 
     def _redeem_in(self, campaign: str, asked: Sequence[Redemption], now: int) -> list[dict[str, Any] | JoinRefused]:
@@ -196,12 +200,12 @@ class Joining:
                 return campaign
             successor = next((name for name, plan in plans.items() if plan.succeeds == campaign), None)
             if successor is None:
-                raise JoinRefused(REVOKED) if gone else JoinRefused(EXPIRED, "the campaign of this code has ended")
+                raise JoinRefused(REVOKED) if gone else JoinRefused(EXPIRED, ENDED)
             campaign = successor
 
     def _offer(self, campaign: str, language: str, now: float) -> dict[str, Any]:
-        made, fields = self._offers.get((campaign, language), (0.0, {}))
-        if fields and made <= now < made + _OFFER_SECONDS:
+        computed, fields = self._offers.get((campaign, language), (0.0, {}))
+        if fields and computed <= now < computed + _OFFER_SECONDS:
             return fields
         current = self._current(campaign, int(now))
         config = self._home.config(current)

@@ -13,6 +13,7 @@ from undertone_operate import join_app
 from undertone_operate.join_app import EACH_NETWORK, TOGETHER, make_app
 from undertone_operate.join_codes import code_text
 from undertone_operate.join_pages import JoinPage, JoinPages
+from undertone_operate.join_words import LANGUAGES
 from undertone_operate.joining import REVOKED, USED, Joining, JoinRefused, Redemption
 from undertone_operate.rate_limit import RateLimit
 from undertone_shared.errors import Invalid
@@ -31,7 +32,7 @@ class Fake(Joining):
 
     def offer(self, code, language="en"):
         self._check(code)
-        return OFFER
+        return {**OFFER, "language": language}
 
     def redeem(self, asked):
         self.asked += asked
@@ -84,13 +85,21 @@ def body(code: bytes = CODE) -> dict[str, str]:
 
 def test_an_offer_and_a_redemption(site):
     answer = site.post("offer", {"code": code_text(CODE).lower()})
-    assert (answer.status_code, answer.json()) == (200, OFFER)
+    assert (answer.status_code, answer.json()) == (200, {**OFFER, "language": "en"})
     asked = body()
     answer = site.post("redeem", asked)
     assert (answer.status_code, answer.json()) == (200, REPLY)
     assert answer.headers["cache-control"] == "no-store"
     assert site.codes.asked == [Redemption(CODE, bytes.fromhex(asked["key"]))]
     assert site.log == ["power-001 has joined"]
+
+
+def test_sentences_are_in_the_clients_language(site):
+    german = {"headers": {"accept-language": "de-DE, en;q=0.5"}}
+    assert site.ask("POST", "/api/join/offer", json={"code": code_text(CODE)}, **german).json()["language"] == "de"
+    for what, wrong in (("offer", {"code": code_text(bytes(16))}), ("redeem", body(bytes(16)))):
+        answer = site.ask("POST", f"/api/join/{what}", json=wrong, **german).json()
+        assert answer == {"reason": "unknown", "error": LANGUAGES["de"].refusals["unknown"]}
 
 
 @pytest.mark.parametrize(("reason", "status"), [(USED, 409), (REVOKED, 410), ("expired", 410), ("unknown", 404)])

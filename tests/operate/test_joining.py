@@ -311,6 +311,10 @@ def test_an_offer_in_turns_protects_a_day(home):
     shown = offer_of(home, "--set", "window=24h")["guarantee"]
     assert shown["day_epsilon"] == shown["reading_epsilon"] == "1"
     assert "74 %" in shown["sentence_day"]
+    (code,) = codes_of(home, 1, "other")
+    german = Joining(home).offer(code, "de")
+    assert "74 %" in german["guarantee"]["sentence_day"]
+    assert german["measures"]["text"] == "die Summe dessen, was load über 30 Minuten misst, in Wh"
 
 
 def test_an_offer_of_a_stream(home):

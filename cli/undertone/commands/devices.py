@@ -113,8 +113,8 @@ def list_devices(
         print(json.dumps(rows))
         return
     for row in rows:
-        came = "" if row["code"] is None else f", joined by code {row['code']}"
-        print(f"{row['name']:20} {row['group']:12} {row['state']:8} {_when(row['last_report'])}{came}")
+        origin = "" if row["code"] is None else f", joined by code {row['code']}"
+        print(f"{row['name']:20} {row['group']:12} {row['state']:8} {_when(row['last_report'])}{origin}")
 
 
 @app.command()

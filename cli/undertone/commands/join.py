@@ -81,19 +81,21 @@ def create(
     now = int(time.time())
     ends = now + seconds_of("--expires", expires)
     codes = JoinCodes(home.folder).create(name, devices, group, about, now, ends)
-    made = [f"{options.url}/join#{code}" for code in codes]
+    addresses = [f"{options.url}/join#{code}" for code in codes]
     if qr is not None:
-        write_sheet(qr, made, options.asks, about or name, ends)
+        write_sheet(qr, addresses, options.asks, about or name, ends)
     if links is not None:
-        write_private(links, "\n".join([*made, ""]))
+        write_private(links, "\n".join([*addresses, ""]))
     if as_json:
-        print(json.dumps({"campaign": name, "expires": ends, "links": made}))
+        print(json.dumps({"campaign": name, "expires": ends, "links": addresses}))
         return
     if links is None:
-        print("\n".join(made))
+        print("\n".join(addresses))
     places = [str(path) for path in (links, qr) if path is not None]
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
-    print(f"{len(made)} codes of {name}, until {until}" + "".join(f", {place}" for place in places), file=sys.stderr)
+    print(
+        f"{len(addresses)} codes of {name}, until {until}" + "".join(f", {place}" for place in places), file=sys.stderr
+    )
 
 
 @app.command("list")
@@ -130,14 +132,14 @@ def revoke(
         raise Invalid("the codes are missing, expected their numbers, or --all")
     name = None if choice.campaign is None else home.only(choice.campaign)
     codes = JoinCodes(home.folder)
-    known = {code.id: code for code in codes.codes() if name in (None, code.campaign)}
-    chosen = [code.id for code in known.values() if code.state(now) == OPEN] if every else list(ids or ())
-    if unknown := [each for each in chosen if each not in known]:
+    listed = {code.id: code for code in codes.codes() if name in (None, code.campaign)}
+    chosen = [code.id for code in listed.values() if code.state(now) == OPEN] if every else list(ids or ())
+    if unknown := [each for each in chosen if each not in listed]:
         raise Invalid(f"the code is {unknown[0]}, expected a number that undertone join list shows")
     revoked = codes.revoke(chosen, now)
     for each in chosen:
         if each not in revoked:
-            device = known[each].device
+            device = listed[each].device
             what = f"{device} has joined with it" if device else "somebody is redeeming it"
             print(f"{each} is not revoked: {what}; undertone devices revoke ends a device's part")
     print(f"{len(revoked)} codes are revoked")
