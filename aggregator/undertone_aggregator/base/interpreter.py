@@ -33,22 +33,25 @@ class ThreadLimit:
         self._seconds = seconds
         self._clock = clock
         self._changed = threading.Condition()
-        # Each thread between the beginning and the end of its block -> the time from which it no longer counts.
-        self._until: dict[object, float] = {}
+        # Identifier of each thread that counts -> the time from which it no longer counts.
+        self._until: dict[int, float] = {}
 
     @contextmanager
     def limited(self) -> Iterator[None]:
         """Wait until fewer than ``most`` threads run, and count this thread as running until the block ends."""
-        entry = object()
         with self._changed:
             while (seconds := self._wait()) > 0:
                 self._changed.wait(seconds)
-            self._until[entry] = self._clock() + self._seconds
+            self._until[threading.get_ident()] = self._clock() + self._seconds
         try:
             yield
         finally:
-            with self._changed:
-                del self._until[entry]
+            self.leave()
+
+    def leave(self) -> None:
+        """Stop counting this thread, if it counts: from now on it only waits for its disk or its database."""
+        with self._changed:
+            if self._until.pop(threading.get_ident(), None) is not None:
                 self._changed.notify()
 
     def _wait(self) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from undertone_aggregator.base.interpreter import INGEST_THREADS
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.migrations import revision_of, upgrade
 from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
@@ -31,6 +32,9 @@ class Database:
         # SQLAlchemy takes longer to build a statement than to run it, so statements that every batch needs are built
         # once.
         self._statements: dict[str, Any] = {}
+        # Name of a statement that `run` has compiled -> its text, its constants, and the order of its parameters, or
+        # None for a driver that takes them by name.
+        self._compiled: dict[str, tuple[str, Mapping[str, Any], Sequence[str] | None]] = {}
         self._campaign = 0
         self._inside = False
         self._fence: Callable[[], None] | None = None
@@ -83,9 +87,11 @@ class Database:
         try:
             yield
         except SQLAlchemyError as wrong:
-            cause = getattr(wrong, "orig", None) or wrong
-            kind = DiskFull if self._is_full(cause) else StoreError
-            raise kind(str(cause).strip().partition("\n")[0]) from wrong
+            raise self._error(getattr(wrong, "orig", None) or wrong) from wrong
+
+    def _error(self, cause: BaseException) -> StoreError:
+        kind = DiskFull if self._is_full(cause) else StoreError
+        return kind(str(cause).strip().partition("\n")[0])
 
     def _lock_migration(self) -> None:
         """Wait until no other process migrates this database, and exclude others until the transaction ends."""
@@ -156,6 +162,8 @@ class Database:
                 if self._fence is not None:
                     self._fence()
                 yield
+                # From here on, this thread waits for the disk, and another one may use the interpreter.
+                INGEST_THREADS.leave()
                 self._connection.exec_driver_sql("COMMIT")
             except BaseException:
                 with contextlib.suppress(SQLAlchemyError):
@@ -169,6 +177,37 @@ class Database:
         """Run a statement in the open transaction, or in one of its own."""
         with self.typed():
             return self._connection.execute(statement, rows)
+
+    def run(self, name: str, build: Callable[[], Any], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Run a statement for each of ``rows``; return the rows of its result. ``rows`` have the same keys.
+
+        SQLAlchemy compiles the statement at its first use, and then only the driver runs it: this takes a fifth of the
+        processor time of `execute`. It is for the statements of every batch.
+        """
+        with self.typed():
+            connection = self._connection
+            dialect: Any = connection.dialect
+            if name not in self._compiled:
+                compiled: Any = build().compile(dialect=dialect, column_keys=list(rows[0]))
+                order = compiled.positiontup if compiled.positional else None
+                self._compiled[name] = str(compiled), compiled.params, order
+            text, constants, order = self._compiled[name]
+            named = [{**constants, **row} for row in rows]
+            values: list[Any] = named if order is None else [[row[key] for key in order] for row in named]
+            driver: Any = connection.connection.driver_connection
+            cursor = driver.cursor()
+            try:
+                if len(values) == 1:
+                    cursor.execute(text, values[0])
+                else:
+                    cursor.executemany(text, values)
+                return list(cursor.fetchall()) if cursor.description else []
+            except dialect.loaded_dbapi.Error as wrong:
+                if dialect.is_disconnect(wrong, driver, cursor):
+                    connection.invalidate(wrong)
+                raise self._error(wrong) from wrong
+            finally:
+                cursor.close()
 
     def rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """Yield the rows of a query."""
@@ -190,7 +229,7 @@ class Database:
     def upsert(self, table: Table, rows: list[dict[str, Any]], values: Any, where: Any = None) -> None:
         """Insert rows; where a row's key exists already, set ``values(excluded)`` if ``where(excluded)`` holds.
 
-        The statement is prepared once per table: every call for a table must pass the same functions.
+        The statement is compiled once per table: every call for a table must pass the same functions.
         """
 
         def build() -> Any:
@@ -203,8 +242,7 @@ class Database:
             )
 
         if rows:
-            statement = self.prepared(f"upsert {table.name}", build)
-            self.execute(statement, [{"campaign": self._campaign, **row} for row in rows])
+            self.run(f"upsert {table.name}", build, [{"campaign": self._campaign, **row} for row in rows])
 
 
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:

@@ -66,8 +66,11 @@ class SqlStore(Database):
 
     def epoch_count(self) -> int:
         table = tables.epochs
-        count = self.prepared("epochs", lambda: select(func.count()).select_from(table).where(self.own_rows(table)))
-        return int(self.execute(count).scalar_one())
+
+        def build() -> Any:
+            return select(func.count()).select_from(table).where(self.own_rows(table))
+
+        return int(self.run("epochs", build, [{}])[0][0])
 
     def add_epoch(self, epoch: Epoch) -> None:
         row = tables.epochs.insert().values(
@@ -89,8 +92,7 @@ class SqlStore(Database):
     def commit(self, worker: str, batch: Batch) -> None:
         with self.transaction():
             self._add_partial(worker, batch.partial)
-            for state, data in batch.records():
-                self._append(state, worker, data, is_snapshot=False)
+            self._append(worker, batch.records(), is_snapshot=False)
             self.upsert(
                 tables.losses,
                 [
@@ -137,13 +139,12 @@ class SqlStore(Database):
             # time.
             return select(table.c.value).where(wanted).with_for_update(read=True)
 
-        query = self.prepared("settled", build)
-        value: str | None = self.execute(query).scalar_one_or_none()
-        if value is None:
+        found = self.run("settled", build, [{}])
+        if not found:
             # Before the first slot settles there is no row to lock, so lock the campaign's row and look again.
             self.execute(self._locking(read=True))
-            value = self.execute(query).scalar_one_or_none()
-        return -1 if value is None else int(value)
+            found = self.run("settled", build, [{}])
+        return int(found[0][0]) if found else -1
 
     def _locking(self, *, read: bool) -> Any:
         """Return a query that locks the campaign's row, shared if ``read``, until this transaction ends."""
@@ -256,7 +257,7 @@ class SqlStore(Database):
         def build() -> Any:
             return select(func.count()).select_from(table).where(and_(self.own_rows(table), table.c.state != ACTIVE))
 
-        return int(self.execute(self.prepared("revoked", build)).scalar_one())
+        return int(self.run("revoked", build, [{}])[0][0])
 
     # --- Methods for the states of devices.
 
@@ -273,11 +274,14 @@ class SqlStore(Database):
             replaced = and_(replaced, table.c.worker == worker)
         with self.transaction():
             self.execute(delete(table).where(replaced))
-            self._append(state, worker, snapshot, is_snapshot=True)
+            self._append(worker, [(state, snapshot)], is_snapshot=True)
 
-    def _append(self, state: str, worker: str, data: bytes, *, is_snapshot: bool) -> None:
-        row = {"campaign": self._campaign, "state": state, "worker": worker, "is_snapshot": is_snapshot, "data": data}
-        self.execute(self.prepared("append", tables.segments.insert), row)
+    def _append(self, worker: str, states: Iterable[tuple[str, bytes]], *, is_snapshot: bool) -> None:
+        same = {"campaign": self._campaign, "worker": worker, "is_snapshot": is_snapshot}
+        rows = [{**same, "state": state, "data": data} for state, data in states]
+        if rows:
+            # Without inline(), PostgreSQL would return each row's number.
+            self.run("append", lambda: tables.segments.insert().inline(), rows)
 
 
 def _decoded(text: str | None) -> tuple[tuple[int, ...], int] | None:

@@ -70,7 +70,7 @@ rounds = [1000]
 cycle = 1000
 settle_slots = {settle}
 """
-# Slots after which a slot settles: more than any device reports, so that the clock decides how many slots settle.
+# Slots after which a slot settles: more than any device reports in the timed rounds.
 _SETTLE_SLOTS = 300
 
 
@@ -90,7 +90,7 @@ def run(options: StudyOptions) -> list[Measured]:
     """
     if not Path("/proc/self/stat").exists():
         raise Invalid("processor time and memory of other processes are read from /proc, which is not here")
-    devices, each, readers = (400, 2, 20) if options.quick else (4_000, 10, 1000)
+    devices, each, readers = (400, 2, 20) if options.quick else (4_000, 30, 1000)
     allow_connections(2 * devices)
     with _server(1, devices) as alone, _server(CAMPAIGNS, devices) as many:
         drained: dict[str, list[Drained]] = {"one": [], "many": [], "read": []}
@@ -118,9 +118,12 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 class _Served:
-    """A server in its own process, whose clock stands still, and its devices, which are in this process."""
+    """A server in its own process, and its devices, which are in this process.
 
-    def __init__(self, home: Home, devices: list[str], clock: "Synchronized[float]", pid: int, page: int) -> None:
+    ``ahead``: seconds by which the server's clock is ahead.
+    """
+
+    def __init__(self, home: Home, devices: list[str], ahead: "Synchronized[float]", pid: int, page: int) -> None:
         self._home = home
         self._pid = pid
         self._page = page
@@ -129,9 +132,8 @@ class _Served:
         self._stores = {name: open_store(home.config(name).store_url, campaign=name, read_only=True) for name in names}
         self._epochs = {name: store.epochs()[-1].campaign for name, store in self._stores.items()}
         first = next(iter(self._epochs.values()))
-        # All slots that are reported are over, and none has settled.
-        clock.value = first.epoch + _SETTLE_SLOTS * SLOT_SECONDS
-        self._clock = clock
+        # All slots that are reported are over. The first one has settled, and from now on one settles each minute.
+        ahead.value = first.epoch + (_SETTLE_SLOTS + 1) * SLOT_SECONDS - time.time()
         self._runner = asyncio.Runner()
         timed = [device for device in devices if not device.startswith(_APART)]
         self._load = self._connected(timed)
@@ -154,11 +156,7 @@ class _Served:
         return load
 
     def report(self, each: int) -> Drained:
-        """Time a round in which each device sends ``each`` reports and the server acknowledges all of them.
-
-        One slot of each campaign settles meanwhile.
-        """
-        self._clock.value += SLOT_SECONDS
+        """Time a round in which each device sends ``each`` reports and the server acknowledges all of them."""
         before, processor = self._load.sent, self._processor()
         began = time.perf_counter()
         self._runner.run(self._load.report(each))
@@ -259,12 +257,12 @@ def _server(campaigns: int, devices: int) -> Iterator[_Served]:
         for name in names:
             home.write_plan(name, _PLAN.format(name=name, settle=_SETTLE_SLOTS))
         context = multiprocessing.get_context("spawn")
-        clock = context.Value("d", time.time())
-        child = context.Process(target=serve, args=(str(folder), clock))
+        ahead = context.Value("d", 0.0)
+        child = context.Process(target=serve, args=(str(folder), ahead))
         child.start()
         try:
             _wait(home, child, page)
-            served = _Served(home, provisioned, clock, child.pid or 0, page)
+            served = _Served(home, provisioned, ahead, child.pid or 0, page)
             yield served
             served.close()
         finally:
@@ -295,8 +293,8 @@ def _wait(home: Home, child: Any, page: int) -> None:
         time.sleep(0.05)
 
 
-def serve(folder: str, clock: "Synchronized[float]") -> None:
-    """Run `undertone serve` in a child process with another clock."""
+def serve(folder: str, ahead: "Synchronized[float]") -> None:
+    """Run `undertone serve` in a child process, with a clock that is ahead by so many seconds."""
     from undertone_aggregator.base.log import Journal
     from undertone_aggregator.campaign.runner import RunOptions
     from undertone_aggregator.server.page_process import run_page
@@ -306,7 +304,8 @@ def serve(folder: str, clock: "Synchronized[float]") -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with open(os.devnull, "w") as nowhere:
         journal = Journal(nowhere)
-        with open_server(home, stop, journal, RunOptions(clock=lambda: clock.value)) as server, run_page(home, journal):
+        options = RunOptions(clock=lambda: time.time() + ahead.value)
+        with open_server(home, stop, journal, options) as server, run_page(home, journal):
             server.run(stop)
 
 

@@ -42,6 +42,23 @@ def test_threads_that_hang_stop_counting() -> None:
     assert entered == 5
 
 
+def test_a_thread_that_waits_for_its_disk_lets_another_one_run() -> None:
+    turns, entered = ThreadLimit(1, 600.0), threading.Event()
+
+    def other() -> None:
+        with turns.limited():
+            entered.set()
+
+    thread = threading.Thread(target=other)
+    with turns.limited():
+        thread.start()
+        assert not entered.is_set()
+        turns.leave()
+        turns.leave()
+        assert entered.wait(60)
+    thread.join()
+
+
 def test_one_that_hangs_is_waited_for_a_moment_only() -> None:
     turns = ThreadLimit(1, 0.05)
     with turns.limited():

@@ -334,15 +334,23 @@ def test_sequence_numbers_from_before_have_no_open_gaps(tmp_path: Path) -> None:
 def locked(store: SqlStore, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """(condition, lock) of each lock that an action asks PostgreSQL for; SQLite, which runs it here, ignores them."""
     statements: list[str] = []
-    run = store.execute
+    executed, ran = store.execute, store.run
 
-    def execute(statement: Any, rows: Any = None) -> Any:
+    def note(statement: Any) -> None:
         if isinstance(statement, Select):
             statements.append(" ".join(str(statement.compile(dialect=postgresql.dialect())).split()))
-        return run(statement, rows)
+
+    def execute(statement: Any, rows: Any = None) -> Any:
+        note(statement)
+        return executed(statement, rows)
+
+    def run(name: str, build: Callable[[], Any], rows: Any) -> Any:
+        note(build())
+        return ran(name, build, rows)
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "execute", execute)
+        patched.setattr(store, "run", run)
         action()
     parts = [text.partition(" WHERE ")[2].partition(" FOR ") for text in statements if " FOR " in text]
     return [(condition.partition("%")[0].strip(), lock) for condition, _, lock in parts]
@@ -393,8 +401,10 @@ def test_rows_are_written_in_the_databases_own_words(tmp_path: Path, monkeypatch
     with open_store(tmp_path / "s.sqlite", campaign="load") as store:
         assert isinstance(store, SqlStore)
         written: list[type] = []
-        run = store.execute
-        monkeypatch.setattr(store, "execute", lambda made, rows=None: written.append(type(made)) or run(made, rows))
+        run = store.run
+        monkeypatch.setattr(
+            store, "run", lambda name, build, rows: written.append(type(build())) or run(name, build, rows)
+        )
         store.set_groups({"d": "north"})
         assert sqlite.Insert in written
         assert postgresql.Insert not in written
@@ -410,3 +420,16 @@ def test_of_two_campaigns_one_must_be_named(tmp_path: Path) -> None:
         open_store(path)
     for name in ("load", "water"):
         open_store(path, campaign=name).close()
+
+
+def test_a_failing_statement_of_every_batch_is_a_store_error_and_changes_nothing(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.sqlite", campaign="load") as store:
+        assert isinstance(store, SqlStore)
+        store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+        store._connection.exec_driver_sql("ALTER TABLE counters RENAME TO elsewhere")
+        with pytest.raises(StoreError, match="no such table: counters"):
+            store.commit("0of1", Batch(outcomes=Counter(counted=1), seen=bytearray(16)))
+        store._connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO counters")
+        assert list(store.segments(SEEN)) == []
+        store.commit("0of1", Batch(outcomes=Counter(counted=1)))
+        assert store.outcomes()["counted"] == 2

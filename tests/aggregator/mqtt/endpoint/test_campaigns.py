@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -264,3 +265,25 @@ def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_por
         for device in made:
             device.close()
         running.end()
+
+
+@pytest.mark.parametrize(
+    ("campaigns", "reports", "waited"),
+    [(2, 1, 0.02), (2, 24, 0.02), (20, 23, 0.02), (20, 24, 0.06), (60, 24, 0.06), (20, 100, 0.0)],
+)
+def test_batches_of_many_campaigns_wait_longer_if_they_are_large(
+    passwords: Path, monkeypatch: pytest.MonkeyPatch, campaigns: int, reports: int, waited: float
+) -> None:
+    with Endpoint(Listener(port=0), Gate(passwords), Limits(), PREFIX, batch=100) as endpoint:
+        for number in range(campaigns):
+            endpoint.open(f"c{number}", 3600)
+        queue = endpoint.roster.queues["c0"]
+        for number in range(reports):
+            queue.put(Delivery("topic", number.to_bytes(24, "big"), False))
+        now = queue.since
+        clock = SimpleNamespace(monotonic=lambda: now, sleep=lambda seconds: slept.append(seconds))
+        slept: list[float] = []
+        with monkeypatch.context() as patched:
+            patched.setattr("undertone_aggregator.mqtt.endpoint.endpoint.time", clock)
+            assert len(endpoint.take_from(queue, 0)) == reports
+        assert max(slept, default=0.0) == pytest.approx(waited, abs=1e-9)
