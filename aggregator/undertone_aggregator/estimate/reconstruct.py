@@ -352,7 +352,10 @@ def levels_of(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Le
 
 
 def _near(estimates: Sequence[Estimate], offset: int, cycle: int, sharp: float) -> list[Level]:
-    """Return the level around each of ascending slots: the mean over as few slots as give an error of ``sharp``."""
+    """Return the level around each of ascending slots: the mean over as few slots as give an error of ``sharp``.
+
+    It is a mean over the whole cycle, which hides the day's shape, if fewer slots do not.
+    """
     slots = np.array([estimate.slot for estimate in estimates])
     sums = np.append(0.0, np.cumsum([estimate.truncated_mean - offset for estimate in estimates]))
     variance = np.append(0.0, np.cumsum([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
@@ -364,7 +367,7 @@ def _near(estimates: Sequence[Estimate], offset: int, cycle: int, sharp: float) 
         if float(np.median(errors)) <= sharp:
             break
     means = (sums[end] - sums[first]) / n
-    return [Level(float(m), float(e)) for m, e in zip(means, errors, strict=True)]
+    return [Level(float(m), float(e), part == _NEAR[-1]) for m, e in zip(means, errors, strict=True)]
 
 
 def _corrected(estimate: Estimate, removed: Removed) -> Estimate:

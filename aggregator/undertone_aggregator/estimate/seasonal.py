@@ -33,7 +33,9 @@ _FORGOTTEN = 50.0
 # Medians of the parameters, and standard deviations of their logarithms. _COMMON is shared by the amplitudes: if the
 # noise hides the signal's size, a small value of one amplitude suggests that the other amplitudes are small.
 _MEDIANS = {"season": 0.5, "smoothness": 0.65, "drift": 300.0, "memory": 0.1, "off": 0.2}
-_SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.6, "reach": 1.0, "slow": 0.8, "chance": 0.6,
+# The memory and the chance error are much smaller than the noise of a few hundred devices, which hides their sizes.
+# Their priors are narrow, because a likelihood that is nearly flat favours sizes that are too small.
+_SPREADS = {"season": 0.5, "smoothness": 0.4, "drift": 1.0, "memory": 0.3, "reach": 1.0, "slow": 0.8, "chance": 0.3,
             "off": 1.0}  # fmt: skip
 # Least standard deviation of the part of a slot that no component explains, besides the devices' chance error.
 _LEAST_CHANCE = 0.03

@@ -22,6 +22,8 @@ class Threshold:
     `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that the cycle
     would have as a single block.
     `offset`: the campaign's offset in the reader's units; warnings add it to values, fields do not.
+    `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below.
+    None if they do not determine a tail, or the method does not know.
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 
@@ -38,6 +40,7 @@ class Threshold:
     bottom: int = 0
     blocks: "Sequence[Block]" = ()
     offset: int = 0
+    seen: int | None = None
 
     @property
     def width(self) -> int:

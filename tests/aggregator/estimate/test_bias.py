@@ -1,6 +1,7 @@
 """What truncation removes: errors over several slots together, and where readings have moved since the rounds."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,3 +120,34 @@ def test_a_truncated_mean_that_no_factor_explains_leaves_the_factor_as_it_was():
     bias, doubt = removed.bias, removed.standard_error
     assert 75 < bias < 300
     assert doubt < 1.5 * bias
+
+
+def test_a_tail_that_reports_do_not_show_may_be_heavier_than_the_fitted_one():
+    """The fit knows readings up to 400, where they have a Pareto tail, and takes an exponential tail beyond."""
+    theta, seen = 400, 400
+    true = (1.0 + VALUES / 20.0) ** -2.5
+    fitted = np.where(seen > VALUES, true, true[seen] * np.exp(-(VALUES - seen) / 40.0))
+    fitted[seen:] *= true[seen:].sum() / fitted[seen:].sum()
+    above = np.maximum(VALUES - theta, 0)
+    truth, guess = (float(above @ density / density.sum()) for density in (true, fitted))
+    chosen = threshold(fitted, theta, guess, 0.1 * guess)
+    without = TruncationBias(chosen, theta, {}).at(0, 100_000)
+    removed = TruncationBias(replace(chosen, seen=seen), theta, {}).at(0, 100_000)
+    assert without.bias == pytest.approx(guess)
+    assert guess < removed.bias < truth
+    # If 1/4 of the mixture is the heavy tail, the standard deviation is at least √3 times what the mean has moved.
+    assert removed.shared > 1.7 * (removed.bias - guess)
+    assert removed.bias + 1.96 * removed.standard_error > truth
+
+
+def test_a_range_whose_readings_are_all_seen_has_no_further_tail():
+    density = exponential(100)
+    chosen = threshold(density, 300, 1.0, 0.1)
+    assert TruncationBias(replace(chosen, seen=BOUND), 300, {}).at(0, 500) == TruncationBias(chosen, 300, {}).at(0, 500)
+
+
+def test_a_level_of_the_whole_cycle_leaves_more_doubt_about_a_slot():
+    model = TwoSidedBias(threshold(rooms(600), 620), 580, 620, BOUND)
+    near, whole = (model.at(0, 10_000, Level(600.0, 0.5, each)) for each in (False, True))
+    assert whole.bias == near.bias
+    assert whole.shared > near.shared
