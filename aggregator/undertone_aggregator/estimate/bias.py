@@ -30,8 +30,8 @@ from undertone_shared.campaign import Campaign
 # The excess is what truncation removes from a slot's mean. The real excess of one slot differs from the excess that the
 # model predicts, by more than the errors that the model knows of. This is the assumed standard deviation of that
 # difference, as a share of the excess. The square of `_OWN` is the part of its variance that each slot has by itself;
-# the rest belongs to the shape of the day. On the eight populations of `undertone experiment load` (ε = 1 and 4, 500 and
-# 5,000 devices), less the known chance error, a slot's own part is 0 to .5 and the shape's 0 to .5.
+# the rest belongs to the shape of the day. On the eight populations of `undertone experiment load`, with ε = 1 and 4,
+# 500 and 5,000 devices, each of the two is 0 to .5, less the known chance error.
 DAILY = 0.65
 _OWN = 0.45
 # The shape's errors of two slots are alike if they are near in the cycle: their correlation falls by a factor of e over
