@@ -44,6 +44,9 @@ class EpochSource(Protocol):
     def last_slot(self, timeline: Timeline) -> int:
         """Return the campaign's last slot by the plan and the epochs that were issued."""
 
+    def learning_ends(self, timeline: Timeline) -> int | None:
+        """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
+
     def extended(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the newest epoch with a later end if the plan was extended since it was issued; else None."""
 

@@ -180,6 +180,14 @@ class Rounds:
             return last
         return max(last, min(first + self.plan.report_slots, LARGEST_TIME // self.plan.slot_seconds) - 1)
 
+    def learning_ends(self, timeline: Timeline) -> int | None:
+        """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
+        newest = timeline.last
+        if newest is None or newest.phase != THRESHOLD_PHASE:
+            return None
+        rounds = self._round_slots(min(len(timeline), len(self.plan.rounds)) - 1)
+        return (newest.campaign.first_slot + rounds) * self.plan.slot_seconds
+
     def extended(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the newest epoch with a later end and the same rule, if the plan was extended since; else None."""
         newest = timeline.last
@@ -212,10 +220,13 @@ class Rounds:
         return later // self.plan.slot_seconds + self.plan.lead_slots
 
     def _threshold_epoch(self, number: int, first: int, edges: Sequence[int], now: int) -> Epoch:
-        later = self.plan.rounds[number:]
-        pauses = len(later) * (self.plan.settle_slots + self.plan.lead_slots + 1)
-        last = first + sum(later) + pauses + self.plan.report_slots - 1
+        last = first + self._round_slots(number) + self.plan.report_slots - 1
         return Epoch(self._campaign(first, last, edges, 1, None), now)
+
+    def _round_slots(self, number: int) -> int:
+        """Return the slots from the start of threshold round ``number`` to the start of the report phase."""
+        later = self.plan.rounds[number:]
+        return sum(later) + len(later) * (self.plan.settle_slots + self.plan.lead_slots + 1)
 
     def _report_epoch(self, design: Design, first: int, last: int, edges: Sequence[int], now: int) -> Epoch:
         chosen, mechanism = design.threshold, design.mechanism

@@ -59,6 +59,10 @@ class StreamRounds:
         assert timeline.last is not None
         return timeline.last.campaign.last_slot
 
+    def learning_ends(self, timeline: Timeline) -> int | None:
+        """Return None: a stream's range is in its plan."""
+        return None
+
     def extended(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return None: a stream's budget covers its planned slots and no more."""
         return None

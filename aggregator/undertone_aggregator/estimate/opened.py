@@ -165,7 +165,10 @@ class OpenCampaign(Summarised):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The last status of a running server: devices by group, alarms; empty if none was written."""
+        """The last status of a running server: devices by group, alarms, the expected end of the threshold rounds.
+
+        It is empty if none was written.
+        """
         return dict(json.loads(self._store.meta().get("status", "{}")))
 
     @property

@@ -1,12 +1,8 @@
 """The page in a real browser, over a real socket."""
 
-import contextlib
 import http.server
 import json
 import re
-import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -19,10 +15,9 @@ import pytest
 from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
 from support.micropython import REPO
+from support.page import PATIENCE, PageServer, pages, until
 
 pytestmark = pytest.mark.services
-# In seconds, of whoever waits for a browser or a page.
-PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -33,78 +28,18 @@ def chromium() -> Iterator[Any]:
         yield running
 
 
-class Server:
-    """`undertone web` as a process."""
-
-    def __init__(self, store: Path, port: int) -> None:
-        self.address = f"http://127.0.0.1:{port}/"
-        self._port = port
-        self._command = [sys.executable, "-m", "undertone", "web", str(store), "--listen", f"127.0.0.1:{port}"]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for _ in range(10 * PATIENCE):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self._port)) == 0:
-                    return
-            assert self._process.poll() is None, self._process.communicate()[1].decode()
-            time.sleep(0.1)
-        pytest.fail("the page did not start")
-
-    def stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait(PATIENCE)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
-
-
 @pytest.fixture
-def server(store: Path, free_port: Callable[[], int]) -> Iterator[Server]:
-    running = Server(store, free_port())
+def server(store: Path, free_port: Callable[[], int]) -> Iterator[PageServer]:
+    running = PageServer(store, free_port())
     running.start()
     yield running
     running.stop()
 
 
 @pytest.fixture
-def open_page(chromium: Any, server: Server) -> Iterator[Callable[..., Any]]:
-    """Opens a page whose errors and violations of the policy fail the test at its end."""
-    trouble: list[str] = []
-    with contextlib.ExitStack() as stack:
-
-        def open_it(fragment: str = "", losing: bool = False, **options: Any) -> Any:
-            context = chromium.new_context(**options)
-            context.set_default_timeout(PATIENCE * 1000)
-            stack.callback(context.close)
-            page = context.new_page()
-
-            def heard(said: Any) -> None:
-                # The browser's own words for a connection that the test has ended, or for a request that the server
-                # gave up when the test stopped it (status 500), are no fault of the page.
-                cut = losing and ("net::ERR_" in said.text or "Failed to load resource" in said.text)
-                if said.type in ("error", "warning") and not cut:
-                    trouble.append(said.text)
-
-            page.on("console", heard)
-            page.on("pageerror", lambda error: trouble.append(str(error)))
-            page.add_init_script(
-                "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
-            )
-            page.goto(server.address + fragment)
-            return page
-
+def open_page(chromium: Any, server: PageServer) -> Iterator[Callable[..., Any]]:
+    with pages(chromium, server.address) as open_it:
         yield open_it
-        assert trouble == []
-
-
-def until(page: Any, expression: str) -> None:
-    """Wait until an expression holds; playwright's own way evaluates text, which the page's policy forbids."""
-    end = time.monotonic() + PATIENCE
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, expression
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -118,7 +53,7 @@ WIDGET = Path(__file__).with_name("calendar_widget.js")
 WIDGET_LINE = '  { id: "calendar", title: "Calendar", show: calendar },\n'
 
 
-def test_a_widget_is_a_function_and_a_line(server: Server, open_page: Callable[..., Any], name: str) -> None:
+def test_a_widget_is_a_function_and_a_line(server: PageServer, open_page: Callable[..., Any], name: str) -> None:
     """The widget of the guide, added to the page's script as a contributor adds it."""
     guide = (REPO / "docs/extending.md").read_text(encoding="utf-8")
     assert WIDGET.read_text(encoding="utf-8") in guide
@@ -143,7 +78,7 @@ def test_a_widget_is_a_function_and_a_line(server: Server, open_page: Callable[.
     assert page.locator("#outcomes tr").count() >= 2, "the other widgets are drawn as before"
 
 
-def test_all_campaigns_and_one(server: Server, open_page: Callable[..., Any], name: str) -> None:
+def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any], name: str) -> None:
     page = open_page()
     page.wait_for_selector(".card svg path")
     assert page.locator(".card h3").inner_text() == name
@@ -276,13 +211,14 @@ def test_what_is_chosen_is_in_the_address(open_page: Callable[..., Any], name: s
     until(page, "document.querySelector('#chart-caption').textContent.includes('θ is learnt')")
 
 
-def test_a_selection_is_answered_for_each_group(drawn: Any, server: Server, name: str) -> None:
+def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, name: str) -> None:
     drawn.click("#selection summary")
     drawn.wait_for_selector("#selected tbody tr")
     assert drawn.locator("#selected thead").inner_text().startswith("group")
-    drawn.select_option("#choose-selection select[name=begin]", "18:00")
-    drawn.select_option("#choose-selection select[name=end]", "23:00")
-    until(drawn, "document.querySelector('#selected').dataset.answered.includes('18%3A00-23%3A00')")
+    for name_of, moment in (("begin", "18:30"), ("end", "23:00")):
+        drawn.fill(f"#choose-selection input[name={name_of}]", moment)
+        drawn.dispatch_event("#choose-selection", "change")
+    until(drawn, "document.querySelector('#selected').dataset.answered.includes('18%3A30-23%3A00')")
     cells = drawn.locator("#selected tbody tr").first.locator("td").all_inner_texts()
     asked = drawn.evaluate("document.querySelector('#selected').dataset.answered")
     shown = f"{server.address}api/v1/campaigns/{name}/selection?{asked}"
@@ -292,7 +228,7 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: Server, name
     assert float(cells[1].replace(",", "")) == pytest.approx(row["estimate"], rel=1e-3)
 
 
-def test_gaps_are_drawn_and_listed(drawn: Any, server: Server, name: str) -> None:
+def test_gaps_are_drawn_and_listed(drawn: Any, server: PageServer, name: str) -> None:
     drawn.wait_for_selector("#reports canvas")
     drawn.select_option("#choose select[name=span]", "")
     drawn.click("#losses summary")
@@ -391,7 +327,7 @@ def test_a_phone_shows_every_part_without_a_wider_page(open_page: Callable[..., 
 
 
 def test_a_restart_of_the_server_is_said_and_survived(
-    open_page: Callable[..., Any], server: Server, name: str, one_more_report: Callable[[], None]
+    open_page: Callable[..., Any], server: PageServer, name: str, one_more_report: Callable[[], None]
 ) -> None:
     page = open_page(f"#{name}", losing=True)
     until(page, "document.getElementById('link').textContent === 'live'")
@@ -459,7 +395,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_below_a_path_of_a_proxy(server: Server, open_page: Callable[..., Any], name: str) -> None:
+def test_below_a_path_of_a_proxy(server: PageServer, open_page: Callable[..., Any], name: str) -> None:
     handler = type("Handler", (Proxy,), {"page": server.address})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, daemon=True)

@@ -55,7 +55,8 @@ function spark(recent) {
 // A slot's number with its error, or in its place why there is none.
 function value(campaign, row) {
   const learning = campaign.phase === "threshold";
-  const reason = learning ? `learning θ, this round until ${time(campaign.last_slot_ends, campaign.time_zone)}` : "no estimate yet";
+  const until = campaign.server.learning_ends;
+  const reason = learning ? `learning θ${until ? `, until about ${time(until, campaign.time_zone)}` : ""}` : "no estimate yet";
   if (row === null) return { reason };
   if (row.kind === "model") return { reason: learning ? reason : "θ is chosen: the first estimate comes with the next slot" };
   const error = row.standard_error === null ? 0 : 1.96 * row.standard_error;
@@ -430,6 +431,7 @@ function daysOf(when, zone) {
 async function select() {
   if (!$("selection").open || !data) return;
   const name = shown, chosen = new FormData($("choose-selection"));
+  if (!$("choose-selection").reportValidity()) return;
   const { min, max } = zoom ?? { min: data.raw.start[0] ?? 0, max: data.raw.start.at(-1) ?? 0 };
   const words = new URLSearchParams(chosen.get("when") === "chart"
     ? { from: Math.floor(min), to: Math.ceil(max) + about.slot_seconds } : daysOf(chosen.get("when"), about.time_zone));
@@ -652,11 +654,15 @@ $("choose").addEventListener("change", () => {
 });
 $("table").addEventListener("toggle", () => data && tabulate());
 $("zoom-out").addEventListener("click", () => { zoom = null; $("zoom-out").hidden = true; draw(); select().catch(say); });
-for (const [name, usual] of [["begin", 0], ["end", 24]]) {
-  const hours = [...Array(25).keys()].map((hour) => `${String(hour).padStart(2, "0")}:00`);
-  $("choose-selection").elements[name].append(...hours.slice(name === "end" ? 1 : 0, name === "end" ? 25 : 24)
-    .map((hour) => new Option(hour, hour, false, hour === hours[usual])));
-}
+$("hours").append(...[...Array(25).keys()].map((hour) => new Option("", `${String(hour).padStart(2, "0")}:00`)));
+// Questions that people ask often: a button fills in the form.
+$("presets").addEventListener("click", ({ target }) => {
+  if (!target.dataset.when) return;
+  for (const [name, chosen] of Object.entries({ begin: "00:00", end: "24:00", days: "", ...target.dataset })) {
+    $("choose-selection").elements[name].value = chosen;
+  }
+  select().catch(say);
+});
 $("losses").addEventListener("toggle", () => data && tabulateGaps());
 $("selection").addEventListener("toggle", () => select().catch(say));
 $("choose-selection").addEventListener("change", () => select().catch(say));

@@ -1,0 +1,212 @@
+"""Five questions that people ask of a campaign: one command, one call, and at most three clicks on the page each."""
+
+import json
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from support.chromium import MISSING, browser, find_chromium
+from support.ci import unavailable
+from support.command import undertone
+from support.page import PageServer, pages, until
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.estimate.publication import SETTLED, settle, tell_groups
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import Batch, open_store
+
+pytestmark = pytest.mark.services
+GROUPS = ("north", "south")
+EVERYBODY_AND_GROUPS = ["all", *GROUPS]
+# Registered devices of each group.
+DEVICES = 450
+# Of the first slot that showed them.
+LOST = 3
+# The simulated half-hours end on Saturday, 2 January 2027, at 18:00.
+SATURDAY, MONDAY = datetime(2027, 1, 2, 19, tzinfo=UTC), datetime(2027, 1, 4, 9, tzinfo=UTC)
+# Yesterday evening on that Saturday, and the weekday evenings of last week on that Monday.
+YESTERDAY = {"from": "2027-01-01", "to": "2027-01-02", "between": "18:00-23:00"}
+LAST_WEEK = {"from": "2026-12-28", "to": "2027-01-04", "between": "18:00-23:00", "days": "workdays"}
+
+
+@pytest.fixture
+def fleet(store: Path) -> Path:
+    """The simulated store with two groups of registered devices, of which some reports are lost."""
+    with open_store(store) as opened:
+        newest = opened.newest_slot()
+        assert newest is not None
+        counts = Partial()
+        for key, symbols in opened.partial(0, newest).items():
+            for group in GROUPS:
+                counts.add_counts(key._replace(group=group), symbols)
+        opened.set_meta({SETTLED: "0"})
+        opened.commit("0of1", Batch(counts, lost=Counter({("north", newest - 10): LOST})))
+        opened.set_devices(
+            Device(f"{group}-{n}", group, ACTIVE, 0) for group in EVERYBODY_AND_GROUPS for n in range(450)
+        )
+        settle(opened, newest, 10)
+        assert tell_groups(opened, 10) == set(EVERYBODY_AND_GROUPS)
+    return store
+
+
+@pytest.fixture
+def server(fleet: Path, free_port: Callable[[], int]) -> Iterator[PageServer]:
+    running = PageServer(fleet, free_port())
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def call(server: PageServer, name: str) -> Callable[..., Any]:
+    """The answer of the API to one call."""
+
+    def ask(path: str, **parameters: str) -> Any:
+        words = urllib.parse.urlencode(parameters)
+        return json.load(urllib.request.urlopen(f"{server.address}api/v1/campaigns/{name}{path}?{words}", timeout=120))
+
+    return ask
+
+
+def command(store: Path, rows: str, *words: str) -> Any:
+    """The rows of this name in the answer of one command."""
+    done = undertone("query", store, "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)[rows]
+
+
+class Hand:
+    """Clicks on a page, which begins with the cards of all campaigns, and counts the clicks."""
+
+    open_page: ClassVar[Callable[..., Any]]
+
+    def __init__(self, now: datetime) -> None:
+        self.page = type(self).open_page(prepare=lambda page: page.clock.set_fixed_time(now))
+        self.page.wait_for_selector(".card a")
+        self.clicks = 0
+
+    def click(self, what: str) -> None:
+        self.page.click(what)
+        self.clicks += 1
+
+    def table(self, where: str) -> list[list[str]]:
+        self.page.wait_for_selector(f"{where} tbody tr")
+        rows = self.page.locator(f"{where} tbody tr").all()
+        return [row.locator("td").all_inner_texts() for row in rows]
+
+
+@pytest.fixture
+def hand(server: PageServer) -> Iterator[type[Hand]]:
+    if find_chromium() is None:
+        unavailable(MISSING)
+    with browser() as chromium, pages(chromium, server.address) as open_page:
+        yield type("Opened", (Hand,), {"open_page": staticmethod(open_page)})
+
+
+def figure(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def asked_with(parameters: dict[str, str]) -> str:
+    """An expression that holds once the panel shows the answer to these parameters."""
+    words = urllib.parse.urlencode(parameters)
+    return (
+        "[...new URLSearchParams(document.querySelector('#selected').dataset.answered ?? '')]"
+        f".filter(([key]) => key !== 'by').map(String).sort().join() === "
+        f"[...new URLSearchParams({json.dumps(words)})].map(String).sort().join()"
+    )
+
+
+def check_means(hand: Hand, answer: Any, printed: Any) -> None:
+    """The page, the API and the command say the same mean and error of each group."""
+    shown = hand.table("#selected")
+    rows = {row["group"]: row for row in answer["selections"]}
+    assert [cells[0] for cells in shown] == list(rows) == EVERYBODY_AND_GROUPS
+    assert all(row["total"] is not None for row in rows.values()), rows
+    for cells in shown:
+        row = rows[cells[0]]
+        assert figure(cells[1]) == pytest.approx(row["estimate"], rel=1e-3)
+        assert figure(cells[2]) == pytest.approx(1.96 * row["standard_error"], rel=0.05)
+        assert figure(cells[6]) == pytest.approx(row["total"], rel=1e-3)
+    for row in printed:
+        assert row["estimate"] == pytest.approx(rows[row["group"]]["estimate"])
+        assert row["standard_error"] == pytest.approx(rows[row["group"]]["standard_error"])
+
+
+def test_the_mean_of_yesterday_evening_by_region(hand: type[Hand], call: Any, fleet: Path, name: str) -> None:
+    answer = call("/selection", **YESTERDAY, by="group")
+    words = ["--from", YESTERDAY["from"], "--to", YESTERDAY["to"], "--between", YESTERDAY["between"], "--by", "group"]
+    printed = command(fleet, "selections", *words)
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    clicks.click("#selection summary")
+    clicks.click("text=Yesterday evening")
+    until(clicks.page, asked_with(YESTERDAY))
+    check_means(clicks, answer, printed)
+    assert clicks.clicks <= 3
+
+
+def test_the_weekday_evenings_of_last_week(hand: type[Hand], call: Any, fleet: Path) -> None:
+    answer = call("/selection", **LAST_WEEK, by="group")
+    words = ["--from", LAST_WEEK["from"], "--to", LAST_WEEK["to"], "--between", LAST_WEEK["between"]]
+    printed = command(fleet, "selections", *words, "--days", "workdays", "--by", "group")
+    clicks = hand(MONDAY)
+    clicks.click(".card a")
+    clicks.click("#selection summary")
+    clicks.click("text=Weekday evenings of last week")
+    until(clicks.page, asked_with(LAST_WEEK))
+    check_means(clicks, answer, printed)
+    assert clicks.clicks <= 3
+
+
+def test_the_total_of_the_fleet(hand: type[Hand], call: Any, fleet: Path) -> None:
+    day = {"from": YESTERDAY["from"], "to": YESTERDAY["to"]}
+    (answer,) = call("/selection", **day)["selections"]
+    (printed,) = command(
+        fleet, "selections", "--from", day["from"], "--to", day["to"], "--between", "00:00-24:00", "--total"
+    )
+    assert answer["devices"] == printed["devices"] == 3 * DEVICES
+    assert answer["total"] == pytest.approx(3 * DEVICES * 48 * answer["estimate"])
+    assert printed["total"] == pytest.approx(answer["total"])
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    clicks.click("#selection summary")
+    clicks.click("#presets >> text=/^Yesterday$/")
+    until(clicks.page, asked_with(day))
+    everybody = clicks.table("#selected")[0]
+    assert figure(everybody[6]) == pytest.approx(answer["total"], rel=1e-3)
+    assert figure(everybody[7]) == pytest.approx(1.96 * answer["total_se"], rel=0.05)
+    assert clicks.clicks <= 3
+
+
+def test_which_hours_lost_reports(hand: type[Hand], call: Any, fleet: Path) -> None:
+    (gap,) = call("/losses")["gaps"]
+    assert gap["lost"] == LOST
+    printed = [row for row in command(fleet, "losses", "--losses") if row["lost"]]
+    assert [(row["start"], row["lost"]) for row in printed] == [(gap["start"], LOST)]
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    clicks.page.wait_for_selector("#chart canvas")
+    clicks.click("#losses summary")
+    ((begin, _, slots, _, _, lost),) = clicks.table("#losses")
+    assert (slots, lost) == ("1", str(LOST))
+    assert f"{datetime.fromtimestamp(gap['start'], UTC):%H:%M}" in begin
+    assert clicks.clicks <= 3
+
+
+def test_the_newest_load_and_its_error(hand: type[Hand], call: Any, fleet: Path) -> None:
+    newest = call("")["newest"]
+    (printed,) = [row for row in command(fleet, "slots", "--settled", "--newest", "1", "--filtered") if row["filtered"]]
+    assert newest["estimate"] == pytest.approx(printed["estimate"])
+    clicks = hand(SATURDAY)
+    assert figure(clicks.page.locator(".card .value").inner_text().split()[0]) == pytest.approx(
+        newest["estimate"], rel=1e-3
+    )
+    error = clicks.page.locator(".card .value + .small").inner_text()
+    assert figure(error.split()[1]) == pytest.approx(1.96 * newest["standard_error"], rel=0.05)
+    assert clicks.clicks == 0
