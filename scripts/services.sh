@@ -10,6 +10,35 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 .venv/bin/python -c "import pyspark" 2>/dev/null ||
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 
+# Home Assistant, in an environment of its own: it needs Python 3.12 or 3.13 and packages of fixed versions.
+home_assistant=2025.1.4
+if [[ ! -x .tools/home-assistant/bin/hass ]]; then
+    python=
+    for candidate in python3.13 python3.12 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[32].*/bin/python; do
+        "$candidate" -c 'import venv' 2>/dev/null && python=$candidate && break
+    done
+    if [[ -n $python ]]; then
+        echo "installing Home Assistant $home_assistant into .tools"
+        mkdir -p .tools
+        rm -rf .tools/home-assistant
+        "$python" -m venv .tools/home-assistant
+        pip=(.tools/home-assistant/bin/python -m pip --quiet --disable-pip-version-check)
+        site=$(.tools/home-assistant/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+        # The package brings its own list of versions; what it would install when it starts is installed here.
+        { "${pip[@]}" install --no-deps "homeassistant==$home_assistant" &&
+            "${pip[@]}" install --prefer-binary -c "$site/homeassistant/package_constraints.txt" \
+                "homeassistant==$home_assistant" paho-mqtt janus pillow home-assistant-frontend; } ||
+            { rm -rf .tools/home-assistant; echo "Home Assistant could not be installed: its test skips" >&2; }
+    else
+        echo "Home Assistant needs Python 3.12 or 3.13, which was not found: its test skips" >&2
+    fi
+fi
+
+# Finds what on a page is hard to use for some people.
+[[ -e .tools/npm/node_modules/axe-core/axe.min.js ]] ||
+    npm install --silent --ignore-scripts --no-audit --no-fund --prefix .tools/npm axe-core@4.10.3 >/dev/null ||
+    echo "axe-core could not be installed by npm: its test skips" >&2
+
 # package: a file of it
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"

@@ -1,9 +1,8 @@
-"""The series in Home Assistant: over a real server, and by its own schema (slow: it is heavy, in a venv of its own)."""
+"""The series in Home Assistant: what the discovery message says; `test_home_assistant_program.py` runs the program."""
 
 import json
 import subprocess
 import sys
-import venv
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from support.server import two_epochs
 from undertone_aggregator.campaign.home_assistant import device_class_of, discovery, removal
 from undertone_aggregator.estimate.estimates import Series
 from undertone_shared.errors import Invalid
-from undertone_shared.off_board.discovery import message
 
 SERIES = [Series(), Series(filtered=True), Series("north-west", 2)]
 
@@ -66,46 +64,6 @@ def test_every_series_has_its_mean_and_interval() -> None:
     assert isinstance(device, dict)
     assert "epsilon = 1" in device["model"]
     assert removal("homeassistant", "meters") == (topic, b"")
-
-
-# Home Assistant gives each component what the message says of the device as a whole, then checks it by its schema.
-_CHECK = """
-import json, sys
-from homeassistant.components.mqtt import binary_sensor, sensor
-import voluptuous as vol
-for line in sys.stdin:
-    value = json.loads(line)
-    for key, component in value["components"].items():
-        kind = component.pop("platform")
-        whole = {**component, "device": value["device"], "availability": value.get("availability", [])}
-        try:
-            {"sensor": sensor, "binary_sensor": binary_sensor}[kind].DISCOVERY_SCHEMA(whole)
-            print("ok", key)
-        except vol.Invalid as error:
-            print("refused", key, error)
-"""
-
-
-@pytest.mark.slow
-def test_home_assistants_own_schema_accepts_both_devices(tmp_path: Path) -> None:
-    from undertone_device.host.home_assistant import HomeAssistantCard
-
-    place = tmp_path / "venv"
-    venv.create(place, with_pip=True)
-    python = place / "bin/python"
-    packages = ["homeassistant==2024.3.3", "paho-mqtt==1.6.1"]
-    subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, timeout=1200)
-    _, series = announced()
-    household = json.loads(HomeAssistantCard("meter-17", None, "homeassistant")._config())  # type: ignore[arg-type]
-    broken = json.loads(message("undertone_x", "x", "m", "1", []))
-    broken["components"] = {"bad": {"platform": "sensor", "name": "no topic", "unique_id": "x"}}
-    lines = "".join(json.dumps(value) + "\n" for value in (series, household, broken))
-    done = subprocess.run([python, "-c", _CHECK], input=lines, capture_output=True, text=True, timeout=120, check=False)
-    said = [line.split()[0] for line in done.stdout.splitlines()]
-    components = series["components"]
-    assert isinstance(components, dict)
-    expected = len(components) + len(household["components"])
-    assert said == ["ok"] * expected + ["refused"], done.stdout + done.stderr
 
 
 def test_a_household_sees_its_device_and_no_reading() -> None:
