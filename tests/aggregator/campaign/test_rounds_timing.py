@@ -109,18 +109,15 @@ def test_a_threshold_round_is_looked_at_when_its_own_slots_are_settled() -> None
 
 
 def test_the_end_of_the_threshold_rounds_is_that_of_the_last_one_and_its_pauses() -> None:
-    plan = server.plan(slot_seconds=MINUTE, rounds=[4, 8], settle_slots=1, lead_slots=2, report_slots=100)
-    rounds, begins = rounds_of(plan), (START // MINUTE + 2) * MINUTE
-    first = rounds.first(START)
+    rounds = rounds_of(server.plan(rounds=[4, 8], settle_slots=1, lead_slots=2, report_slots=100))
     assert rounds.learning_ends(Timeline([])) is None
-    assert rounds.learning_ends(Timeline([first])) == begins + (4 + 8 + 2 * (1 + 2 + 1)) * MINUTE
-    second = Epoch(server.campaign(NOW + 100), 0)
-    # One round is left, also where it is repeated because nobody answered it.
-    left = (8 + 1 + 2 + 1) * MINUTE
-    assert rounds.learning_ends(Timeline([first, second])) == (NOW + 100) * MINUTE + left
-    third = Epoch(server.campaign(NOW + 200), 0)
-    assert rounds.learning_ends(Timeline([first, second, third])) == (NOW + 200) * MINUTE + left
+    epochs = [rounds.first(NOW), Epoch(server.campaign(NOW + 100), 0), Epoch(server.campaign(NOW + 200), 0)]
+    ends = [rounds.learning_ends(Timeline(epochs[: number + 1])) for number in range(3)]
+    # One round is left after the first, also where it is repeated because nobody answered it.
+    assert ends == [NOW + 2 + 4 + 8 + 2 * (1 + 2 + 1), NOW + 100 + 8 + 1 + 2 + 1, NOW + 200 + 8 + 1 + 2 + 1]
     assert rounds.learning_ends(Timeline(server.two_epochs())) is None
+    minutes = rounds_of(server.plan(slot_seconds=MINUTE, rounds=[4], settle_slots=1, lead_slots=2))
+    assert minutes.learning_ends(Timeline([minutes.first(START)])) == START + (2 + 4 + 1 + 2 + 1) * MINUTE
 
 
 def test_slots_are_counted_in_slots_and_dues_in_seconds() -> None:
