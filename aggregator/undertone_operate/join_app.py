@@ -131,6 +131,17 @@ class JoinRoutes:
 
         return await self._answer(request, answer)
 
+    async def leave(self, request: Request) -> Response:
+        """Revoke the device that joined with a code and a key, because its owner leaves."""
+
+        async def answer(body: dict[str, Any]) -> dict[str, Any]:
+            _code(body, ("code", "key"))
+            gone = await anyio.to_thread.run_sync(self._joining.leave, _redemption(body))
+            self._say(f"{gone['device']} has left: it is revoked")
+            return gone
+
+        return await self._answer(request, answer)
+
     async def openapi(self, request: Request) -> Response:
         """Return the API's OpenAPI description."""
         return JSONResponse(document())
@@ -198,6 +209,7 @@ def make_app(
         routes=[
             Route("/api/join/offer", routes.offer, methods=["POST"]),
             Route("/api/join/redeem", routes.redeem, methods=["POST"]),
+            Route("/api/join/leave", routes.leave, methods=["POST"]),
             Route(PATH, routes.openapi),
             Route("/join", redirect),
             Route("/join/{path:path}", page),

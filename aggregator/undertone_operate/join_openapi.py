@@ -64,6 +64,11 @@ def document() -> dict[str, Any]:
             "/api/join/redeem": _post(
                 "redeem the code and get a device's files; the same key gets the same reply again", code | key, _REPLY
             ),
+            "/api/join/leave": _post(
+                "revoke the device that joined with this code and key; again changes nothing",
+                code | key,
+                {"device": _TEXT},
+            ),
         },
     }
 

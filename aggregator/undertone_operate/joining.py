@@ -24,7 +24,7 @@ from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_aggregator.store.store import open_store
 from undertone_operate.authority import device_key, is_for_key, key_text
-from undertone_operate.devices import FleetFiles, model_of
+from undertone_operate.devices import FleetFiles, model_of, revoke_at_home
 from undertone_operate.join_codes import (
     BOUND,
     EXPIRED,
@@ -139,6 +139,22 @@ class Joining:
             answers = self._redeem_in(campaign, [asked[index] for index in indices], int(now))
             replies.update(zip(indices, answers, strict=True))
         return [refusal or replies[index] for index, refusal in enumerate(refusals)]
+
+    def leave(self, asked: Redemption) -> dict[str, Any]:
+        """Revoke the device that joined with this code and key, because its owner leaves; return its name.
+
+        Leaving again changes nothing. Raises JoinRefused; Invalid, OSError if the folder cannot be changed.
+        """
+        found = self._codes.find([asked.code]).get(asked.code)
+        if found is None:
+            raise JoinRefused(UNKNOWN)
+        if not has_key(found, asked.key) or found.redeemed is None or found.device is None:
+            raise JoinRefused(USED if found.key is not None else REVOKED)
+        # A campaign and the one that succeeds it have the same devices, each with an inventory of its own.
+        for campaign, folder in self._home.fleets().items():
+            if campaign in self._home.names() and (folder / "devices" / found.device).is_dir():
+                revoke_at_home(self._home, campaign, found.device)
+        return {"device": found.device}
 
     def _redeem_in(self, campaign: str, asked: Sequence[Redemption], now: int) -> list[dict[str, Any] | JoinRefused]:
         """Redeem codes of one campaign that are bound to the keys given here."""

@@ -38,6 +38,10 @@ class Fake(Joining):
         self.asked += asked
         return [self._reply(each) for each in asked]
 
+    def leave(self, asked):
+        self._check(asked.code)
+        return {"device": "power-001"}
+
     def _reply(self, asked):
         try:
             self._check(asked.code)
@@ -92,6 +96,14 @@ def test_an_offer_and_a_redemption(site):
     assert answer.headers["cache-control"] == "no-store"
     assert site.codes.asked == [Redemption(CODE, bytes.fromhex(asked["key"]))]
     assert site.log == ["power-001 has joined"]
+
+
+def test_leaving(site):
+    answer = site.post("leave", body())
+    assert (answer.status_code, answer.json()) == (200, {"device": "power-001"})
+    assert site.log == ["power-001 has left: it is revoked"]
+    assert site.post("leave", {"code": code_text(CODE)}).status_code == 422
+    assert site.post("leave", body(bytes(16))).status_code == 404
 
 
 def test_sentences_are_in_the_clients_language(site):
@@ -243,5 +255,5 @@ def test_a_browser_gets_each_page_compressed_and_only_once(site):
 
 def test_the_description_names_what_the_api_answers(site):
     described = site.ask("GET", "/api/join/openapi.json").json()
-    assert sorted(described["paths"]) == ["/api/join/offer", "/api/join/redeem"]
+    assert sorted(described["paths"]) == ["/api/join/leave", "/api/join/offer", "/api/join/redeem"]
     assert json.dumps(described)

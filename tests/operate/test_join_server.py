@@ -1,6 +1,7 @@
 """The listener at which people join: TLS, cut connections, many at once, and ends at any moment."""
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.credentials import servers_names
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.server.page_process import run_join
 from undertone_aggregator.store.store import open_store
 from undertone_operate.join_codes import REDEEMED, JoinCodes
 from undertone_operate.join_server import serve_join
@@ -79,6 +81,9 @@ class Site:
 
     def answers(self, child: Child) -> bool:
         assert child.poll() is None, self.log.read_text()
+        return self.connects()
+
+    def connects(self) -> bool:
         with socket.socket() as connection:
             return connection.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -313,3 +318,12 @@ def test_a_renewed_certificate_is_taken_up(site):
 def test_an_address_that_is_taken_is_a_sentence(site):
     with socket.create_server(("127.0.0.1", site.port)), pytest.raises(Invalid, match="cannot be used"):
         serve_join(site.home, Journal())
+
+
+def test_serve_runs_the_listener_in_a_process_of_its_own(site):
+    (code,) = site.codes(1)
+    with run_join(site.home, Journal(io.StringIO())):
+        wait_for(site.connects, what="the listener")
+        assert asyncio.run(_join_all(site, [(code, secrets.token_hex(32))]))[0][0] == 200
+    assert not site.connects()
+    assert site.names() == ["power-001"]

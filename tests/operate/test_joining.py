@@ -16,6 +16,7 @@ from support.command import undertone
 from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.mqtt.credentials import servers_names
 from undertone_aggregator.mqtt.endpoint.gate import Gate
+from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.options import split_address
 from undertone_aggregator.store.store import open_store
@@ -200,6 +201,21 @@ def test_whose_device_was_changed_since_gets_no_old_secret(home, change):
     joined(Joining(home), asked)
     run("devices", change, "power-001", "--home", home.folder)
     assert refused(Joining(home), asked) == REVOKED
+
+
+def test_only_the_key_of_a_device_lets_it_leave(home):
+    code, other = codes_of(home, 2)
+    asked, joining = redemption(code), Joining(home)
+    joined(joining, asked)
+    for wrong, reason in ((redemption(code), USED), (redemption(other), REVOKED), (redemption(bytes(16)), UNKNOWN)):
+        with pytest.raises(JoinRefused) as error:
+            joining.leave(wrong)
+        assert error.value.reason == reason
+    assert [joining.leave(asked) for _ in range(2)] == [{"device": "power-001"}] * 2
+    rows = json.loads(run("devices", "list", "--home", home.folder, "--json"))
+    assert [(row["name"], row["state"]) for row in rows] == [("power-001", "revoked")]
+    assert refused(joining, asked) == REVOKED
+    assert "power-001" not in read_passwords(home.folder / "broker/passwords")
 
 
 def test_a_forgotten_devices_name_leaves_the_file(home):
