@@ -134,9 +134,20 @@ class Seen:
         words = self._words[:, column]
         return np.where(words[0] == keys, column, -1), words
 
+    def waits(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which devices [n] were seen and are not in the sorted words yet, where `look_up` finds them."""
+        return np.fromiter((key in self._young for key in keys.tolist()), bool, len(keys))
+
     def write(self, column: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
-        """Replace the words [4, n] of devices that `look_up` found."""
-        self._words[:, column] = words
+        """Replace the words [4, n] of devices that `look_up` found; add those of new devices, whose column is -1."""
+        found = column >= 0
+        self._words[:, column[found]] = words[:, found]
+        added = words[:, ~found]
+        if added.shape[1] > len(self._keys) >> 6:
+            self._insert(added[:, np.argsort(added[0])])
+        else:
+            for key, head, low, codes in added.T.tolist():
+                self._young[key] = (head >> 32, (head & _U32) << 64 | low, codes)
 
     def snapshot(self) -> bytes:
         """Return the whole state: 32 bytes per device, little-endian words in the order that the module describes."""
@@ -176,6 +187,12 @@ class Seen:
         self._words = np.ascontiguousarray(words)
         # Single words are read and written through memoryviews, several times faster than through numpy scalars.
         self._keys, self._heads, self._lows, self._codes = (memoryview(row) for row in self._words)
+
+
+def unseen(keys: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the words [4, n] of devices without a report, for which each of ``slots``, at least 1, is newer by one."""
+    blank = np.zeros_like(keys)
+    return np.stack([keys, (slots - 1).astype(np.uint64) << np.uint64(32), blank, blank])
 
 
 def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> NDArray[np.uint64]:

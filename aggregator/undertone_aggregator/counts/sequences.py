@@ -91,38 +91,52 @@ class Sequences:
         return missing
 
     def expected(
-        self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]
+        self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64], first_slot: int
     ) -> NDArray[np.bool_]:
-        """Return which of these reports [n] are of known devices of which every report here is newer by one number.
+        """Return which of these reports [n] are of devices of which every report here is newer by one number.
 
         Newer by one number means: each report is for a later slot than the device's report before it, and has the next
-        sequence number. Then none of the device's reports is missing in between.
+        sequence number. Then none of the device's reports is missing in between. The first report of a new device
+        counts as such if it shows nothing missing, see `start`; ``first_slot``: the campaign's first.
         """
         self._merge()
         mask = np.zeros(len(keys), dtype=bool)
-        if not len(self._keys) or not len(keys):
+        if not len(keys):
             return mask
         order = np.argsort(keys, kind="stable")
         key, slot, number = keys[order], slots[order], numbers[order]
         first = np.ones(len(keys), dtype=bool)
         first[1:] = key[1:] != key[:-1]
-        at = np.minimum(np.searchsorted(self._words[0], key), len(self._keys) - 1)
-        word = self._words[1, at]
+        known, word = self._look_up(key)
         # Compare each report with the report before it of the same device. For a device's first report of this batch
         # that is the report remembered from earlier batches.
         newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
         before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
-        next_one = (self._words[0, at] == key) & (slot > newest) & (number == before + 1)
-        whole = np.logical_and.reduceat(next_one, np.flatnonzero(first))
+        next_one = (slot > newest) & (number == before + 1)
+        begins = (number == 1) | (number > slot - first_slot + 1)
+        whole = np.logical_and.reduceat(np.where(first & ~known, begins, next_one), np.flatnonzero(first))
         mask[order] = whole[np.cumsum(first) - 1]
         return mask
 
     def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
         """Remember reports that were ``expected``, in order within each device, and return their records."""
         words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
+        added = np.unique(keys[~self._look_up(keys)[0]])
+        if len(added):
+            blank = np.zeros_like(added)
+            at = np.searchsorted(self._words[0], added)
+            self._set(np.insert(self._words, at, np.stack([added, blank, blank]), axis=1))
         at = np.searchsorted(self._words[0], keys)
         self._words[1, at] = words
         return np.stack([keys, words, self._words[2, at]]).T.astype("<u8").tobytes()
+
+    def _look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """Return (which devices [n] are in the sorted words; their newest slot and number, 0 for the others)."""
+        if not len(self._keys):
+            return np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.uint64)
+        at = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
+        known = self._words[0, at] == keys
+        return known, np.where(known, self._words[1, at], np.uint64(0))
 
     def record(self, key: int) -> bytes:
         """Return the record of a device's state."""

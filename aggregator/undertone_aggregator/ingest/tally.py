@@ -16,7 +16,7 @@ from undertone_aggregator.counts.columns import Columns
 from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import Key
-from undertone_aggregator.counts.seen import CONFLICT, COUNTED, NEWER, Seen, gaps, newer, record, records
+from undertone_aggregator.counts.seen import CONFLICT, COUNTED, NEWER, Seen, gaps, newer, record, records, unseen
 from undertone_aggregator.counts.sequences import MissingReports, Sequences
 from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.store.store import Batch
@@ -53,7 +53,7 @@ class Admitted:
 class Newer:
     """``fast`` [n]: which reports are for a slot after the newest slot of their device.
 
-    ``column``, ``words``: the columns of `Seen` that these reports change, and their new content.
+    ``column``, ``words``: the columns of `Seen` that these reports change, and their new content; -1 for a new device.
     """
 
     fast: Mask
@@ -138,7 +138,7 @@ class Tally:
         self, keys: Words, slots: Integers, numbers: Integers, groups: Sequence[str], batch: Batch
     ) -> None:
         """Do `_note_sequence` for many reports [n], in order within each device."""
-        plain = self.sequences.expected(keys, slots, numbers)
+        plain = self.sequences.expected(keys, slots, numbers, self.timeline.epochs[0].campaign.first_slot)
         batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
         for i in np.flatnonzero(~plain).tolist():
             self._note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
@@ -164,8 +164,14 @@ def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Wor
     starts = np.flatnonzero(first)
     device = np.cumsum(first) - 1
     rank = np.arange(len(devices)) - starts[device]
-    column, words = seen.look_up(devices[order[starts]])
+    keys, begun = devices[order[starts]], slots[order[starts]]
+    column, words = seen.look_up(keys)
+    # The words of a new device are such that its first report is newer by one slot.
+    new = np.flatnonzero((column < 0) & (begun >= 1))
+    new = new[~seen.waits(keys[new])]
+    words[:, new] = unseen(keys[new], begun[new])
     alive = column >= 0
+    alive[new] = True
     changed = np.zeros(len(starts), dtype=bool)
     fast = np.zeros(len(devices), dtype=bool)
     for number in range(min(int(rank.max()) + 1, _ROUNDS)):

@@ -18,6 +18,7 @@ from undertone_aggregator.counts.seen import (
     gaps,
     newer,
     record,
+    unseen,
 )
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import shard
@@ -163,3 +164,22 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
         assert seen.judge(key, 1095 + gap, key + 9) == COUNTED
     assert seen.look_up(keys)[1].tolist() == many.tolist()
     assert column.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("added", [3, 500])
+def test_new_devices_are_written_as_they_are_judged(added: int) -> None:
+    """A few wait outside the sorted words, many are merged into them; the state is the same."""
+    fast, slow = Seen(), Seen()
+    for key in range(1, 1001):
+        for seen in (fast, slow):
+            seen.judge(2 * key, 50, 7)
+    fast.settle()
+    keys = np.arange(1, 2 * added, 2, dtype=np.uint64)
+    slots, codes = np.full(added, 60), np.arange(added, dtype=np.uint64)
+    column, _ = fast.look_up(keys)
+    assert (column == -1).all()
+    assert not fast.waits(keys).any()
+    fast.write(column, newer(unseen(keys, slots), slots, codes))
+    assert fast.waits(keys).all() == (added == 3)
+    assert {slow.judge(key, 60, code) for key, code in zip(keys.tolist(), codes.tolist(), strict=True)} == {COUNTED}
+    assert fast.snapshot() == slow.snapshot()

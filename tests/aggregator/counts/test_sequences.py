@@ -173,7 +173,7 @@ def test_a_run_of_reports_is_expected_if_each_number_follows_the_one_before(numb
     sequences.observe(other, 100, 102, 1)
     keys = np.array([ONE, other, *[ONE] * (len(numbers) - 1)], dtype=np.uint64)
     slots = np.array([103, 103, *range(104, 103 + len(numbers))])
-    mask = sequences.expected(keys, slots, np.array([numbers[0], 2, *numbers[1:]]))
+    mask = sequences.expected(keys, slots, np.array([numbers[0], 2, *numbers[1:]]), 100)
     assert mask.tolist() == [expected, True, *[expected] * (len(numbers) - 1)]
 
 
@@ -265,7 +265,7 @@ def test_many_at_once_are_what_they_are_one_by_one(seed: int) -> None:
             batch.append((key, slot, number))
         keys, slots, numbers = (np.array(column) for column in zip(*batch, strict=True))
         keys = keys.astype(np.uint64)
-        plain = fast.expected(keys, slots, numbers)
+        plain = fast.expected(keys, slots, numbers, 0)
         plain_ones += int(plain.sum())
         fast.advance(keys[plain], slots[plain], numbers[plain])
         missing = [fast.observe(batch[i][0], 0, *batch[i][1:]) for i in np.flatnonzero(~plain).tolist()]
@@ -287,3 +287,18 @@ def test_new_devices_are_counted_with_those_that_were_merged() -> None:
     for key in range(7, 13):
         sequences.observe(key, 0, 2, 2)
     assert len(sequences) == 13
+
+
+@pytest.mark.parametrize(
+    ("slot", "number", "plain"), [(102, 1, True), (102, 2, False), (102, 3, False), (102, 4, True)]
+)
+def test_a_first_report_is_expected_if_it_shows_nothing_missing(slot: int, number: int, plain: bool) -> None:
+    """A number larger than the campaign's slots so far is from an earlier campaign, and shows nothing."""
+    keys, slots, numbers = (
+        np.array([value], dtype=kind) for value, kind in ((ONE, "u8"), (slot, "i8"), (number, "i8"))
+    )
+    fast, slow = Sequences(), Sequences()
+    assert fast.expected(keys, slots, numbers, 100).tolist() == [plain]
+    assert (slow.observe(ONE, 100, slot, number) == 0) is plain
+    if plain:
+        assert fast.advance(keys, slots, numbers) == slow.record(ONE) == fast.snapshot() == slow.snapshot()
