@@ -34,7 +34,14 @@ from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
 _SLOW_SYNC_SECONDS = 0.2
-_SECRETS = ("signing.key", "aggregator.password", "broker/passwords", "broker/access")
+_SECRETS = (
+    "signing.key",
+    "aggregator.password",
+    "broker/passwords",
+    "broker/access",
+    "broker/server.key",
+    "tls/ca.key",
+)
 _WAIT_SECONDS = 5.0
 # Unix second in November 2023: a clock that shows an earlier time was never set.
 _EARLIEST = 1_700_000_000
