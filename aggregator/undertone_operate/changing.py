@@ -78,6 +78,11 @@ def apply(home: Home, name: str, text: str, *, although_refused: bool = False) -
     Raises Invalid for an outdated version of the plan and, without ``although_refused``, for a change that policies of
     devices refuse; OSError, StoreError.
     """
+    with home.changing():
+        return _apply(home, name, text, although_refused=although_refused)
+
+
+def _apply(home: Home, name: str, text: str, *, although_refused: bool) -> list[str]:
     proposal, config = examine(home, name, text), home.config(name, text)
     with open_store(config.store_url, campaign=name) as store:
         version = version_of(store.meta())

@@ -41,6 +41,11 @@ def move_fleets(home: Home, host: str, port: int, *, endpoint: bool = False) -> 
     """
     host_name("the address", host)
     check_integer("the port", port, 1, 65535)
+    with home.changing():
+        return _move_fleets(home, host, port, endpoint=endpoint)
+
+
+def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[str]:
     names = home.names()
     if not names:
         raise Invalid(f"there is no campaign in {home.folder}, so there is no device to move: edit {SERVER} instead")
@@ -92,6 +97,11 @@ def move_device(home: Home, campaign: str, device: str, to: str, group: str) -> 
     """
     if to == campaign:
         raise Invalid(f"the campaign is {to!r}, expected another campaign than the device's own")
+    with home.changing():
+        return _move_device(home, campaign, device, to, group)
+
+
+def _move_device(home: Home, campaign: str, device: str, to: str, group: str) -> list[str]:
     now = int(time.time())
     target, here = home.config(to), home.config(campaign)
     signer = _signer(here)

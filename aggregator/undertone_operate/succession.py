@@ -17,6 +17,7 @@ from undertone_aggregator.base.files import write_private
 from undertone_aggregator.campaign.binding import RETIRED, STATE, known_refusals
 from undertone_aggregator.campaign.handover import read_handover, write_handover
 from undertone_aggregator.campaign.preview import epochs_of, preview
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.mqtt.signing import Signer, read_key
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import note
@@ -39,17 +40,28 @@ def succeed(
     ``write``: False only shows. Raises Invalid if ``new`` exists, if ``old`` has not begun or is retired, and, without
     ``although_refused``, if policies refuse the new campaign; OSError.
     """
+    with home.changing():
+        return _succeed(home, old, new, options, although_refused=although_refused, write=write)
+
+
+def _succeed(
+    home: Home, old: str, new: str, options: Mapping[str, Any], *, although_refused: bool, write: bool
+) -> list[str]:
     before, now = home.config(home.only(old)), int(time.time())
     if home.file(new).exists() or new in home.stores():
         raise Invalid(f"the new campaign's name is {new!r}, expected one that no campaign of {home.folder} has had")
+    if (successor := home.successor(old)) is not None:
+        raise Invalid(f"campaign {successor} succeeds {old} already: its devices cannot follow two campaigns")
     with open_store(before.store_url, campaign=old) as store:
-        epochs, state, devices = store.epochs(), store.meta().get(STATE), store.devices()
-    if not epochs or state == RETIRED:
-        why = "is retired, and nothing broadcasts it" if epochs else "has not begun"
+        timeline, state, devices = Timeline(store.epochs()), store.meta().get(STATE), store.devices()
+    if not len(timeline) or state == RETIRED:
+        why = "is retired, and nothing broadcasts it" if len(timeline) else "has not begun"
         raise Invalid(
             f"campaign {old} {why}: its devices would not receive {new}; create a campaign, and add devices to it"
         )
-    text = _plan(home, old, new, options, epochs[-1].campaign.end, now)
+    # A campaign that was extended ends later than its newest epoch until the server has issued the next one.
+    end = (epochs_of(before).last_slot(timeline) + 1) * before.campaign.slot_seconds
+    text = _plan(home, old, new, options, end, now)
     config = home.config(new, text)
     signer = read_key(before.path(before.server.signing_key))
     refusals = known_refusals(home.fleet(old), epochs_of(config).first(now).campaign)

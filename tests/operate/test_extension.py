@@ -85,6 +85,15 @@ def test_the_new_end_may_be_a_date(home: Home) -> None:
     assert tick(home, int(time.time()))[-1].campaign.end == end // 1800 * 1800
 
 
+def test_the_next_campaign_begins_at_the_later_end(home: Home) -> None:
+    """Also while the server, which does not run, has not issued the extended epoch."""
+    before = tick(home, int(time.time()))[0].campaign.end
+    extend(home, "--by", "4d")
+    run("campaign", "succeed", home.folder, "light", "light-2")
+    assert home.config("light-2").campaign.start == before + 4 * DAY
+    assert tick(home, int(time.time()))[-1].campaign.end == before + 4 * DAY
+
+
 def test_an_epoch_keeps_the_budget_of_its_rule(home: Home) -> None:
     """A change of ε does not change what the issued rule costs."""
     plan = home.folder / "plan.toml"

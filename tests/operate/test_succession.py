@@ -1,6 +1,7 @@
 """`undertone campaign succeed`: the next campaign for the same devices, and what they may spend in both."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import history
 from undertone_aggregator.store.inventory import refused_keys
 from undertone_aggregator.store.store import open_store
+from undertone_operate.succession import succeed
+from undertone_shared.errors import Invalid
 from undertone_shared.topics import report_topic
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -114,6 +117,36 @@ def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"handover": False}))
     assert "2 of 3 devices move to the new campaign by themselves" in run(*dearer, "--although-refused")
     assert home.names() == ["power", "power-2"]
+
+
+def test_a_campaign_has_one_successor(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    run("campaign", "succeed", home.folder, "power", "power-2")
+    assert "power-2 succeeds power already" in run("campaign", "succeed", home.folder, "power", "power-3", code=2)
+    assert read_handover(home.folder, "power")["all"] == {"campaigns": ["power-2"]}
+
+
+def test_of_two_operators_at_once_one_is_refused(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    both, outcomes = threading.Barrier(2), {}
+
+    def operate(new: str) -> None:
+        both.wait()
+        try:
+            outcomes[new] = succeed(home, "power", new, {})
+        except Invalid as refused:
+            outcomes[new] = str(refused)
+
+    threads = [threading.Thread(target=operate, args=(new,)) for new in ("power-2", "power-3")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = (new for new, outcome in outcomes.items() if isinstance(outcome, list))
+    (refusal,) = (outcome for outcome in outcomes.values() if isinstance(outcome, str))
+    assert f"{winner} succeeds power already" in refusal
+    assert home.names() == ["power", winner]
+    assert read_handover(home.folder, "power")["all"] == {"campaigns": [winner]}
 
 
 def test_what_has_no_successor_is_named(home: Home) -> None:

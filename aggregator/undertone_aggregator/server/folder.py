@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.files import naming, write_private
+from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.config import LARGEST_FILE, Config, config_of
@@ -33,6 +34,8 @@ CAMPAIGNS = "campaigns"
 BROKER = "broker"
 FLEETS = "fleets"
 STATE = "state.json"
+# Seconds for which a command waits for another one that changes campaigns.
+_CHANGE_SECONDS = 60.0
 _SHARED = ("broker", "store", "server", "join", "outlet")
 _OWN = ("campaign", "stream", "landing")
 
@@ -168,6 +171,14 @@ class Home:
         """Folder on the disk that holds the stores, or will hold them."""
         stores = _where(self._tables(self.folder / SERVER, _SHARED)).within(self.folder).file
         return stores if stores is not None and stores.is_dir() else self.folder
+
+    def changing(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock on plans and hand-overs, so that the commands of two operators run one after another.
+
+        Raises Invalid after a minute.
+        """
+        refusal = f"another command changes campaigns of {self.folder}: try again"
+        return locked(self.folder / "changing.lock", self.folder, _CHANGE_SECONDS, refusal)
 
     def remove(self, name: str) -> None:
         """Remove a campaign's plan; the running server then ends the campaign. Raises Invalid, OSError."""

@@ -85,7 +85,10 @@ def create(
         _predict(config, 1000 if devices is None else devices, population, data)
         print("nothing was written")
         return
-    home.write_plan(name, plan)
+    with home.changing():
+        if home.file(name).exists():
+            raise Invalid(f"somebody else has created a campaign {name} in {folder} meanwhile")
+        home.write_plan(name, plan)
     note(home.folder, name, f"created: epsilon {epsilon}, bound {bound} {unit}, slots of {slot_seconds} s")
     print(f"campaign {name}: {home.file(name)}")
 
