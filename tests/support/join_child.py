@@ -1,5 +1,9 @@
 """What tests of joining run in a process of its own."""
 
+import os
+import random
+import signal
+import time
 from pathlib import Path
 
 from undertone_aggregator.base.log import Journal
@@ -17,3 +21,25 @@ def serve(folder: str, header_seconds: float = 60.0) -> None:
 def redeem(folder: str, asked: list[tuple[str, str]]) -> None:
     """Redeem codes, each with its key, in one batch."""
     Joining(Home(Path(folder))).redeem([Redemption.parse(*each) for each in asked])
+
+
+def redeem_and_kill(folder: str, batches: list[list[tuple[str, str]]], seed: int) -> None:
+    """Redeem each batch in a process of its own, and kill that at a random point; print how many were killed.
+
+    The first two batches are redeemed whole: the second shows how long that takes.
+    """
+    rng, seconds, killed = random.Random(seed), 0.0, 0
+    for number, batch in enumerate(batches):
+        began = time.monotonic()
+        # This process has one thread, so a fork of it is whole.
+        child = os.fork()
+        if child == 0:
+            redeem(folder, batch)
+            os._exit(0)
+        if number >= 2:
+            time.sleep(rng.uniform(0, seconds))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        killed += os.WIFSIGNALED(status)
+        seconds = time.monotonic() - began if number < 2 else seconds
+    print(killed, flush=True)
