@@ -10,6 +10,7 @@ from undertone_aggregator.campaign.publish import told
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.estimate.losses import SlotLosses, gaps
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
@@ -87,6 +88,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
         "offset": campaign.offset,
         "begins": results.timeline.epochs[0].campaign.epoch,
         "largest_selection": LARGEST_SELECTION,
+        "formats": list(FORMATS),
         "recent": _columns(rows, ("start", "kind", "estimate")),
         "warnings": recent.warnings,
         "server": state,

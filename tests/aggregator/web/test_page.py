@@ -16,6 +16,7 @@ from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
 from support.micropython import REPO
 from support.page import PATIENCE, PageServer, pages, until
+from undertone_aggregator.estimate.formats import FORMATS
 
 pytestmark = pytest.mark.services
 
@@ -193,9 +194,9 @@ def test_short_slots_ask_for_no_more_than_may_be_asked_for(open_page: Callable[.
             page.wait_for_timeout(20)
         assert asked[-1] == (float(span) if span else 20_000)
     assert max(asked) == 20_000
-    for how in ("csv", "jsonl", "parquet"):
-        address = page.get_attribute(f"#{how}", "href")
-        assert f"from={end - 20_000}" in address
+    links = {link.inner_text(): link.get_attribute("href") for link in page.query_selector_all("#downloads a")}
+    assert set(links) == set(FORMATS)
+    assert all(f"from={end - 20_000}" in address and f"format={format}" in address for format, address in links.items())
     page.unroute_all(behavior="wait")
 
 

@@ -459,7 +459,12 @@ async function select() {
 async function load() {
   const name = shown;
   const words = selection();
-  for (const how of ["csv", "jsonl", "parquet"]) $(how).href = `api/v1/campaigns/${name}/download?${words}&format=${how}`;
+  $("downloads").replaceChildren(...about.formats.flatMap((format) => {
+    const link = element("a", format);
+    link.download = "";
+    link.href = `api/v1/campaigns/${name}/download?${words}&format=${format}`;
+    return [link, " "];
+  }));
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
   const [answer, { losses, gaps }] = await Promise.all([api(`campaigns/${name}/estimates?${words}`), api(`campaigns/${name}/losses?${where}`)]);
