@@ -17,6 +17,7 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import Source, open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
+from undertone_device.mqtt.packets import ProtocolError
 from undertone_operate.doctor import examine
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -75,7 +76,8 @@ def test_added_rotated_revoked_and_renewed_beside_a_running_endpoint(home: Home,
     def admitted() -> bool:
         try:
             return bool(site.connect(devices / "power-003").wait("connected"))
-        except ConnectionError:
+        except (ConnectionError, ProtocolError):
+            # The endpoint has not read the new entry yet.
             return False
 
     wait_for(admitted, what="the login of a device that was added")
