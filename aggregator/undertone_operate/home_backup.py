@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -25,7 +26,7 @@ from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_operate.join_codes import FILE as JOIN_CODES
-from undertone_operate.join_codes import JoinCodes
+from undertone_operate.join_codes import OPEN, JoinCodes
 from undertone_operate.sealed import seal, unseal
 from undertone_shared.errors import Invalid
 
@@ -162,6 +163,10 @@ def restore_home(file: Path, folder: Path) -> list[str]:
     sentences.append(
         "devices reach the server at the name or address in server.toml: give it to this machine, then start the server"
     )
+    if any(code.state(time.time()) == OPEN for code in JoinCodes(folder).codes()):
+        sentences.append(
+            "codes that people redeemed after the backup was made are open again: undertone join revoke --all"
+        )
     return sentences
 
 
