@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from undertone_aggregator.counts.seen import device_key
-from undertone_aggregator.ingest.ingest import IngestPlan
+from undertone_aggregator.ingest.ingest import IngestPlan, Sessions, Share
 from undertone_aggregator.mqtt import packets
 from undertone_shared.campaign import Campaign
 from undertone_studies.bench import ingest as bench
@@ -15,9 +15,12 @@ _DEVICES = 20_000
 def plan_of(partitions: int) -> Callable[[int], IngestPlan]:
     """Return a function that gives the plan of each partition of the benchmark's campaign."""
     plan = replace(
-        bench.PLAN, workers=partitions, slots=tuple(range(partitions)), secret=bench.CAMPAIGN, lease_seconds=60
+        bench.PLAN,
+        share=Share(workers=partitions),
+        sessions=Sessions(tuple(range(partitions)), bench.CAMPAIGN),
+        lease_seconds=60,
     )
-    return lambda partition: replace(plan, worker=partition)
+    return plan.of_worker
 
 
 def reports_of(campaign: Campaign, partitions: int, reports: int) -> list[list[tuple[bytes, bytes]]]:

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from undertone_aggregator.base.log import Journal
@@ -24,7 +24,7 @@ from undertone_aggregator.campaign.election import Candidate, Elected, Election,
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.campaign.watch import Look, Watch
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, no_failpoint
+from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, Share, no_failpoint
 from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.ingest.shared_workers import WorkerContext
 from undertone_aggregator.ingest.workers import ProcessWorker, Worker, thread_worker
@@ -293,7 +293,7 @@ class Running:
         with slots.taking:
             taken = slots.others(self.name)
             plan = self._source.take_over(store, self._plan(), self._say, clock, stop, taken)
-            slots.held[self.name] = set(plan.slots)
+            slots.held[self.name] = set(plan.sessions.slots)
         return plan
 
     def _plan(self) -> IngestPlan:
@@ -303,7 +303,7 @@ class Running:
             self.name,
             config.campaign.slot_seconds,
             cells_of,
-            workers=config.sessions,
+            Share(workers=config.sessions),
             lease_seconds=config.server.lease_seconds if config.shares else 0,
             batch=config.server.batch,
             batch_seconds=config.server.batch_milliseconds / 1000,
@@ -319,7 +319,7 @@ class Running:
         )
         start: Callable[[IngestPlan, WorkerContext], Worker] = thread_worker if workers == 1 else ProcessWorker
         # A worker that shares partitions with other machines does not use its number: it takes free partitions.
-        self._workers += [start(replace(plan, worker=number), context) for number in range(workers)]
+        self._workers += [start(plan.of_worker(number), context) for number in range(workers)]
 
     def _tick(self, election: Election, seed: bytes, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
         asked = looked = -math.inf

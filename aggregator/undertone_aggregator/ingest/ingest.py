@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from undertone_aggregator.base.background import Ready
 from undertone_aggregator.base.interpreter import INGEST_THREADS, ThreadLimit, collect_rarely
@@ -35,6 +35,39 @@ Failpoint = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Share:
+    """A worker's part of the shards.
+
+    ``worker``: its number among all ``workers``, or its partition's number among all partitions.
+    """
+
+    worker: int = 0
+    workers: int = 1
+
+    @property
+    def name(self) -> str:
+        """The worker's key in the store."""
+        return f"{self.worker}of{self.workers}"
+
+    @property
+    def shards(self) -> range:
+        """The shards whose reports the worker counts."""
+        return worker_shards(self.worker, self.workers)
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The sessions of a campaign's workers at the broker.
+
+    ``slots``: the number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own
+    number. ``secret``: random digits in the sessions' names.
+    """
+
+    slots: tuple[int, ...] = ()
+    secret: str = ""
+
+
+@dataclass(frozen=True)
 class IngestPlan:
     """A worker's share of the reports and its settings for counting. The plan can be sent to another process."""
 
@@ -45,10 +78,8 @@ class IngestPlan:
     # Function that maps the kind of a campaign's rule to the object that adds its reports to a batch. A function that
     # another process can import.
     cells: Callable[[str], Cells]
-    # This worker's number among all workers, or its partition's number among all partitions. The number determines the
-    # shards whose reports the worker counts.
-    worker: int = 0
-    workers: int = 1
+    share: Share = Share()
+    sessions: Sessions = Sessions()
     # A batch ends at this number of deliveries, or this many seconds after its first delivery.
     batch: int = 8000
     batch_seconds: float = 0.05
@@ -56,28 +87,20 @@ class IngestPlan:
     audit: bool = False
     # Device -> group; None: every device is in the group of everybody.
     groups: Mapping[str, str] | None = None
-    # True: the worker counts the reports that still wait in its session at the broker, and then ends its subscriptions.
-    # False: it subscribes and goes on.
-    draining: bool = False
-    # The number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own number.
-    slots: tuple[int, ...] = ()
-    # Random digits in the names of the workers' sessions at the broker.
-    secret: str = ""
     # Seconds after which a silent worker loses its partitions to others, where workers on several machines share the
     # partitions (`undertone_aggregator.ingest.shared_workers`). 0: the workers belong to one server.
     lease_seconds: float = 0
     # How deliveries are written to files, and whether this worker also counts them; None: no files are written.
     landing: LandingPlan | None = None
 
-    @property
-    def name(self) -> str:
-        """The worker's key in the store."""
-        return f"{self.worker}of{self.workers}"
+    def of_worker(self, worker: int) -> "IngestPlan":
+        """Return the plan of another of its workers."""
+        return replace(self, share=replace(self.share, worker=worker))
 
     @property
     def slot(self) -> int:
         """Number of the broker user that owns the worker's session."""
-        return self.slots[self.worker] if self.slots else self.worker
+        return self.sessions.slots[self.share.worker] if self.sessions.slots else self.share.worker
 
     @property
     def client_id(self) -> str:
@@ -86,7 +109,7 @@ class IngestPlan:
         Where the broker does not replace client ids by user names, it must be secret: a device that knew it could take
         over the session, and with it the reports that are queued.
         """
-        return f"undertone-{self.secret or self.campaign}-{self.slot}"
+        return f"undertone-{self.sessions.secret or self.campaign}-{self.slot}"
 
 
 def no_failpoint(_: str) -> None:
@@ -99,7 +122,8 @@ class Ingest:
     ``failpoint(place)`` is called at the places after_landing, before_commit, after_commit, during_acknowledgement and
     after_acknowledgement; a test may end the process there. ``clock`` gives Unix seconds. ``check_lease`` is called
     between batches, and raises when another worker has these shards. ``threads`` limits how many workers of this
-    process judge and store a batch at the same time.
+    process judge and store a batch at the same time. ``all_shards``: use the deduplication state of all shards, to
+    count what waits in a session of another number of workers.
     """
 
     def __init__(
@@ -113,8 +137,10 @@ class Ingest:
         failpoint: Failpoint = no_failpoint,
         check_lease: Callable[[], None] = lambda: None,
         threads: ThreadLimit = INGEST_THREADS,
+        all_shards: bool = False,
     ) -> None:
         self._plan = plan
+        self._all_shards = all_shards
         self._check_lease = check_lease
         self._threads = threads
         self._store = store
@@ -122,7 +148,7 @@ class Ingest:
         self._clock = clock
         self._failpoint = failpoint
         self._intake = intake
-        self._landing = None if plan.landing is None else Landing(plan.landing, plan.name)
+        self._landing = None if plan.landing is None else Landing(plan.landing, plan.share.name)
         self._counts = plan.landing is None or plan.landing.counts == SERVER
         # The version of the groups of devices that the admission uses.
         self._groups_edition: str | None = None
@@ -215,12 +241,12 @@ class Ingest:
         FastPath(self._admission, self._say).judge(deliveries, now, batch)
         self._failpoint("before_commit")
         with COMMITS.timed(self._plan.campaign):
-            self._store.commit(self._plan.name, batch)
+            self._store.commit(self._plan.share.name, batch)
         return batch
 
     def _compact(self) -> None:
         for name, snapshot in self._admission.states.snapshots():
-            self._store.compact(name, self._plan.name, snapshot)
+            self._store.compact(name, self._plan.share.name, snapshot)
         self._records = 0
 
     def _gather(self, how: Callable[[Landing], None]) -> None:
@@ -251,7 +277,7 @@ class Ingest:
         plan = self._plan
         self._groups_edition = None
         states = DeviceStates()
-        states.load(self._store.segments, range(SHARDS) if plan.draining else worker_shards(plan.worker, plan.workers))
+        states.load(self._store.segments, range(SHARDS) if self._all_shards else plan.share.shards)
         return Admission(
             plan.prefix,
             plan.campaign,

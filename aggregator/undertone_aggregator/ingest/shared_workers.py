@@ -12,12 +12,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from undertone_aggregator.base.background import Background, Body, Ready
 from undertone_aggregator.ingest.cells import Cells
-from undertone_aggregator.ingest.ingest import Failpoint, Ingest, IngestPlan, Say, no_failpoint
+from undertone_aggregator.ingest.ingest import Failpoint, Ingest, IngestPlan, Say, Share, no_failpoint
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.ingest.shared_plan import plan_text, read_plan
 from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease, Leases, fair_shares
@@ -123,7 +123,7 @@ class Partitions:
         self._context = context
         self._leases = leases
         self._threads: dict[str, Background] = {}
-        self._partitions = {replace(plan, worker=worker).name: worker for worker in range(plan.workers)}
+        self._partitions = {Share(number, plan.share.workers).name: number for number in range(plan.share.workers)}
         self._logged = -1
 
     def update(self) -> None:
@@ -131,7 +131,8 @@ class Partitions:
         plan, leases = self._plan, self._leases
         leases.join(self._name, self._context.most, plan.lease_seconds)
         self._sweep()
-        shares = fair_shares(plan.workers, leases.members())
+        partitions = plan.share.workers
+        shares = fair_shares(partitions, leases.members())
         share = shares.get(self._name, 0)
         self._stop(sorted(self._threads, key=self._partitions.__getitem__)[share:])
         for role in leases.free():
@@ -143,7 +144,7 @@ class Partitions:
                     self._threads[role] = Background(f"partition {role}", self._body(lease))
         if len(self._threads) != self._logged:
             self._logged = len(self._threads)
-            self._context.say(f"{self._name} has {self._logged} of {plan.workers} partitions, {len(shares)} workers")
+            self._context.say(f"{self._name} has {self._logged} of {partitions} partitions, {len(shares)} workers")
 
     def close(self) -> None:
         """Commit and acknowledge what was read, release the leases, leave the list of members."""
@@ -168,7 +169,7 @@ class Partitions:
                 self._context.say(f"partition {role}: {wrong}")
 
     def _body(self, lease: Lease) -> Body:
-        plan, context = replace(self._plan, worker=self._partitions[lease.role]), self._context
+        plan, context = self._plan.of_worker(self._partitions[lease.role]), self._context
 
         def body(stop: threading.Event, _: Ready) -> None:
             with open_store(context.url, campaign=plan.campaign) as store:

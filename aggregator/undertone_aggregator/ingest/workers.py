@@ -69,11 +69,11 @@ class ProcessWorker:
                 if isinstance(message, bool):
                     self._ready = message
                 else:
-                    self._say(f"worker {self._plan.name}: {message}")
+                    self._say(f"worker {self._plan.share.name}: {message}")
         if self._stopped:
             return
         if not self._process.is_alive() and time.monotonic() >= self._start_at:
-            self._say(f"worker {self._plan.name} ended with code {self._process.exitcode}: starting it again")
+            self._say(f"worker {self._plan.share.name} ended with code {self._process.exitcode}: starting it again")
             self._start()
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 
 from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.ingest.admission import topic_filters
-from undertone_aggregator.ingest.ingest import Ingest, IngestPlan, Say
+from undertone_aggregator.ingest.ingest import Ingest, IngestPlan, Say, Sessions, Share
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.ingest.shared_plan import SECRET
 from undertone_aggregator.mqtt.inbox import Inbox
@@ -33,12 +33,16 @@ def broker_of(addresses: Sequence[Address], plan: IngestPlan) -> Address:
     """Return the broker of a worker's shards, with the worker's user: shard s is at broker s mod the number of
     brokers.
     """
-    return addresses[plan.worker % len(addresses)].of_worker(plan.slot)
+    return addresses[plan.share.worker % len(addresses)].of_worker(plan.slot)
 
 
-def open_intake(addresses: Sequence[Address], plan: IngestPlan, say: Say) -> Intake:
-    """Return the intake of one worker. The number of workers must be a multiple of the number of brokers."""
-    filters = topic_filters(plan.prefix, plan.campaign, plan.worker, plan.workers)
+def open_intake(addresses: Sequence[Address], plan: IngestPlan, say: Say, *, draining: bool = False) -> Intake:
+    """Return the intake of one worker. The number of workers must be a multiple of the number of brokers.
+
+    With ``draining`` it gives the reports that still wait in the worker's session, and ends the session's
+    subscriptions.
+    """
+    filters = topic_filters(plan.prefix, plan.campaign, plan.share.worker, plan.share.workers)
     return Inbox(
         broker_of(addresses, plan),
         plan.client_id,
@@ -46,7 +50,7 @@ def open_intake(addresses: Sequence[Address], plan: IngestPlan, say: Say) -> Int
         plan.batch,
         say,
         batch_seconds=plan.batch_seconds,
-        unsubscribe=plan.draining,
+        unsubscribe=draining,
     )
 
 
@@ -80,13 +84,13 @@ def take_over(
 def _join(store: Store, plan: IngestPlan) -> IngestPlan:
     meta = store.meta()
     sessions = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
-    if len(sessions) != 1 or len(sessions[0]) != plan.workers:
+    if len(sessions) != 1 or len(sessions[0]) != plan.share.workers:
         partitions = " and ".join(str(len(slots)) for slots in sessions) or "no"
         raise Invalid(
-            f"server.partitions is {plan.workers}, but workers of {store.name} run with {partitions}: stop them all to"
-            " change it"
+            f"server.partitions is {plan.share.workers}, but workers of {store.name} run with {partitions}: stop"
+            " them all to change it"
         )
-    return replace(plan, secret=meta[SECRET], slots=sessions[0])
+    return replace(plan, sessions=Sessions(sessions[0], meta[SECRET]))
 
 
 def _move(
@@ -99,7 +103,7 @@ def _move(
     taken: Collection[int],
 ) -> IngestPlan:
     meta = store.meta()
-    plan = replace(plan, secret=meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES))
+    secret, workers = meta.get(SECRET) or secrets.token_hex(_SECRET_BYTES), plan.share.workers
     # For each number of workers whose sessions the broker may still hold: the slots of their broker users. The current
     # number of workers comes last. There are several if a take-over was interrupted.
     sessions: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
@@ -107,22 +111,22 @@ def _move(
     if strange:
         say("alarm: another campaign has sessions that were this one's: what waited there was refused, it takes others")
         sessions = [slots for slots in sessions if slots not in strange]
-    old = [slots for slots in sessions if len(slots) != plan.workers]
-    matching = next((slots for slots in sessions if len(slots) == plan.workers), None)
-    plan = replace(plan, slots=matching or _free(plan.workers, {*taken, *chain(*sessions)}))
-    store.set_meta({SECRET: plan.secret, _SESSIONS: json.dumps([*old, plan.slots])})
+    old = [slots for slots in sessions if len(slots) != workers]
+    matching = next((slots for slots in sessions if len(slots) == workers), None)
+    plan = replace(plan, sessions=Sessions(matching or _free(workers, {*taken, *chain(*sessions)}), secret))
+    store.set_meta({SECRET: secret, _SESSIONS: json.dumps([*old, plan.sessions.slots])})
     if old:
-        say(f"{plan.workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
+        say(f"{workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
         _dispossess(store, plan)
-        for worker in range(plan.workers):
-            _begin_session(replace(plan, worker=worker), addresses, say, stop)
+        for worker in range(workers):
+            _begin_session(plan.of_worker(worker), addresses, say, stop)
         for slots in old:
             for worker in range(len(slots)):
-                before = replace(plan, worker=worker, workers=len(slots), slots=slots)
+                before = replace(plan, share=Share(worker, len(slots)), sessions=Sessions(slots, secret))
                 _empty_session(store, before, addresses, say, clock, stop)
     if stop.is_set():
         return plan
-    store.set_meta({_SESSIONS: json.dumps([plan.slots])})
+    store.set_meta({_SESSIONS: json.dumps([plan.sessions.slots])})
     # Both steps are in one transaction: a worker that lost its lock on the store, for example because the database
     # restarted, cannot commit between them.
     with store.transaction():
@@ -134,7 +138,7 @@ def _move(
 def _dispossess(store: Store, plan: IngestPlan) -> None:
     """Revoke the leases of all partitions and of the coordinator, so that earlier holders are refused."""
     if plan.lease_seconds and store.leases is not None:
-        partitions = [replace(plan, worker=worker).name for worker in range(plan.workers)]
+        partitions = [Share(worker, plan.share.workers).name for worker in range(plan.share.workers)]
         store.leases.reset([COORDINATOR, *partitions])
 
 
@@ -147,7 +151,7 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
                 " while devices connect to this server"
             )
         _consolidate(store)
-    return replace(plan, slots=(0,))
+    return replace(plan, sessions=Sessions((0,)))
 
 
 def _consolidate(store: Store) -> None:
@@ -186,9 +190,8 @@ def _empty_session(
     clock: Callable[[], float],
     stop: threading.Event,
 ) -> None:
-    draining = replace(plan, draining=True)
-    intake = open_intake(addresses, draining, say)
-    ingest = Ingest(draining, store, intake, say=say, clock=clock)
+    intake = open_intake(addresses, plan, say, draining=True)
+    ingest = Ingest(plan, store, intake, say=say, clock=clock, all_shards=True)
     last = time.monotonic()
     while time.monotonic() < last + DRAINED_SECONDS and not stop.is_set():
         if ingest.step() or not intake.ready:

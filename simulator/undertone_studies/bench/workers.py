@@ -162,7 +162,7 @@ def _measure(
         store.add_epoch(Epoch(bench.make_campaign(), bench.NOW))
         plan = plan_of(_PARTITIONS)
         assert store.leases is not None
-        store.leases.reset([COORDINATOR, *(plan(partition).name for partition in range(_PARTITIONS))])
+        store.leases.reset([COORDINATOR, *(plan(partition).share.name for partition in range(_PARTITIONS))])
         children = [stack.enter_context(_worker(url, password_file, _PARTITIONS // workers)) for _ in range(workers)]
         pids = [child.pid for child in children]
         for child in children:

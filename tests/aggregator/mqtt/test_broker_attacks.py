@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.campaign.collection import cells_of
-from undertone_aggregator.ingest.ingest import IngestPlan
+from undertone_aggregator.ingest.ingest import IngestPlan, Sessions
 from undertone_aggregator.ingest.intake import Delivery, Intake
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.link import DROPPED_TOPIC, Address, Outlet
@@ -134,7 +134,7 @@ def test_a_device_cannot_wipe_the_queue_under_the_sessions_name(make: Make) -> N
 def test_the_theft_works_at_a_broker_without_that_rule_if_the_name_is_known(make: Make) -> None:
     """The control: what the two defences stop. Against the second, the thief does not know the name."""
     broker = make(own_client_ids=True)
-    for plan, kept in ((PLAN, 0), (IngestPlan(PREFIX, "meters", 1, cells_of, secret="8c1f"), 10)):
+    for plan, kept in ((PLAN, 0), (IngestPlan(PREFIX, "meters", 1, cells_of, sessions=Sessions(secret="8c1f")), 10)):
         begin(server(broker), plan)
         with Device(broker, "d1") as honest:
             for _ in range(10):

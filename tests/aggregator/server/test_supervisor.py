@@ -283,7 +283,7 @@ def test_a_session_that_became_another_campaigns_is_given_up(tmp_path: Path) -> 
     with open_store(tmp_path / "power.sqlite") as store:
         store.set_meta({"campaign": "power", "broker_sessions": "[[0]]"})
         taken = take_over(store, plan, [address], said.append, time.time, threading.Event(), {0, 1})
-    assert taken.slots == (2,)
+    assert taken.sessions.slots == (2,)
     assert "alarm: " in said[0]
 
 
