@@ -77,6 +77,23 @@ def test_the_predicted_error_is_the_mechanisms_own(name, epsilon):
     assert predictor.span("a slot", 1, 1000).standard_error ** 2 == pytest.approx(np.mean(variances) / 1000, rel=0.03)
 
 
+def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each_slot():
+    of = known("temperature")
+    planned = plan_fleet(of, 300, "1", kind="hybrid", wanted=2.0)
+    low, theta = planned.bottom, planned.theta
+    assert 500 < low < theta < 700
+    values, _ = population("temperature", 1).part(0, 1024, range(of.per_day))
+    bias = (values - np.clip(values, low, theta)).mean(axis=1)
+    prediction = of.predicted(theta, 4.29, planned.reports, low)
+    assert prediction.variance == pytest.approx(np.full(of.per_day, 4.29 * (theta - low) ** 2 / 4 / planned.reports))
+    # The density knows the hour, not the slot: readings of a cell of 5 dC, in hours that hold two or three slots.
+    assert np.abs(prediction.bias - bias).max() < 1.5
+    assert planned.bias == pytest.approx(bias.mean(), abs=0.5)
+    # A single range from 0 to θ has ten times the width, and needs fifty times the devices.
+    assert planned.spans[0].error < 4.0
+    assert 300 < planned.devices_needed < 3000
+
+
 def _variance(mechanism, x, theta):
     """Var of the decoded report of x, its rounding to a level included, from the mechanism's exact rationals."""
     level, rest = divmod(x * mechanism.levels, theta)

@@ -40,7 +40,14 @@ _ENDS = 200
 def two_sided_range(rounds: Sequence[CohortCounts], bound: int) -> tuple[int, int] | None:
     """Return the range that contains nearly all readings, with a margin, if it is far from zero; else None."""
     density, grid = _density(rounds, bound)
-    outside = min(max(_visible(rounds), _OUTSIDE), 0.25)
+    return far_range(density, grid, bound, min(max(_visible(rounds), _OUTSIDE), 0.25))
+
+
+def far_range(density: Vector, grid: Sequence[int], bound: int, outside: float = _OUTSIDE) -> tuple[int, int] | None:
+    """Return the range that leaves out the share ``outside`` of readings at each end, with a margin.
+
+    Return None if it is not far from zero. ``density`` [d] over ``grid`` [d + 1].
+    """
     low, high = quantile(density, grid, outside), quantile(density, grid, 1 - outside)
     margin = max(int(_MARGIN * (high - low)), 1)
     if low < max(_FAR * high, margin + 1):
@@ -56,7 +63,16 @@ def with_bottom(
     if span is None:
         return chosen
     density, grid = _density(rounds, bound)
-    density = _without_noise(density, grid, span, _visible(rounds))
+    return best_range(chosen, _without_noise(density, grid, span, _visible(rounds)), grid, bound, query, variance)
+
+
+def best_range(
+    chosen: Threshold, density: Vector, grid: Sequence[int], bound: int, query: Query, variance: Variance
+) -> Threshold:
+    """Return the choice with both ends that are best for a density of readings.
+
+    Return the choice itself if they gain little; see `with_bottom`. ``density`` [d] over ``grid`` [d + 1].
+    """
     ends = _candidates(density, grid, bound)
     above = mean_excess(density, grid, ends)
     mean = float(mean_excess(density, grid, np.zeros(1, dtype=np.int64))[0])

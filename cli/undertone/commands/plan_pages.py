@@ -46,7 +46,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         " truncation leaves, which the wider interval models"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
-    console.print(f"best: θ = {plan.theta} {unit}, mechanism {plan.mechanism}{gain}")
+    ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
+    console.print(f"best: {ends} {unit}, mechanism {plan.mechanism}{gain}")
     if plan.day is not None:
         blocks = plan.day.blocks
         least, most = (end(block.standard_error for block in blocks) for end in (min, max))

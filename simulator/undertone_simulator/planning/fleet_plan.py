@@ -45,6 +45,8 @@ class FleetPlan(Summarised):
 
     ``gain``: share by which the mechanism's variance is below the Hybrid's.
 
+    ``bottom``: if not 0, readings are also truncated from below at this value.
+
     ``devices_needed``, ``epsilon_needed``: needed for an error ``wanted`` of a slot's mean; None if not requested or
     not possible. ``day``: the plan with different θ by block of the day; None if one θ is as good.
     """
@@ -67,6 +69,7 @@ class FleetPlan(Summarised):
     wanted: float | None = None
     devices_needed: int | None = None
     epsilon_needed: float | None = None
+    bottom: int = 0
 
     def facts(self) -> dict[str, str]:
         """Return size, ε, θ, mechanism and the error for each span."""
@@ -102,13 +105,14 @@ class Predictor:
         return self._designs[reports]
 
     def variance(self, reports: int) -> float:
-        """Return V, the designed mechanism's mean variance over the readings, in units of (θ/2)²."""
+        """Return V, the designed mechanism's mean variance over the readings, in units of half the width squared."""
         design = self.design(reports)
-        return self.known.population.mean_variance(design.mechanism, design.threshold.theta)
+        return design.threshold.population.mean_variance(design.mechanism, design.threshold.width)
 
     def prediction(self, reports: int) -> Prediction:
         """Return the errors of the design for ``reports`` reports a slot."""
-        return self.known.predicted(self.design(reports).threshold.theta, self.variance(reports), reports)
+        chosen = self.design(reports).threshold
+        return self.known.predicted(chosen.theta, self.variance(reports), reports, chosen.bottom)
 
     def span(self, name: str, slots: int, reports: int) -> Span:
         """Return the error of the mean over ``slots`` slots of ``reports`` reports each."""
@@ -160,7 +164,7 @@ def plan_fleet(
             population.unit,
             population.bound,
             population.per_day,
-            ReportRule(0, threshold.theta, mechanism),
+            ReportRule(threshold.bottom, threshold.theta, mechanism),
             exact,
             campaign,
             device,
@@ -175,6 +179,7 @@ def plan_fleet(
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(population, reports, wanted),
+        threshold.bottom,
     )
 
 
@@ -192,7 +197,8 @@ def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_sha
 
     def enough(devices: int) -> bool:
         n = _reports(devices, cohort_share)
-        return population.predicted(population.best(n, lambda _: variance).theta, variance, n).error <= wanted
+        chosen = population.best(n, lambda _: variance)
+        return population.predicted(chosen.theta, variance, n, chosen.bottom).error <= wanted
 
     return _least(1, LARGEST_PLANNED, enough)
 
@@ -202,8 +208,8 @@ def epsilon_needed(population: KnownPopulation, reports: int, wanted: float) -> 
 
     def enough(hundredths: int) -> bool:
         variance = constant_variance(hundredths / 100)
-        theta = population.best(reports, variance).theta
-        return population.predicted(theta, variance(theta), reports).error <= wanted
+        chosen = population.best(reports, variance)
+        return population.predicted(chosen.theta, variance(chosen.width), reports, chosen.bottom).error <= wanted
 
     least = _least(5, 100 * _LARGEST_EPSILON, enough)
     return None if least is None else least / 100

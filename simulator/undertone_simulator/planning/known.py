@@ -9,6 +9,7 @@ from undertone_aggregator.design.population import Population
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, even_thetas, mean_excess
 from undertone_aggregator.threshold.day import Day, piece_at, pieces_of
 from undertone_aggregator.threshold.objective import Variance
+from undertone_aggregator.threshold.two_sided import best_range, far_range
 from undertone_simulator.planning.prediction import Prediction, Vector, noise
 from undertone_simulator.readings.readings import ReadingSource, check_some
 
@@ -67,22 +68,29 @@ class KnownPopulation:
         return Population(self.density, self.edges)
 
     def best(self, reports: int, variance: Variance) -> Threshold:
-        """Return the θ of least mean squared error for ``reports`` reports a slot, without uncertainty."""
-        thetas = even_thetas(self.bound)
-        theta, error = best_threshold(self.density, self.edges, thetas, Query.fleet(reports), variance)
+        """Return the range of least mean squared error for ``reports`` reports a slot, without uncertainty."""
+        thetas, query = even_thetas(self.bound), Query.fleet(reports)
+        theta, error = best_threshold(self.density, self.edges, thetas, query, variance)
         bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
-        return Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
+        chosen = Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
+        if far_range(self.density, self.edges, self.bound) is None:
+            return chosen
+        return best_range(chosen, self.density, self.edges, self.bound, query, variance)
 
-    def predicted(self, theta: int | NDArray[np.int64], variance: float, reports: float) -> Prediction:
-        """Return the errors of a mechanism with variance V, in units of (θ/2)².
+    def predicted(self, theta: int | NDArray[np.int64], variance: float, reports: float, bottom: int = 0) -> Prediction:
+        """Return the errors of a mechanism with variance V, in units of half the range's width squared.
 
-        ``theta``: one for all slots, or one for each slot of the day.
+        ``theta``: one for all slots, or one for each slot of the day. ``bottom``: the range's other end.
         """
         thetas = np.broadcast_to(np.asarray(theta, dtype=np.int64), self.per_day)
         different, places = np.unique(thetas, return_inverse=True)
         pieces = [piece_at(slot, self.per_day) for slot in range(self.per_day)]
         bias = self.day.excess(different)[pieces, 0, places]
-        return Prediction(np.broadcast_to(noise(thetas, variance, reports), self.per_day), bias)
+        if bottom:
+            # What truncation from below adds: E[(bottom - x)⁺] = E[(x - bottom)⁺] - E[x] + bottom.
+            ends = self.day.excess(np.array([bottom, 0]))[pieces, 0]
+            bias = bias - (ends[:, 0] - ends[:, 1] + bottom)
+        return Prediction(np.broadcast_to(noise(thetas - bottom, variance, reports), self.per_day), bias)
 
 
 def _edges(bound: int) -> tuple[int, ...]:
