@@ -46,6 +46,9 @@ class Gate:
                 raise Invalid(f"{path} is not there: undertone init and undertone provision write it")
         entries = read_passwords(self._path)
         for user, entry in entries.items():
+            # Checking an entry takes as long as a login, so after the addition of one device only its entry is checked.
+            if self._entries.get(user) == entry:
+                continue
             try:
                 check_name("user", user)
                 if not entry.startswith(CERTIFICATE):

@@ -1,0 +1,26 @@
+"""Who is let in, and what reading the files again costs."""
+
+import pytest
+
+from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.endpoint import gate
+from undertone_shared.errors import Invalid
+
+
+def test_a_reload_checks_only_the_entries_that_changed(tmp_path, monkeypatch):
+    path = tmp_path / "passwords"
+    credentials.write_passwords(path, {f"load-{number:03d}": credentials.new_password() for number in range(50)})
+    users = gate.Gate(path)
+    checked = []
+    whole = gate.password_matches
+    monkeypatch.setattr(
+        gate, "password_matches", lambda entry, password: checked.append(entry) or whole(entry, password)
+    )
+    credentials.change_passwords(path, {"load-050": "a password", "load-007": "another password"})
+    assert users.reload() == {"load-007"}
+    assert len(checked) == 2
+    assert users.admits("load-007", "another password")
+    path.write_text(path.read_text() + "load-051:$7$damaged\n")
+    with pytest.raises(Invalid):
+        users.reload()
+    assert users.admits("load-050", "a password")
