@@ -122,7 +122,7 @@ function notices({ server, warnings, time_zone: zone }) {
 function notice({ when, sentence, kind, advice }) {
   const made = element("li", "", kind);
   made.append(when, sentence);
-  if (advice) made.append(element("span", ` What to do: ${advice[0]}.`, "advice"));
+  if (advice) made.append(element("span", ` What to do: ${advice[0]}${advice[0].endsWith("?") ? "" : "."}`, "advice"));
   if (advice?.[1]) {
     const more = element("a", advice[1]);
     more.href = `guides/${advice[1]}.md`;
@@ -195,7 +195,7 @@ function glance(campaign) {
   const { words, error, reason } = value(campaign, newest);
   $("latest").textContent = newest
     ? `${time(newest.start, campaign.time_zone)}: ${reason ?? `${words} ${error}`.trim()}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports`
-    : "No slot is settled yet.";
+    : reason;
   $("state").replaceChildren(...condition(campaign).map(([words, kind]) => element("div", words, kind)));
   const known = notices(campaign).map(notice);
   $("alarms").replaceChildren(...known.slice(0, SHOWN_NOTICES));
@@ -215,7 +215,7 @@ function glance(campaign) {
 
 const SPANS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "24 hours"],
   [172800, "48 hours"], [604800, "7 days"], [2592000, "30 days"], [31536000, "1 year"]];
-const PADDING = [12, 20, 0, 0];  // of both charts, so that they are in line
+const PADDING = [12, 20, 8, 0];  // of both charts, so that they are in line
 const USUAL_SLOTS = 200;  // as many points as a chart shows well
 const wished = () => new URLSearchParams(decodeURIComponent(location.hash.slice(1)).split("?")[1] || "");
 
@@ -352,7 +352,7 @@ function drawReports(raw, zone, width) {
   const bars = (of) => ({ width: 0, fill: colour(of), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } });
   if (reportsChart) reportsChart.destroy();
   reportsChart = new uPlot({
-    width, height: 90, padding: PADDING, legend: { show: false }, cursor: { show: false },
+    width, height: 96, padding: PADDING, legend: { show: false }, cursor: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
     axes: [{ ...axis(), show: false }, { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
