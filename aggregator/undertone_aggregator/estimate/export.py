@@ -63,11 +63,11 @@ def to_csv(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row]) -
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*kind.columns(), "time", *facts])
     yield text.getvalue().encode()
-    zone = results.days.zone
+    zone, types = results.days.zone, kind.types()
     time = cache(lambda start: datetime.fromtimestamp(start, zone).isoformat())
     for rows in pieces:
         columns = kind.table(rows)
-        cells = [_cells(values) for values in columns.values()]
+        cells = [_texts(values) if types[name] is str else values for name, values in columns.items()]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(
             zip(*cells, map(time, columns["start"]), *(repeat(value, len(rows)) for value in constants), strict=True)
@@ -182,9 +182,10 @@ def _cell(value: Any) -> Any:
     return as_cell(value) if isinstance(value, str) else value
 
 
-def _cells(values: list[Any]) -> list[Any]:
-    """Return the cells of a column; only a column of text needs a change."""
-    return list(map(_cell, values)) if any(isinstance(value, str) for value in values) else values
+def _texts(values: Sequence[str | None]) -> list[str | None]:
+    """Return the cells of a column of text, in which few texts occur often."""
+    cells = {value: _cell(value) for value in set(values)}
+    return [cells[value] for value in values]
 
 
 def _influx_value(value: Any) -> str:

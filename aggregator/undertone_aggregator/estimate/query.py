@@ -79,6 +79,8 @@ class Results(OpenCampaign):
         begin, end = max(low - memory, 0), min(high + memory, _LAST)
         for group, partial in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
             raw = [row for row in self._estimator.estimates(partial, [group]) if row.slot >= begin]
+            # The filter needs the memory that a long series of histograms takes.
+            del partial
             both = raw + self.filter.smoothed(raw) if filtered else raw
             rows = sorted((row for row in both if low <= row.slot <= high), key=_place)
             yield self._with_absent(rows, low, high, group) if absent else rows
