@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import undertone
 from support.designed import small_table
-from support.refusal import refused
+from support.refusal import refused, told
 from undertone.app import app
 from undertone_aggregator import design
 from undertone_aggregator.design import audit, certificate, mechanisms
@@ -68,8 +68,8 @@ def test_the_optimal_table_beside_the_hybrid():
 
 def test_text_names_both_levels_of_guarantee():
     text = certify("--mechanism", "piecewise", "--epsilon", 2).stdout
-    assert "2564/347 <= e^2" in text
-    assert "event level: one reading costs 2; 48 reports a day add up to 96" in text
+    assert told(text, "2564/347", "e^2")
+    assert told(text, "event level", 2, "48 reports", 96)
     assert "none: no unbiased decode" in certify("--mechanism", "square-wave", "--epsilon", 2).stdout
 
 
@@ -108,13 +108,13 @@ def test_what_json_prints_can_be_certified_again(name, tmp_path):
 def test_a_table_that_breaks_its_cap_is_refused_with_the_column(tmp_path):
     result = certify("--table", table_file(tmp_path), "--epsilon", 1)
     assert result.exit_code == 1
-    assert result.stderr.startswith("refused: column 0 has weights from 16 to 96: 96/16 = 6 exceeds the cap 2.718")
+    assert told(result.stderr, "refused", "column 0", 16, 96, "2.71828183")
 
 
 def test_a_biased_decode_is_refused_with_the_level(tmp_path):
     result = certify("--table", table_file(tmp_path, decoded=[-10, -2, 6, 14, 23]), "--epsilon", 2)
     assert result.exit_code == 1
-    assert result.stderr.startswith("refused: level 0 stands for -1, the weights give the mean")
+    assert told(result.stderr, "refused", "level 0", "-1", "mean")
 
 
 def built(mechanism):
@@ -135,7 +135,7 @@ def test_a_campaign_file(tmp_path, message):
     assert facts[1]["certificate"] == "2721/1001"
     result = certify("--message", path, "--epsilon", 0.999)
     assert result.exit_code == 1
-    assert "refused: column 0 has weights from 1001 to 2721" in result.stderr
+    assert told(result.stderr, "refused", "column 0", 1001, 2721)
 
 
 def test_a_campaigns_signature_and_form(tmp_path):
@@ -149,10 +149,10 @@ def test_a_campaigns_signature_and_form(tmp_path):
         path.write_bytes(data)
         result = certify(*arguments, other.public)
         assert result.exit_code == 1
-        assert f"refused: the campaign is not signed by {other.public}" in result.stderr
-    assert "signer is '00'" in str(certify(*arguments, "00").exception)
+        assert told(result.stderr, "refused", "signed", other.public)
+    assert told(str(certify(*arguments, "00").exception), "signer", "'00'")
     path.write_bytes(campaign.body)
-    assert "a body has no signature" in str(certify(*arguments, signer.public).exception)
+    assert told(str(certify(*arguments, signer.public).exception), "body", "no signature")
     path.write_bytes(campaign.body.replace(b":48", b": 48"))
     assert "not canonical" in str(certify("--message", path, "--epsilon", 1).exception)
     path.write_bytes(campaign.body.replace(b'"stride":1', b'"stride":6'))

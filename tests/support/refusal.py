@@ -1,4 +1,4 @@
-"""What an error must say: facts, such as a field's name, its value and what is expected, in words that may change."""
+"""What an error or a printed line must say: facts, such as a field's name and its value, in words that may change."""
 
 import contextlib
 import re
@@ -12,6 +12,11 @@ from undertone_shared.errors import Invalid
 def missing(sentence: str, facts: tuple[object, ...]) -> list[object]:
     """Return the facts that a sentence does not hold as whole words."""
     return [fact for fact in facts if not re.search(rf"(?<!\w){re.escape(str(fact))}(?!\w)", sentence)]
+
+
+def told(text: str, *facts: object) -> bool:
+    """Return whether one line of a text holds all of these facts as whole words."""
+    return any(missing(line, facts) == [] for line in text.splitlines())
 
 
 @contextlib.contextmanager

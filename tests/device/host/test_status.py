@@ -8,6 +8,7 @@ from rig import DAY, START, Device, hybrid, make_campaign, square_wave
 from rig import SLOT as SLOT_SECONDS
 
 from support import micropython as mp
+from support.refusal import told
 from undertone_device.core.units import epsilon_units
 from undertone_device.host import household
 from undertone_device.host.home_assistant import seen_of
@@ -34,9 +35,9 @@ def said(device):
 
 def test_without_a_campaign_nothing_is_promised():
     text = said(Device())
-    assert "nothing is reported" in text
-    assert "owner's cap 2/1, epsilon = 0.6931 per reading (event level)" in text
-    assert "ever        nothing yet" in text
+    assert told(text, "nothing is reported")
+    assert told(text, "cap 2/1", "epsilon = 0.6931", "event level")
+    assert told(text, "ever", "nothing")
 
 
 def running(slots, **policy):
@@ -52,27 +53,25 @@ def running(slots, **policy):
 def test_a_reading_and_any_day():
     device = running(0)
     text = said(device)
-    assert "report: 2/1, epsilon = 0.6931 per reading (event level)" in text
+    assert told(text, "report: 2/1", "epsilon = 0.6931", "event level")
     # Every slot: any 24 hours touch 49 of them.
-    assert "any 24 h    at most 49 reports: epsilon = 33.96" in text
-    assert (
-        "to somebody who already knows the rest of the record, all that the device ever sends shifts the odds" in text
-    )
-    assert "one reading epsilon = 0.6931: to whoever sees that reading's report alone" in text
-    assert "the odds between two values of it shift by at most 2\n" in text
-    assert f"slots of {SLOT_SECONDS} s" in text
-    assert str(START) in text
+    assert told(text, "any 24 h", "49 reports", "epsilon = 33.96")
+    assert told(text, "knows the rest of the record", "ever")
+    assert told(text, "one reading", "epsilon = 0.6931")
+    assert told(text, "odds", "at most 2")
+    assert told(text, f"slots of {SLOT_SECONDS} s")
+    assert told(text, START)
     # Four a day: five can touch a day, four of them wholly.
-    assert "at most 5 reports" in said(running(0, reports_per_period=4))
+    assert told(said(running(0, reports_per_period=4)), "any 24 h", "5 reports")
 
 
 def test_with_a_rest_of_a_day_any_day_costs_one_report():
     text = said(running(60, rest_seconds=86400, lifetime=100 << 20))
-    assert "any 24 h    at most 1 report: epsilon = 0.69; " in text
-    assert "shifts the odds of what happened in those 24 hours by at most 2, whatever campaigns its policy" in text
-    assert "of 100.00 allowed; then the device falls silent" in text
-    assert "trusts whoever sets" not in text
-    assert "trusts whoever sets the device's clock" in said(running(0, rest_seconds=86400, rest_by="clock"))
+    assert told(text, "any 24 h", "1 report", "epsilon = 0.69")
+    assert told(text, "24 hours", "at most 2", "policy")
+    assert told(text, "of 100.00 allowed", "silent")
+    assert not told(text, "trusts")
+    assert told(said(running(0, rest_seconds=86400, rest_by="clock")), "trusts", "clock")
 
 
 def test_what_was_spent_is_summed_by_month_and_ever():
@@ -81,8 +80,9 @@ def test_what_was_spent_is_summed_by_month_and_ever():
     state = describe(Client(device), device.now)
     assert state["ever"] == state["month"] == 144 * unit
     assert state["sequence"] == 144
-    assert f"this month  at most epsilon = {144 * unit / 2**20:.2f} in the last thirty days" in said(device)
-    assert f"ever        epsilon = {144 * unit / 2**20:.2f} since 2026-11-10 23:30:00 UTC" in said(device)
+    spent = f"epsilon = {144 * unit / 2**20:.2f}"
+    assert told(said(device), "this month", spent)
+    assert told(said(device), "ever", spent, "2026-11-10 23:30:00 UTC")
     device.pass_time(32 * 86400)
     state = describe(Client(device), device.now)
     assert (state["ever"], state["month"]) == (144 * unit, 0)
@@ -97,15 +97,14 @@ def test_a_lost_ledger_is_told():
     device.boot()
     device.accept(make_campaign())
     text = said(device)
-    assert "the record was lost 1 times, and what it held is not in this sum" in text
-    assert "days of this device's clock, not counting what was lost before 2026-11-11" in text
+    assert told(text, "ever", "lost 1 times", "not in this sum")
+    assert told(text, "this month", "not counting", "lost before 2026-11-11")
     device = running(5, lifetime=100 << 20)
     del device.storage.files["ledger"]
     device.boot()
     device.accept(make_campaign())
     text = said(device)
-    assert "ever        epsilon = 100.00 since" in text
-    assert "what it held is counted as all that was allowed, of 100.00 allowed" in text
+    assert told(text, "ever", "epsilon = 100.00", "of 100.00 allowed")
 
 
 def test_every_word_that_pauses_a_device_is_explained():
@@ -144,13 +143,12 @@ def test_a_stream_has_one_budget_and_no_certificate_per_reading():
     device.accept(make_campaign(cohort=None, report=None, stream=rule))
     text = said(device)
     rho = rule.rho()[0] / rule.rho()[1]
-    assert f"rho = {rho:.4g} (zCDP) for each window of 48 slots" in text
-    assert "at delta = 2^-20 for the stream (user level)" in text
-    assert "certificate" not in text
-    assert "one reading" not in text
+    assert told(text, f"rho = {rho:.4g}", "zCDP", "48 slots")
+    assert told(text, "delta = 2^-20", "user level")
+    assert not told(text, "certificate")
+    assert not told(text, "one reading")
     # Thirty days of a window each, all charged when it was accepted.
-    charged = f"streams     rho = {30 * rule.charge() / 2**20:.4g} charged ever"
-    assert charged in text, charged
+    assert told(text, "streams", f"rho = {30 * rule.charge() / 2**20:.4g}"), text
 
 
 def test_any_day_counts_what_other_campaigns_drew():
