@@ -152,9 +152,10 @@ class StreamReconstruction:
         """Return means over runs of ``every`` slots, with standard errors for correlated noise."""
         ranges = []
         for series, curve in self._curves(partial, groups):
+            removed = self._removed(curve)
             for number in sorted(set((curve.slots // every).tolist())):
                 first, last = number * every, number * every + every - 1
-                ranges.append(self._mean(first, last, series, curve, curve.slots // every == number))
+                ranges.append(self._mean(first, last, series, curve, removed, curve.slots // every == number))
         return sorted(ranges, key=lambda estimate: (estimate.first, estimate.series))
 
     def means(
@@ -165,11 +166,13 @@ class StreamReconstruction:
         for series, curve in self._curves(partial, groups):
             inside = np.isin(curve.slots, list(slots))
             if inside.any():
-                rows.append(self._mean(min(slots), max(slots), series, curve, inside))
+                rows.append(self._mean(min(slots), max(slots), series, curve, self._removed(curve), inside))
         return rows
 
-    def _mean(self, first: int, last: int, series: Series, curve: Curve, inside: NDArray[np.bool_]) -> RangeEstimate:
-        """Return the mean over the curve's slots that are ``inside`` [k].
+    def _mean(
+        self, first: int, last: int, series: Series, curve: Curve, removed: list[Removed], inside: NDArray[np.bool_]
+    ) -> RangeEstimate:
+        """Return the mean over the curve's slots that are ``inside`` [k]; ``removed`` [k] by clipping.
 
         The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
         included.
@@ -178,9 +181,9 @@ class StreamReconstruction:
         both = np.array([curve.band[inside, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
         mean = float(curve.mean[inside].mean())
         error = math.sqrt(float(2 * both.sum() - both[0])) / n
-        removed = [part for part, wanted in zip(self._removed(curve), inside, strict=True) if wanted]
-        bias = sum(part.bias for part in removed) / n
-        bias_se = error_of_mean(removed, chosen.tolist(), self._newest[0].cycle)
+        parts = [removed[i] for i in np.flatnonzero(inside).tolist()]
+        bias = sum(part.bias for part in parts) / n
+        bias_se = error_of_mean(parts, chosen.tolist(), self._newest[0].cycle)
         return RangeEstimate(
             first=first,
             last=last,
