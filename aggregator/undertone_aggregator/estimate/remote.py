@@ -284,7 +284,9 @@ class RemoteResults(Results):
         except urllib.error.HTTPError as wrong:
             # The first request, made before a campaign is chosen, contains nothing but the address. So an error means
             # that the address is wrong, and the server's own sentence does not help.
-            sentence = _said(wrong) if self._at else ""
+            # The error is also the answer, whose connection would stay open as long as somebody holds the error.
+            with wrong:
+                sentence = _said(wrong) if self._at else ""
             raise Invalid(sentence or f"{self._url} {_OTHER}: HTTP status {wrong.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as wrong:
             raise Invalid(f"{self._url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None

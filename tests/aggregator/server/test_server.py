@@ -23,7 +23,6 @@ from undertone_aggregator.mqtt.source import BrokerSource
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_aggregator.settings.config import Config, parse_config
 from undertone_aggregator.store.store import open_store
-from undertone_shared.errors import Invalid
 
 CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
 
@@ -132,25 +131,25 @@ def test_insecure_beside_an_authority_is_a_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "wrong"),
+    ("lines", "facts"),
     [
         ('hosts = ["a::c"]', None),
-        ('hosts = ["a", "b:70000"]', r"broker\.hosts holds 'b:70000', expected HOST or HOST:PORT"),
-        ("hosts = [3]", r"broker\.hosts is \[3\], expected a list of HOST or HOST:PORT"),
-        ('hosts = ["a", "b"]', r"server\.workers is 1, expected a multiple of the 2 brokers in broker\.hosts"),
+        ('hosts = ["a", "b:70000"]', ("broker.hosts", "'b:70000'", "HOST:PORT")),
+        ("hosts = [3]", ("broker.hosts", "[3]", "HOST:PORT")),
+        ('hosts = ["a", "b"]', ("server.workers", 1, 2, "broker.hosts")),
         ('hosts = ["a", "b"]\n[server]\nworkers = 4', None),
-        ('[store]\npath = "postgresql://u@h/d"\n[server]\nworkers = 9', r"at most server\.partitions = 8"),
+        ('[store]\npath = "postgresql://u@h/d"\n[server]\nworkers = 9', ("server.partitions", 8)),
         (
             'hosts = ["a", "b", "c"]\n[store]\npath = "postgresql://u@h/d"',
-            r"server\.partitions is 8, expected a multiple of the 3 brokers",
+            ("server.partitions", 8, 3),
         ),
     ],
 )
-def test_brokers_share_the_sessions_evenly(tmp_path: Path, lines: str, wrong: str | None) -> None:
-    if wrong is None:
+def test_brokers_share_the_sessions_evenly(tmp_path: Path, lines: str, facts: tuple[object, ...] | None) -> None:
+    if facts is None:
         assert config(tmp_path, lines).broker.hosts
     else:
-        with pytest.raises(Invalid, match=wrong):
+        with refused(*facts):
             config(tmp_path, lines)
 
 

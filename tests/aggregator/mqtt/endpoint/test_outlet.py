@@ -21,7 +21,6 @@ from undertone_aggregator.mqtt.addresses import outlet_address
 from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import parse_config
 from undertone_shared.campaign import Campaign, body_of
-from undertone_shared.errors import Invalid
 
 OUTLET = '[outlet]\nhost = "127.0.0.1"\nuser = "aggregator"\npassword_file = "outlet.password"\n'
 TEXT = """\
@@ -118,21 +117,20 @@ def _connects(port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("outlet", "sentence"),
+    ("outlet", "facts"),
     [
-        ('[outlet]\nhost = "h"\n', "user is missing in [outlet]: it needs host, user and password_file"),
-        ('[outlet]\nhost = "h"\nuser = "u"\n', "password_file is missing in [outlet]"),
-        ('[outlet]\nuser = "u"\npassword_file = "p"\n', "host is missing in [outlet]"),
-        ('[outlet]\nca_file = "c"\n', "host is missing in [outlet]"),
-        (OUTLET + "port = 70000\n", "outlet.port is 70000, expected an integer from 0 to 65535"),
-        (OUTLET + 'ca_file = "c"\ninsecure = true\n', "outlet.insecure is true, but outlet.ca_file turns TLS on"),
-        (OUTLET.replace("aggregator", "a b"), "outlet.user is 'a b'"),
+        ('[outlet]\nhost = "h"\n', ("[outlet]", "user", "missing")),
+        ('[outlet]\nhost = "h"\nuser = "u"\n', ("[outlet]", "password_file", "missing")),
+        ('[outlet]\nuser = "u"\npassword_file = "p"\n', ("[outlet]", "host", "missing")),
+        ('[outlet]\nca_file = "c"\n', ("[outlet]", "host", "missing")),
+        (OUTLET + "port = 70000\n", ("outlet.port", 70000, 0, 65535)),
+        (OUTLET + 'ca_file = "c"\ninsecure = true\n', ("outlet.insecure", "outlet.ca_file", "TLS")),
+        (OUTLET.replace("aggregator", "a b"), ("outlet.user", "'a b'")),
     ],
 )
-def test_an_outlet_that_is_not_whole_is_refused(outlet: str, sentence: str) -> None:
-    with pytest.raises(Invalid) as caught:
+def test_an_outlet_that_is_not_whole_is_refused(outlet: str, facts: tuple[object, ...]) -> None:
+    with refused(*facts):
         parse_config(TEXT.format(port=0, prefix="t", outlet=outlet), Path())
-    assert sentence in str(caught.value)
 
 
 def test_a_broker_of_ones_own_needs_no_outlet() -> None:
