@@ -44,6 +44,7 @@ declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
     [chromium]="/usr/bin/chromium"
     [prometheus]="/usr/bin/prometheus"
+    [influxdb]="/usr/bin/influxd"
     [systemd]="/usr/bin/systemd-analyze"
     [default-jre-headless]="/usr/bin/java"
 )
