@@ -61,17 +61,17 @@ class FastClock:
     """A clock on which ``rate`` seconds pass in each real one, from ``begin`` on; the app gets the same as clock.js."""
 
     def __init__(self, begin: float, rate: float) -> None:
-        self._begin, self._rate, self._at = begin, rate, time.time()
+        self.begin, self._rate, self.at = begin, rate, time.time()
 
     def now(self) -> float:
         """Return the Unix seconds."""
-        return self._begin + (time.time() - self._at) * self._rate
+        return self.begin + (time.time() - self.at) * self._rate
 
     def script(self, ahead: float = 0) -> bytes:
         """Return clock.js of a phone whose clock is ``ahead`` seconds ahead."""
         return (
-            f"const passed = () => (Date.now() / 1000 - {self._at}) * {self._rate};\n"
-            f"export const unixSeconds = () => Math.floor({self._begin + ahead} + passed());\n"
+            f"const passed = () => (Date.now() / 1000 - {self.at}) * {self._rate};\n"
+            f"export const unixSeconds = () => Math.floor({self.begin + ahead} + passed());\n"
             "export const monotonicMilliseconds = () => Math.floor(passed() * 1000);\n"
         ).encode()
 

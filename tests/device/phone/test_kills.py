@@ -2,18 +2,14 @@
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.chromium import QUIET, find_chromium
+from support.phone_browser import KilledPhone
 from support.phone_site import CODE, PATIENCE, FastClock, PhoneSite, Receiver
 
 # The file clock.js of a page that asks the test before and after each step of a write; the answer to one of these
@@ -35,51 +31,6 @@ for (const name of ['write', 'flush']) {
 }
 """
 CAP, PERIOD = 8, 30
-
-
-class KilledPhone:
-    """A phone whose browser the test kills; its profile stays. ``chromium``: for its connection to the browser."""
-
-    def __init__(self, chromium: Any, site: PhoneSite, folder: Path) -> None:
-        self._kind = chromium.browser_type
-        self._site = site
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Any]:
-        """Start the browser; yield the app's page. At the end it is killed, if it still runs."""
-        program = find_chromium()
-        assert program is not None
-        port = self._folder / "DevToolsActivePort"
-        port.unlink(missing_ok=True)
-        options = ["--headless=new", "--remote-debugging-port=0", f"--user-data-dir={self._folder}", *QUIET]
-        self._process = subprocess.Popen(
-            [program, *options, "about:blank"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            deadline = time.monotonic() + PATIENCE
-            while not port.exists() or len(port.read_text().split()) < 2:
-                assert time.monotonic() < deadline
-                assert self._process.poll() is None
-                time.sleep(0.02)
-            browser = self._kind.connect_over_cdp(f"http://127.0.0.1:{port.read_text().split()[0]}")
-            page = browser.contexts[0].pages[0]
-            page.goto(f"{self._site.address}#{CODE}", timeout=1000 * PATIENCE)
-            yield page
-            browser.close()
-        finally:
-            self.kill()
-            self._process.wait(PATIENCE)
-
-    def kill(self) -> None:
-        """Kill the browser with all its processes."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class Killer:
@@ -123,7 +74,7 @@ def test_killed_at_every_step_of_a_write(
     for kill in range(kills):
         killer.arm(3 * kill % 25)
         shown = ""
-        with phone.running() as page, contextlib.suppress(Exception):
+        with phone.running(f"#{CODE}") as page, contextlib.suppress(Exception):
             # The page's own errors are those of a browser that is gone.
             agree_if_asked(page, killer)
             if not killer.killed.wait(PATIENCE):
