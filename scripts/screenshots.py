@@ -112,13 +112,13 @@ def phone(browser: Any, folder: Path) -> None:
     assert binary is not None
     port = free_port()
     device = {
-        "name": "energy-001",
+        "name": "phone-1",
         "broker": {"host": "127.0.0.1", "port": port, "password_file": "password"},
         "campaigns": ["meters"],
         "policy": "policy.json",
         "state": "state",
     }
-    limits = policy_of(measures=["last"], cap=[2719, 1000], theta=[100, 1000], lifetime=12 << 20)
+    limits = policy_of(measures=["last"], cap=[2719, 1000], theta=[100, 1000], lifetime=1000 << 20)
     files = {"device.json": json.dumps(device), "policy.json": json.dumps(limits), "password": "secret"}
     slot = 3600
     # An hour passes in 6 s.
