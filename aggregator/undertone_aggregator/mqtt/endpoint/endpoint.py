@@ -164,9 +164,12 @@ class Endpoint:
 
         On an error, raises Invalid or OSError and keeps the old ones.
         """
-        if self._context is not None:
-            self._listener.load(self._context)
-        self._do(partial(self.roster.expel, self.roster.gate.reload()))
+        # A new context: while certificate and key of the one in use were replaced, handshakes in other threads would
+        # fail.
+        context = self._listener.context()
+        changed = self.roster.gate.reload()
+        self._context = context
+        self._do(partial(self.roster.expel, changed))
 
     def facts(self) -> dict[str, Any]:
         """Return counters for the log and for health checks.
