@@ -4,7 +4,7 @@ A code is 128 random bits. Only its SHA-256 is stored, so the file lets nobody j
 each of which is one transaction, so that a crash leaves it in one of them:
 
     open -> bound to the hash of the key that the redeemer chose -> a device's name is promised -> redeemed
-    open -> revoked
+    open or bound -> revoked
 
 From *bound* on, no other key can redeem the code. The name that is promised to a code is given to no other device.
 """
@@ -154,9 +154,13 @@ class JoinCodes:
             database.executemany(f"UPDATE codes SET key = ? {where}", changed)
 
     def promise(self, names: Sequence[tuple[int, str]]) -> None:
-        """Promise each code (by its id) the name of its device. The caller holds the fleet's lock."""
+        """Promise each code (by its id) the name of its device, unless the code was revoked.
+
+        The caller holds the fleet's lock.
+        """
         with self._changing() as database:
-            database.executemany("UPDATE codes SET device = ? WHERE id = ?", [(name, each) for each, name in names])
+            changed = [(name, each) for each, name in names]
+            database.executemany("UPDATE codes SET device = ? WHERE id = ? AND revoked IS NULL", changed)
 
     def redeemed(self, ids: Sequence[int], now: int) -> None:
         """Note that the devices of these codes are complete."""
@@ -165,11 +169,11 @@ class JoinCodes:
             database.executemany("UPDATE codes SET redeemed = ? WHERE id = ? AND redeemed IS NULL", changed)
 
     def revoke(self, ids: Sequence[int], now: int) -> list[int]:
-        """Revoke these codes unless somebody has begun to redeem them; return those that are revoked now."""
+        """Revoke these codes unless their devices have names already; return those that are revoked now."""
         revoked = []
         with self._changing() as database:
             for each in ids:
-                where = "WHERE id = ? AND key IS NULL"
+                where = "WHERE id = ? AND device IS NULL AND redeemed IS NULL"
                 if database.execute(f"UPDATE codes SET revoked = ? {where}", (now, each)).rowcount:
                     revoked.append(each)
         return revoked

@@ -185,15 +185,18 @@ class Joining:
         nameless = list(dict.fromkeys(code.id for code, _ in new if code.device is None))
         names = dict(zip(nameless, fleet.free_names(len(nameless)), strict=True))
         self._codes.promise(list(names.items()))
+        found = self._codes.find([asked.code for _, asked in new])
         target, policy, outbox = model_of(fleet)
         target = fleet.with_certificates(target)
         registered = fleet.store.devices()
         by_group: dict[str, dict[str, Secret]] = {}
-        for code, asked in new:
-            name, seed = code.device or names[code.id], secret_seed(asked)
-            folder = fleet.devices_folder / name
-            if name in registered and registered[name].state != ACTIVE:
+        for _, asked in new:
+            code, seed = found[asked.code], secret_seed(asked)
+            name = code.device
+            # A code that was revoked a moment ago has no name.
+            if name is None or (name in registered and registered[name].state != ACTIVE):
                 continue
+            folder = fleet.devices_folder / name
             if not _is_complete(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 write_folder(folder, device_files(fleet.config, name, target, policy, outbox, seed).public)
@@ -201,7 +204,7 @@ class Joining:
         for group, admitted in by_group.items():
             fleet.check_group(group)
             fleet.register(admitted, group, now)
-        self._codes.redeemed([code.id for code, _ in new], now)
+        self._codes.redeemed([code.id for code in found.values() if code.device is not None], now)
 
     def _current(self, campaign: str, now: int) -> str:
         """Return the campaign that a code is for: its own until that ends, then the one that succeeds it.
@@ -241,6 +244,8 @@ def _refusal(found: JoinCode | None, asked: Redemption, now: float) -> JoinRefus
         return JoinRefused(EXPIRED if state == OPEN else state)
     if not has_key(found, asked.key):
         return JoinRefused(USED)
+    if found.redeemed is None and found.revoked is not None:
+        return JoinRefused(REVOKED)
     if found.redeemed is not None and (found.device is None or now >= found.redeemed + REPEAT_SECONDS):
         return JoinRefused(USED)
     return None
@@ -248,7 +253,9 @@ def _refusal(found: JoinCode | None, asked: Redemption, now: float) -> JoinRefus
 
 def _is_due(fleet: FleetFiles, code: JoinCode) -> bool:
     """Return True if the device of a code has to be made, or made again after a power cut took its files."""
-    return code.redeemed is None or (code.device is not None and not _is_complete(fleet.devices_folder / code.device))
+    if code.redeemed is None:
+        return code.revoked is None
+    return code.device is not None and not _is_complete(fleet.devices_folder / code.device)
 
 
 def _is_complete(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """The listener at which people join: TLS, cut connections, many at once, and ends at any moment."""
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -153,7 +154,8 @@ async def join(site: Site, code: str, key: str, cut: float | None) -> tuple[int,
     """Redeem a code as a client does: again with the same key until there is an answer."""
     data = request(code, key)
     if cut is not None:
-        await send(site, data, cut)
+        with contextlib.suppress(OSError):
+            await send(site, data, cut)
     while True:
         try:
             answer = await send(site, data, None)

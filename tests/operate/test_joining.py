@@ -21,7 +21,7 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.options import split_address
 from undertone_aggregator.store.store import open_store
 from undertone_operate.doctor import examine
-from undertone_operate.join_codes import EXPIRED, FILE, OPEN, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
+from undertone_operate.join_codes import BOUND, EXPIRED, FILE, OPEN, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
 from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
 from undertone_shared.errors import Invalid
 
@@ -184,6 +184,21 @@ def test_unknown_expired_and_revoked_codes(home):
         assert error.value.reason == reason
     joined(joining, reply)
     assert [code.state(clock.now) for code in codes.codes()] == [REVOKED, REDEEMED, EXPIRED]
+
+
+def test_a_code_that_is_bound_but_has_no_device_can_be_revoked(home, monkeypatch):
+    first, second = codes_of(home, 2)
+    asked, late, codes = redemption(first), redemption(second), JoinCodes(home.folder)
+    codes.bind([(first, asked.key)], NOW)
+    assert [code.state(NOW) for code in codes.codes()] == [BOUND, OPEN]
+    assert codes.revoke([1], NOW) == [1]
+    assert refused(Joining(home), asked) == REVOKED
+    # A code is revoked while its device is about to be made.
+    promise = JoinCodes.promise
+    monkeypatch.setattr(JoinCodes, "promise", lambda self, names: (self.revoke([2], NOW), promise(self, names)))
+    assert refused(Joining(home), late) == REVOKED
+    assert [code.state(NOW) for code in codes.codes()] == [REVOKED, REVOKED]
+    assert devices(home) == []
 
 
 def test_a_code_of_a_campaign_that_is_gone_is_revoked(home):

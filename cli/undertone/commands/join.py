@@ -125,7 +125,7 @@ def revoke(
     ] = False,
 ) -> None:
     """Revoke codes that nobody has redeemed. Revoke a device that has joined with undertone devices revoke."""
-    from undertone_operate.join_codes import OPEN, JoinCodes
+    from undertone_operate.join_codes import BOUND, OPEN, JoinCodes
 
     home, now = choice.open(), int(time.time())
     if bool(ids) == every:
@@ -133,14 +133,14 @@ def revoke(
     name = None if choice.campaign is None else home.only(choice.campaign)
     codes = JoinCodes(home.folder)
     listed = {code.id: code for code in codes.codes() if name in (None, code.campaign)}
-    chosen = [code.id for code in listed.values() if code.state(now) == OPEN] if every else list(ids or ())
+    chosen = [code.id for code in listed.values() if code.state(now) in (OPEN, BOUND)] if every else list(ids or ())
     if unknown := [each for each in chosen if each not in listed]:
         raise Invalid(f"the code is {unknown[0]}, expected a number that undertone join list shows")
     revoked = codes.revoke(chosen, now)
     for each in chosen:
         if each not in revoked:
             device = listed[each].device
-            what = f"{device} has joined with it" if device else "somebody is redeeming it"
+            what = f"{device} has joined with it" if device else "its device was forgotten"
             print(f"{each} is not revoked: {what}; undertone devices revoke ends a device's part")
     print(f"{len(revoked)} codes are revoked")
 
