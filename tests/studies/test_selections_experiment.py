@@ -15,8 +15,10 @@ def test_it_asks_for_its_data() -> None:
 
 
 def test_errors_intervals_and_widths() -> None:
-    assert measure([(1.0, 1.0), (-1.0, 1.0)]) == (2, 1.0, 1.0, 1.0)
-    assert measure([(3.0, 1.0), (-1.0, 1.0)]) == (2, pytest.approx(2.236), 0.5, pytest.approx(0.447))
+    assert measure([[(1.0, 1.0), (-1.0, 1.0)]]) == (2, 1.0, 1.0, 1.0, "")
+    assert measure([[(3.0, 1.0), (-1.0, 1.0)], []]) == (2, pytest.approx(2.236), 0.5, pytest.approx(0.447), "")
+    # All of one campaign's intervals fail: the share is known as well as two campaigns tell, not four intervals.
+    assert measure([[(3.0, 1.0), (3.0, 1.0)], [(0.0, 1.0), (0.0, 1.0)]])[2::2] == (0.5, 0.5)
 
 
 def test_each_day_is_compared_with_its_own_truth() -> None:

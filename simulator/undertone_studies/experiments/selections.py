@@ -25,6 +25,7 @@ PARAGRAPH = (
     " to the slot alone. For streams the mean is of clipped readings."
 )
 
+_NORMAL_95 = 1.959963984540054
 CYCLE, DAYS, REPEATS = 48, 14, 4
 WAYS: dict[str, dict[str, Any]] = {
     "events": {"epsilon": "1"},
@@ -52,17 +53,19 @@ def run(options: StudyOptions) -> Outcome:
     file = options.data / EDRP_FILE
     rows: list[tuple[Cell, ...]] = []
     for way, devices in CELLS[:1] if options.quick else CELLS:
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in SELECTIONS}
+        found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in SELECTIONS}
         for seed in range(options.seed, options.seed + repeats):
             campaign = simulate(SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, data=file, **WAYS[way]))
-            for name, pairs in found.items():
-                pairs.extend(compared(campaign, *SELECTIONS[name]))
-        rows += [(way, devices, name, *measure(pairs)) for name, pairs in found.items() if pairs]
-    columns = ["way", "devices", "selection", "intervals", "rmse", "held", "width"]
+            for name, campaigns in found.items():
+                campaigns.append(list(compared(campaign, *SELECTIONS[name])))
+        rows += [(way, devices, name, *measure(campaigns)) for name, campaigns in found.items() if any(campaigns)]
+    columns = ["way", "devices", "selection", "intervals", "rmse", "held", "width", "held_se"]
     notes = [
         "rmse: root mean square difference from the mean of the readings, Wh; held: share of 95 % intervals that hold"
-        f" it; width: half-width over 1.96 rmse. {repeats} campaigns a cell, {days} days of half-hours after the"
-        " threshold rounds; selections of one cell overlap in kind and not in time.",
+        " it; width: half-width over 1.96 rmse; held_se: standard error of held between campaigns, since the"
+        " selections of one campaign share the error of its threshold rounds.",
+        f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds; selections of one cell"
+        " overlap in kind and not in time.",
         "events: ε = 1 for each reading. turns: ε = 1 for all readings of any 24 hours. streams: ε = 4 for them all.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]
@@ -93,13 +96,16 @@ def truth(campaign: Simulated, mean: RangeEstimate, slots: set[int]) -> float:
     return float(np.mean([campaign.truth(slot)[mean.bias is not None] for slot in sorted(slots)]))
 
 
-def measure(pairs: Sequence[tuple[float, float]]) -> tuple[int, float, float, float]:
-    """Return four figures of these (error, standard error).
+def measure(campaigns: Sequence[Sequence[tuple[float, float]]]) -> tuple[int, float, float, float, float | str]:
+    """Return five figures of the (error, standard error) of the selections of each campaign.
 
     They are the number of intervals, the root mean square error (rmse), the share of intervals that contain the truth,
-    and the intervals' mean half-width divided by 1.96 rmse.
+    the intervals' mean half-width divided by 1.96 rmse, and the standard error of that share between campaigns, ""
+    for one campaign. The last uses that the selections of one campaign are not independent.
     """
-    away, error = np.array(pairs).T
+    away, error = np.array([pair for pairs in campaigns for pair in pairs]).T
     rmse = float(np.sqrt(np.mean(np.square(away))))
-    held = float(np.mean(np.abs(away) <= 1.959963984540054 * error))
-    return len(pairs), round(rmse, 3), round(held, 3), round(float(np.mean(error)) / rmse, 3)
+    each = [np.mean([abs(off) <= _NORMAL_95 * se for off, se in pairs]) for pairs in campaigns if pairs]
+    held = float(np.mean(np.abs(away) <= _NORMAL_95 * error))
+    between = round(float(np.std(each, ddof=1)) / len(each) ** 0.5, 3) if len(each) > 1 else ""
+    return len(away), round(rmse, 3), round(held, 3), round(float(np.mean(error)) / rmse, 3), between
