@@ -124,6 +124,9 @@ def test_a_campaign_has_one_successor(home: Home) -> None:
     run("campaign", "succeed", home.folder, "power", "power-2")
     assert "power-2 succeeds power already" in run("campaign", "succeed", home.folder, "power", "power-3", code=2)
     assert read_handover(home.folder, "power")["all"] == {"campaigns": ["power-2"]}
+    assert "delete power-2 first" in run("campaign", "delete", home.folder, "power", code=2)
+    run("campaign", "delete", home.folder, "power-2")
+    assert "power-3" in run("campaign", "succeed", home.folder, "power", "power-3")
 
 
 def test_of_two_operators_at_once_one_is_refused(home: Home) -> None:

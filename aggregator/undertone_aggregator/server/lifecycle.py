@@ -46,6 +46,9 @@ def delete(home: Home, name: str) -> str:
     The running server first stops the campaign's broadcast. Raises Invalid.
     """
     path = home.file(home.only(name))
+    successor = home.successor(name)
+    if successor is not None:
+        raise Invalid(f"campaign {successor} succeeds {name}, whose devices it has: delete {successor} first")
     url = home.stores().get(name)
     file = None if url is None else store_address(url).file
     if url is not None and file is None:
