@@ -24,11 +24,11 @@ def find_chromium() -> str | None:
 
 
 @contextlib.contextmanager
-def browser() -> Iterator[Any]:
-    """A running browser of playwright's."""
+def browser(*options: str) -> Iterator[Any]:
+    """A running browser of playwright's, with further options of its command line."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=find_chromium(), args=QUIET, timeout=180_000)
+        opened = running.chromium.launch(executable_path=find_chromium(), args=[*QUIET, *options], timeout=180_000)
         yield opened
         opened.close()

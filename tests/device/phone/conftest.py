@@ -22,7 +22,8 @@ from support.phone_site import CODE, PATIENCE, PhoneSite, Receiver, WebSocketBro
 def chromium() -> Iterator[Any]:
     if find_chromium() is None:
         unavailable(MISSING)
-    with browser() as running:
+    # Its microphone hears beeps, and nobody is asked for permission.
+    with browser("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream") as running:
         yield running
 
 

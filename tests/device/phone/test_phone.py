@@ -283,3 +283,16 @@ def test_a_topic_of_another_campaign_is_no_campaign(phones: Any, receiver: Recei
     take_part(page)
     says(page, "campaign refused")
     assert drawn(page) == 0
+
+
+def test_the_microphone_gives_a_level_and_no_sound(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
+    site.offer["measures"] |= {"unit": "dB", "quantity": "sound_pressure"}
+    receiver.issue(now)
+    page = phones()
+    take_part(page)
+    press(page, "Turn the microphone on")
+    says(page, "dB loud here")
+    # Slots during which the page was open from beginning to end.
+    for _ in range(3):
+        receiver.report()
+    receiver.check()
