@@ -14,7 +14,8 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 home_assistant=2025.1.4
 if [[ ! -x .tools/home-assistant/bin/hass ]]; then
     python=
-    for candidate in python3.13 python3.12 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[32].*/bin/python; do
+    versions=${PYENV_ROOT:-$HOME/.pyenv}/versions
+    for candidate in python3.13 "$versions"/3.13.*/bin/python python3.12 "$versions"/3.12.*/bin/python; do
         "$candidate" -c 'import venv' 2>/dev/null && python=$candidate && break
     done
     if [[ -n $python ]]; then
