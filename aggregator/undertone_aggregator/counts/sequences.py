@@ -107,14 +107,14 @@ class Sequences:
         key, slot, number = keys[order], slots[order], numbers[order]
         first = np.ones(len(keys), dtype=bool)
         first[1:] = key[1:] != key[:-1]
-        known, word = self._look_up(key)
+        is_known, word = self._look_up(key)
         # Compare each report with the report before it of the same device. For a device's first report of this batch
         # that is the report remembered from earlier batches.
         newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
         before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
         next_one = (slot > newest) & (number == before + 1)
         begins = (number == 1) | (number > slot - first_slot + 1)
-        whole = np.logical_and.reduceat(np.where(first & ~known, begins, next_one), np.flatnonzero(first))
+        whole = np.logical_and.reduceat(np.where(first & ~is_known, begins, next_one), np.flatnonzero(first))
         mask[order] = whole[np.cumsum(first) - 1]
         return mask
 
@@ -135,8 +135,8 @@ class Sequences:
         if not len(self._keys):
             return np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.uint64)
         at = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
-        known = self._words[0, at] == keys
-        return known, np.where(known, self._words[1, at], np.uint64(0))
+        is_known = self._words[0, at] == keys
+        return is_known, np.where(is_known, self._words[1, at], np.uint64(0))
 
     def record(self, key: int) -> bytes:
         """Return the record of a device's state."""

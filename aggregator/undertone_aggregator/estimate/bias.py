@@ -158,8 +158,8 @@ class TruncationBias:
 
     def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
         """Return ``at`` of many slots at once; all arguments [slots]."""
-        known = [level for level in levels if level is not None]
-        moments = iter(_moments(lambda few: _weights(self.levels, few), known, self._excesses))
+        measured = [level for level in levels if level is not None]
+        moments = iter(_moments(lambda few: _weights(self.levels, few), measured, self._excesses))
         now = [(self._flat, 0.0) if level is None else next(moments) for level in levels]
         return [self._removed(*of_slot) for of_slot in zip(phases, devices, now, strict=True)]
 
