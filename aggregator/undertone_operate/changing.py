@@ -10,6 +10,7 @@ from undertone_aggregator.campaign.binding import (
     Refusals,
     apply_plan,
     changes,
+    cycle_after,
     refusals_of,
     version_of,
 )
@@ -147,7 +148,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
         raise Invalid(f"{length}, but campaign {successor} succeeds {plan.name} at its end")
     begins, end = now, newest.campaign.end + more * plan.slot_seconds
     if newest.phase == REPORT_PHASE:
-        extended = epochs.extended(timeline, max(now, newest.campaign.epoch))
+        extended = epochs.extended(timeline, max(now, cycle_after(newest)))
         if extended is None:
             raise Invalid(
                 f"{length}, expected an end after {_date(newest.campaign.end)} and more than"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from undertone_aggregator.base.plain import plain
-from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.settings.landing_plan import SERVER
 from undertone_aggregator.store.store import Store
@@ -190,6 +190,11 @@ def known_refusals(folder: Path, *campaigns: Campaign, check: Callable[[Policy],
     return Refusals(policies.total(), reasons)
 
 
+def cycle_after(epoch: Epoch) -> int:
+    """Return the Unix second a cycle after an epoch's start, from which devices take another one."""
+    return epoch.campaign.epoch + epoch.campaign.cycle * epoch.campaign.slot_seconds
+
+
 def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[Policy], None] = _accept) -> Refusals:
     """Return which of the known policies would refuse the configured campaign.
 
@@ -199,7 +204,7 @@ def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[P
 
     epochs, folder = epochs_of(config), config.fleet or config.folder
     newest = timeline.last
-    extended = None if newest is None else epochs.extended(timeline, max(now, newest.campaign.epoch))
+    extended = None if newest is None else epochs.extended(timeline, max(now, cycle_after(newest)))
     if extended is None:
         return known_refusals(folder, epochs.first(now).campaign, check=check)
     # What devices receive is the extended epoch, which is shorter than a whole campaign.

@@ -193,9 +193,10 @@ class Rounds:
         newest = timeline.last
         assert newest is not None
         campaign, plan, last = newest.campaign, self.plan, self.last_slot(timeline)
-        # Devices take no two epochs within a cycle, and none while the newest has not begun.
-        starts = max(now // plan.slot_seconds + plan.lead_slots, campaign.first_slot + plan.cycle)
-        if last == campaign.last_slot or now < campaign.epoch or not self._fits(starts, last):
+        # Devices take no two epochs within a cycle, and one that is offline needs the newest until then.
+        starts = now // plan.slot_seconds + plan.lead_slots
+        early = now < campaign.epoch or starts < campaign.first_slot + plan.cycle
+        if last == campaign.last_slot or early or not self._fits(starts, last):
             return None
         later = plan.epoch(starts, last, cohort=campaign.cohort, report=campaign.report, schedule=campaign.schedule)
         return replace(newest, campaign=later, issued_at=now)

@@ -171,8 +171,8 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
 
     begun = newest.campaign.epoch
     assert [extended(more, begun + 50) for more in (-1, 0)] == [None, None]
-    assert extended(1, begun - 1) is None, "devices take none while the newest has not begun"
-    for now, first in ((begun, begun + 4), (begun + 1, begun + 4), (begun + 50, begun + 53)):
+    assert extended(20, begun) is None, "a device that is offline needs the newest for a cycle"
+    for now, first in ((begun + 1, begun + 4), (begun + 50, begun + 53)):
         later = extended(20, now)
         assert later is not None
         before, after = newest.campaign, later.campaign
