@@ -11,6 +11,7 @@ rm -rf dist
 "$bin/python" -m build --outdir dist .
 "$bin/twine" check --strict dist/*
 "$bin/undertone" device release "dist/undertone-boards-$version.zip"
+"$bin/python" scripts/home_assistant_zip.py "dist/undertone-homeassistant.zip"
 "$bin/python" scripts/wheel_contents.py dist/undertone_ldp-"$version"-py3-none-any.whl
 
 fresh=$(mktemp -d)

@@ -28,7 +28,7 @@ if [[ ! -x .tools/home-assistant/bin/hass ]]; then
         # The package brings its own list of versions; what it would install when it starts is installed here.
         { "${pip[@]}" install --no-deps "homeassistant==$home_assistant" &&
             "${pip[@]}" install --prefer-binary -c "$site/homeassistant/package_constraints.txt" \
-                "homeassistant==$home_assistant" paho-mqtt janus pillow home-assistant-frontend; } ||
+                "homeassistant==$home_assistant" paho-mqtt janus pillow securetar cronsim home-assistant-frontend; } ||
             { rm -rf .tools/home-assistant; echo "Home Assistant could not be installed: its test skips" >&2; }
     else
         echo "Home Assistant needs Python 3.12 or 3.13, which was not found: its test skips" >&2

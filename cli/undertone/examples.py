@@ -15,7 +15,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "campaign delete": ("campaign delete home load", "campaign delete /srv/undertone trial"),
     "campaign diff": ("campaign diff home load load.toml", "campaign diff home load load.toml --json"),
-    "campaign extend": ("campaign extend home load --by 60d --preview", "campaign extend home load --by 8w"),
+    "campaign extend": ("campaign extend home load --by 30d --preview", "campaign extend home load --by 3w"),
     "campaign list": ("campaign list home", "campaign list home --json"),
     "campaign log": ("campaign log home load", "campaign log home load --json"),
     "campaign pause": ("campaign pause home load", "campaign pause /srv/undertone load"),

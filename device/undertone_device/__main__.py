@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from undertone_device.core import pauses, reset
+from undertone_device.core import reset
 from undertone_device.host import gateway, household, status
 from undertone_device.setup import clock
 from undertone_device.setup.assembly import read_policy
@@ -116,21 +116,11 @@ def _status(config: DeviceConfig, as_json: bool) -> int:
 
 
 def _pause(config: DeviceConfig, command: str, at_once: bool, hours: int) -> int:
-    policy = read_policy(config)
-    storage = FileStorage(config.state)
     now = clock.unix_time()
-    slot = policy.slot_seconds
-    try:
-        campaign = status.parse_status(read_bounded(f"{config.state}/{status.FILE}", status.LARGEST))["campaign"]
-        slot = campaign["slot_seconds"] if campaign else slot
-    except Invalid:
-        pass  # There is no status before the first run.
-    current = pauses.read(storage, now)
     if command == "resume":
-        pause = pauses.end(current, now, slot, policy.rest_seconds)
+        pause = household.resume(config, now)
     else:
-        pause = pauses.extend(current, pauses.begin(now, slot, policy.rest_seconds, at_once, hours * 3600), now)
-    pauses.write(storage, pause)
+        pause = household.begin_pause(config, now, at_once, hours * 3600)
     for line in household.pause_lines(list(pause), now) or ["no pause: reports go on"]:
         print(line)
     return 0

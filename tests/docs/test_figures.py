@@ -28,7 +28,7 @@ CHOSEN = {
     "central.md": "93 2 5 .05 .1 .2 .5 .9",
     "cgm.md": "1 .5 .025 .1",
     "filter.md": "0.4 20 93 95 97",
-    "README.md": "0.5 95",
+    "README.md": "0.5 95 2024.12 2025.1",
     "limits.md": "1.2",
     "statistician.md": "95 1.2 1",
     "tables.md": "1.25",

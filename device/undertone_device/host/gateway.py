@@ -7,17 +7,21 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertone_device.host import status
 from undertone_device.host.home_assistant import open_card
-from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources import open_source
 from undertone_device.host.sources.background import BackgroundReader
+from undertone_device.host.sources.source import SensorSource
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import FileStorage
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import Policy
+
+if TYPE_CHECKING:
+    from undertone_device.mqtt.protocols import Transport
 
 _STATUS_SECONDS = 10
 _STEP_MILLISECONDS = 250
@@ -29,28 +33,30 @@ Note = Callable[[str, str, bytes], None]
 
 
 class HostedDevice:
-    """One device: its client, its source, and the status file for its owner. Raises Invalid, naming the field."""
+    """One device: its client, its source, and the status file for its owner. Raises Invalid, naming the field.
 
-    def __init__(self, config: DeviceConfig, as_json: bool, note: Note) -> None:
+    ``say``: called with a sentence when something changes. ``note``: called with each report. ``source``: where samples
+    come from; by default the source of the configuration. ``transport``: by default paho-mqtt. ``state``: the newest
+    status, None before the first round.
+    """
+
+    def __init__(
+        self,
+        config: DeviceConfig,
+        say: Callable[[str], None],
+        note: Note,
+        source: SensorSource | None = None,
+        transport: "Transport | None" = None,
+    ) -> None:
         policy = assembly.read_policy(config)
         if policy.stream and policy.stream.dimension > 1:
             raise Invalid(f"stream.dimension is {policy.stream.dimension}, expected 1: a source gives one number")
-        self._source = open_source(config)
+        self._source = source or open_source(config)
         self._home = open_card(config)
-        broker = config.broker
-        assembly.apply_handover(config, policy)
-        transport = PahoTransport(
-            broker.host,
-            broker.port,
-            config.name,
-            broker.user,
-            assembly.read_password(broker),
-            broker.keepalive,
-            assembly.tls_context(broker, policy),
-        )
-        transport.places[:] = broker.places
+        transport = transport or _paho(config, policy)
         self.name = config.name
-        self._as_json = as_json
+        self.say = say
+        self.state: dict[str, Any] | None = None
         self._background = BackgroundReader(self._source) if self._source.slow else None
         read = (self._background or self._source).read if self._source.polled else None
         self._client = assembly.make_client(
@@ -79,6 +85,7 @@ class HostedDevice:
         state = self._state(now)
         if state is None:
             return
+        self.state = state
         if self._home is not None:
             self._home.show(state)
             state["home"] = self._home.trouble
@@ -121,10 +128,11 @@ class HostedDevice:
             self._write(json.dumps(state))
         self.say(f"stopped, {len(self._client.reporter.outbox)} reports wait in the outbox")
 
-    def say(self, sentence: str) -> None:
-        """Print one line for the user."""
-        line = f"{self.name}: {sentence}"
-        print(json.dumps({"time": clock.unix_time(), "event": line}) if self._as_json else line, flush=True)
+    def close(self) -> None:
+        """Unlock the state folder, so that another device object may use it; a process unlocks it when it ends."""
+        storage = self._client.reporter.storage
+        if isinstance(storage, FileStorage):
+            storage.close()
 
     def _write(self, text: str) -> None:
         try:
@@ -175,13 +183,43 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
         stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, frame: stopped.append(received))
-        devices = [HostedDevice(config, as_json, note) for config in configs]
+        devices = [HostedDevice(config, _printer(config.name, as_json), note) for config in configs]
         share = max(_STEP_MILLISECONDS // len(devices), 1)
         while not stopped:
             for device in devices:
                 device.step(share)
         for device in devices:
             device.finish()
+
+
+def _paho(config: DeviceConfig, policy: Policy) -> "Transport":
+    """Return the connection of phones and gateways. Raises Invalid."""
+    # Only here: a program that brings a transport of its own needs no paho-mqtt.
+    from undertone_device.host.paho_transport import PahoTransport
+
+    broker = config.broker
+    assembly.apply_handover(config, policy)
+    transport = PahoTransport(
+        broker.host,
+        broker.port,
+        config.name,
+        broker.user,
+        assembly.read_password(broker),
+        broker.keepalive,
+        assembly.tls_context(broker, policy),
+    )
+    transport.places[:] = broker.places
+    return transport
+
+
+def _printer(device: str, as_json: bool) -> Callable[[str], None]:
+    """Return a function that prints one line about the device for the user."""
+
+    def say(sentence: str) -> None:
+        line = f"{device}: {sentence}"
+        print(json.dumps({"time": clock.unix_time(), "event": line}) if as_json else line, flush=True)
+
+    return say
 
 
 def _private(path: str, flags: int) -> int:

@@ -8,11 +8,10 @@ import json
 import math
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertone_device.core.units import UNIT
 from undertone_device.host.household import at_delta, rho_a_day
-from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources import fields as check
 from undertone_device.host.sources.network import BROKER, BROKER_MAY, open_transport
 from undertone_device.mqtt.packets import CONNECTED, LOST
@@ -20,6 +19,9 @@ from undertone_device.setup.config import DeviceConfig
 from undertone_device.setup.storage import read_bounded
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board import discovery
+
+if TYPE_CHECKING:
+    from undertone_device.host.paho_transport import PahoTransport
 
 FILE = "home_assistant.json"
 _LARGEST = 8192
@@ -34,7 +36,7 @@ _VERSION = "2"
 class HomeAssistantCard:
     """Publishes one device's status; an unreachable broker is retried and delays nothing."""
 
-    def __init__(self, name: str, transport: PahoTransport, prefix: str):
+    def __init__(self, name: str, transport: "PahoTransport", prefix: str):
         self._identifier = "undertone_device_%s" % name
         self._name = name
         self._transport = transport

@@ -1,12 +1,17 @@
-"""The status in sentences, for the household: the cost of one reading, of any day, of this month and in total."""
+"""What the household sees and decides: the status in sentences, with every cost in privacy, and its pauses."""
 
 import math
 import time
 from typing import Any
 
+from undertone_device.core import pauses
 from undertone_device.core.pauses import ENDLESS
 from undertone_device.core.units import UNIT
-from undertone_device.setup import clock
+from undertone_device.host import status
+from undertone_device.setup import assembly, clock
+from undertone_device.setup.config import DeviceConfig
+from undertone_device.setup.storage import FileStorage, read_bounded
+from undertone_shared.errors import Invalid
 
 # Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 _DELTA_BITS = 20
@@ -32,6 +37,34 @@ _WHY = {
     "waiting": "the campaign has not begun",
     "window": "the stream's next window is too near",
 }
+
+
+def begin_pause(config: DeviceConfig, now: int, at_once: bool = False, seconds: int = 0) -> tuple[int, int]:
+    """Pause the device, whether or not it runs; return (from, until) as `pauses.begin`. Raises Invalid, OSError."""
+    storage, slot, rest = _pausing(config)
+    pause = pauses.extend(pauses.read(storage, now), pauses.begin(now, slot, rest, at_once, seconds), now)
+    pauses.write(storage, pause)
+    return pause
+
+
+def resume(config: DeviceConfig, now: int) -> tuple[int, int]:
+    """End the device's pause as early as its rules allow; return (from, until). Raises Invalid, OSError."""
+    storage, slot, rest = _pausing(config)
+    pause = pauses.end(pauses.read(storage, now), now, slot, rest)
+    pauses.write(storage, pause)
+    return pause
+
+
+def _pausing(config: DeviceConfig) -> tuple[FileStorage, int, int]:
+    """Return the device's storage, the seconds of a slot and the policy's rest."""
+    policy = assembly.read_policy(config)
+    slot = policy.slot_seconds
+    try:
+        campaign = status.parse_status(read_bounded(f"{config.state}/{status.FILE}", status.LARGEST))["campaign"]
+        slot = campaign["slot_seconds"] if campaign else slot
+    except Invalid:
+        pass  # There is no status before the first run.
+    return FileStorage(config.state), slot, policy.rest_seconds
 
 
 def explain(state: dict[str, Any]) -> list[str]:

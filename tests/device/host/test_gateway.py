@@ -44,7 +44,7 @@ def home(tmp_path, free_port):
 
 
 def opened(folder):
-    device = HostedDevice(read_config(str(folder / "device.json")), False, lambda *_: None)
+    device = HostedDevice(read_config(str(folder / "device.json")), print, lambda *_: None)
     now = int(time.time())
     campaign = make_campaign(slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1, measure="last")
     device._client.reporter.accept(issue.pack(campaign, now), now)
@@ -91,7 +91,7 @@ def test_a_source_that_does_not_answer_keeps_no_other_device_waiting(home):
     """Opening a FIFO for reading waits for its writer."""
     folder = home({"kind": "file", "path": "meter"}, slot_seconds=DAY)
     os.mkfifo(folder / "meter")
-    device = HostedDevice(read_config(str(folder / "device.json")), False, lambda *_: None)
+    device = HostedDevice(read_config(str(folder / "device.json")), print, lambda *_: None)
     now = int(time.time())
     reporter = device._client.reporter
     observed = []

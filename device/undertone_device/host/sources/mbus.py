@@ -50,7 +50,7 @@ class MBus(SensorSource):
 
     def _value(self, frame: bytes) -> int:
         try:
-            import meterbus  # type: ignore[import-untyped]
+            import meterbus
         except ImportError:
             raise Invalid("an M-Bus meter needs pyMeterBus: pip install 'undertone-ldp[mbus]'") from None
         try:

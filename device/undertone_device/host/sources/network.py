@@ -7,9 +7,8 @@ import json
 import socket
 import time
 import urllib.parse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from undertone_device.host.paho_transport import PahoTransport
 from undertone_device.host.sources import fields as check
 from undertone_device.host.sources.fields import Checks, Fields
 from undertone_device.host.sources.source import Kind, SensorSource
@@ -18,6 +17,9 @@ from undertone_device.sensors.decimals import units
 from undertone_device.setup.storage import LARGEST_SECRET, read_bounded
 from undertone_device.setup.tls_context import verified_context
 from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_device.host.paho_transport import PahoTransport
 
 _RETRY_SECONDS = 5
 _ANSWER_SECONDS = 5
@@ -169,8 +171,11 @@ class Entity(SensorSource):
         return number_in(text, "state", self._scale)
 
 
-def open_transport(fields: Fields) -> PahoTransport:
+def open_transport(fields: Fields) -> "PahoTransport":
     """Make a connection to the household's own broker, with TLS if ``ca`` is given. Raises Invalid."""
+    # Only here: a program that brings a transport of its own needs no paho-mqtt.
+    from undertone_device.host.paho_transport import PahoTransport
+
     ca = fields.get("ca")
     context = None if ca is None else verified_context(read_bounded(ca, _LARGEST_CA))
     port = fields.get("tcp_port", 1883 if ca is None else 8883)

@@ -185,7 +185,7 @@ def test_what_is_unplugged_reports_the_default_and_is_said(kind, request, tmp_pa
     config |= {"policy": "policy.json", "state": "state", "source": fields}
     (tmp_path / "policy.json").write_text(json.dumps(POLICY))
     (tmp_path / "device.json").write_text(json.dumps(config))
-    device = HostedDevice(read_config(str(tmp_path / "device.json")), False, lambda *_: None)
+    device = HostedDevice(read_config(str(tmp_path / "device.json")), print, lambda *_: None)
     reporter = device._client.reporter
     now = int(time.time())
     campaign = make_campaign(slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1, measure="last", default=DEFAULT)

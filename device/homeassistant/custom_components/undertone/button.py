@@ -1,0 +1,27 @@
+"""The button that ends a participation for good."""
+
+from homeassistant.components.button import ButtonEntity
+from homeassistant.config_entries import ConfigEntry
+from homeassistant.core import HomeAssistant
+from homeassistant.helpers.entity_platform import AddEntitiesCallback
+
+from .const import DOMAIN
+from .entity import ParticipationEntity
+
+
+async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry, async_add_entities: AddEntitiesCallback) -> None:
+    """Add the button of one participation."""
+    async_add_entities([LeaveButton(entry, hass.data[DOMAIN][entry.entry_id], "leave")])
+
+
+class LeaveButton(ParticipationEntity, ButtonEntity):
+    """Leave: the participation is removed with its files. Joining again needs a new link."""
+
+    @property
+    def available(self) -> bool:
+        """Return True: leaving is always possible."""
+        return True
+
+    async def async_press(self) -> None:
+        """Remove the participation."""
+        self.hass.async_create_task(self.hass.config_entries.async_remove(self.entry.entry_id))

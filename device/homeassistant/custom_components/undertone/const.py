@@ -1,0 +1,7 @@
+"""Names that several modules of the integration use."""
+
+DOMAIN = "undertone"
+# Fields of a config entry's data.
+DEVICE, ENTITY, FOLDER, LINK, OFFER = "device", "entity", "folder", "link", "offer"
+# Sent when the status of a participation has changed; formatted with the entry's id.
+SIGNAL = "undertone_status_{}"

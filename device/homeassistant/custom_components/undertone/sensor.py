@@ -1,0 +1,107 @@
+"""What the household sees: what was spent, when it reported, and what the device refused. Never a reading."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from homeassistant.components.sensor import SensorDeviceClass, SensorEntity, SensorStateClass
+from homeassistant.config_entries import ConfigEntry
+from homeassistant.const import EntityCategory
+from homeassistant.core import HomeAssistant
+from homeassistant.helpers.entity_platform import AddEntitiesCallback
+
+from undertone_device.core.units import UNIT, epsilon_units
+
+from .const import DOMAIN
+from .entity import ParticipationEntity
+from .participation import Participation
+
+Status = dict[str, Any]
+Value = float | int | str | datetime | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One sensor: its value from the device's status, and how Home Assistant shows it."""
+
+    key: str
+    value: Callable[[Status], Value]
+    attributes: Callable[[Status], dict[str, Any]] = lambda status: {}
+    device_class: SensorDeviceClass | None = None
+    precision: int | None = None
+    counts: bool = False
+    category: EntityCategory | None = EntityCategory.DIAGNOSTIC
+
+
+def _any_day(status: Status) -> float:
+    return status["most_a_day"] * epsilon_units(*status["cap"]) / UNIT
+
+
+def _lifetime(status: Status) -> dict[str, Any]:
+    bound = status["lifetime"]
+    return {"bound": bound / UNIT if bound else None, "used_percent": 100 * status["ever"] / bound if bound else None}
+
+
+def _next_report(status: Status) -> datetime | None:
+    campaign = status["campaign"]
+    if campaign is None or status["paused"] in ("ended", "lifetime", "pause", "no_campaign"):
+        return None
+    slot = campaign["slot_seconds"]
+    return datetime.fromtimestamp((status["time"] // slot + 1) * slot, UTC)
+
+
+def _last_report(status: Status) -> datetime | None:
+    return datetime.fromtimestamp(status["spent_until"], UTC) if status["sequence"] else None
+
+
+def _connection(status: Status) -> str:
+    if status["online"]:
+        return "paused" if status["paused"] == "pause" else "online"
+    return "offline"
+
+
+SENSORS = (
+    Shown("status", _connection, lambda s: {"why": s["paused"] or s["trouble"] or s["source"]}, category=None),
+    Shown("spent_today", lambda s: s["recent"] / UNIT, precision=2, category=None),
+    Shown("any_24_hours", _any_day, precision=2),
+    Shown("spent_for_life", lambda s: s["ever"] / UNIT, _lifetime, precision=2, category=None),
+    Shown("last_report", _last_report, device_class=SensorDeviceClass.TIMESTAMP),
+    Shown("next_report", _next_report, device_class=SensorDeviceClass.TIMESTAMP),
+    Shown("reports", lambda s: s["counts"]["acked"], counts=True),
+    Shown("refusals", lambda s: sum(s["refusals"].values()), lambda s: dict(s["refusals"]), counts=True),
+)
+
+
+async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry, async_add_entities: AddEntitiesCallback) -> None:
+    """Add the sensors of one participation."""
+    participation = hass.data[DOMAIN][entry.entry_id]
+    async_add_entities(ParticipationSensor(entry, participation, shown) for shown in SENSORS)
+
+
+class ParticipationSensor(ParticipationEntity, SensorEntity):
+    """One number, word or time of the device's status."""
+
+    def __init__(self, entry: ConfigEntry, participation: Participation, shown: Shown) -> None:
+        super().__init__(entry, participation, shown.key)
+        self._shown = shown
+        self._attr_device_class = shown.device_class
+        self._attr_suggested_display_precision = shown.precision
+        self._attr_entity_category = shown.category
+        if shown.key == "status":
+            self._attr_device_class = SensorDeviceClass.ENUM
+            self._attr_options = ["offline", "online", "paused"]
+        if shown.counts:
+            self._attr_state_class = SensorStateClass.TOTAL_INCREASING
+
+    @property
+    def native_value(self) -> Value:
+        """Return the value of the newest status."""
+        status = self.participation.state
+        return None if status is None else self._shown.value(status)
+
+    @property
+    def extra_state_attributes(self) -> dict[str, Any]:
+        """Return what belongs to the value."""
+        status = self.participation.state
+        return {} if status is None else self._shown.attributes(status)

@@ -1,0 +1,42 @@
+"""The switch that pauses a participation. The device's own rules say when a pause begins and ends."""
+
+from typing import Any
+
+from homeassistant.components.switch import SwitchEntity
+from homeassistant.config_entries import ConfigEntry
+from homeassistant.core import HomeAssistant
+from homeassistant.helpers.entity_platform import AddEntitiesCallback
+
+from undertone_device.setup import clock
+
+from .const import DOMAIN
+from .entity import ParticipationEntity
+
+
+async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry, async_add_entities: AddEntitiesCallback) -> None:
+    """Add the switch of one participation."""
+    async_add_entities([PauseSwitch(entry, hass.data[DOMAIN][entry.entry_id], "pause")])
+
+
+class PauseSwitch(ParticipationEntity, SwitchEntity):
+    """On: nothing is reported from the beginning of the pause on, and that silence can be seen by the server."""
+
+    @property
+    def is_on(self) -> bool | None:
+        """Return True if a pause was begun and has not ended."""
+        status = self.participation.state
+        return None if status is None else status["pause"][1] > clock.unix_time()
+
+    @property
+    def extra_state_attributes(self) -> dict[str, Any]:
+        """Return when the pause begins and ends, in Unix seconds."""
+        status = self.participation.state
+        return {} if status is None else {"from": status["pause"][0], "until": status["pause"][1]}
+
+    async def async_turn_on(self, **_: Any) -> None:
+        """Begin a pause at the edge of a slot, a rest ahead."""
+        await self.hass.async_add_executor_job(self.participation.pause, True)
+
+    async def async_turn_off(self, **_: Any) -> None:
+        """End the pause at the edge of a slot."""
+        await self.hass.async_add_executor_job(self.participation.pause, False)
