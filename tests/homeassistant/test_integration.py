@@ -174,7 +174,7 @@ def joined(home, server):
     return energy
 
 
-KILLS = [pytest.param(6, id="6 kills"), pytest.param(100, id="100 kills", marks=pytest.mark.slow)]
+KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills", marks=pytest.mark.slow)]
 
 
 @pytest.mark.timeout(7200)
