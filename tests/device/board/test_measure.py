@@ -39,6 +39,8 @@ def test_the_pages_promise_the_heap_in_which_boards_are_tested(page):
     else:
         found = [
             int(number)
-            for number in re.findall(r"(\d+) KB (?:of heap|for code|for .mpy|if it|where camp|when|with signed)", text)
+            for number in re.findall(
+                r"(\d+) KB (?:of heap|for code|for .mpy|if it|where camp|when|with signed)", " ".join(text.split())
+            )
         ]
         assert set(found) == promised, found
