@@ -135,6 +135,8 @@ class _Served:
         # All slots that are reported are over. The first one has settled, and from now on one settles each minute.
         ahead.value = first.epoch + (_SETTLE_SLOTS + 1) * SLOT_SECONDS - time.time()
         self._runner = asyncio.Runner()
+        # Every load that was connected, to be closed at the end.
+        self._loads: list[ConnectionLoad] = []
         timed = [device for device in devices if not device.startswith(_APART)]
         self._load = self._connected(timed)
         # The first report of a device costs more than later ones, so it is not timed.
@@ -152,6 +154,7 @@ class _Served:
                 for device, name in campaigns.items()
             ],
         )
+        self._loads.append(load)
         self._runner.run(load.connect())
         return load
 
@@ -198,7 +201,8 @@ class _Served:
 
     def close(self) -> None:
         """Close the devices' connections."""
-        self._runner.run(self._load.close())
+        for load in self._loads:
+            self._runner.run(load.close())
         self._runner.close()
 
     @contextmanager
