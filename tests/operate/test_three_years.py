@@ -139,7 +139,7 @@ class Life:
     # The devices.
 
     def install(self) -> None:
-        """Put the files of new devices into the field, which are copied: the server's folder may be lost."""
+        """Start simulated devices from copies of their files, because the server's folder is lost later in the test."""
         for path in sorted(Home(self.home).fleet("power").glob("devices/*/device.json")):
             if path.parent.name not in self.devices and path.parent.name not in self.gone:
                 self.devices[path.parent.name] = self._client(path)

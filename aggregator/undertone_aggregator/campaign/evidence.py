@@ -164,7 +164,7 @@ class Evidence:
         return max(sizes)
 
     def _present(self, number: int, first: int, last: int) -> float:
-        """Return the median over slots of an epoch of the number of reports; 0 for an empty slot or no slot."""
+        """Return the median number of reports in a slot; a slot without reports counts as 0, and no slots give 0."""
         if last < first:
             return 0.0
         totals = np.zeros(last - first + 1)

@@ -64,7 +64,7 @@ def leaving(folder: Path) -> dict[str, list[str]]:
 
 
 class HandoverFile:
-    """The file with the signed hand-over of one campaign. ``signed`` is its newest content; `changed` updates it."""
+    """The file that holds a campaign's signed hand-over. ``signed``: its content when `changed` last read it."""
 
     def __init__(self, folder: Path, campaign: str) -> None:
         self._folder, self._campaign = folder, campaign

@@ -122,7 +122,7 @@ def to_parquet(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row
 
 
 class _Pipe:
-    """A file that pyarrow writes to, and whose bytes are taken while it writes."""
+    """An in-memory file for pyarrow: it writes at one end, and we take the bytes that it has written so far."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -199,7 +199,7 @@ class Reconstruction:
     def _means(
         self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
     ) -> dict[tuple[int, str], list[_Measured]]:
-        """Return what the reports of each epoch say about each slot and group, all of a decoder at once."""
+        """Estimate each slot and group from its epoch's reports; slots with the same decoder are computed together."""
         together: dict[Decoder, list[tuple[tuple[int, str], Epoch, Counts]]] = {}
         for key, sources in cells.items():
             for (kind, fingerprint), counts in sources.items():

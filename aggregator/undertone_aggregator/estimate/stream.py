@@ -196,7 +196,7 @@ class StreamReconstruction:
         )
 
     def _removed(self, curve: Curve) -> list[Removed]:
-        """Return what clipping removes from the mean of each of the curve's slots."""
+        """Return the bias of each slot's mean that comes from clipping the steps between two readings."""
         campaign, rule = self._newest[:2]
         if rule not in self._biases:
             self._biases[rule] = ClippingBias(rule, campaign.bound)

@@ -42,8 +42,8 @@ def certify(
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
 
-    Name a mechanism, or give the file of a table or of a campaign's message. The cap is e^EPSILON for one report, and
-    (EPSILON, DELTA) for all reports of a device in a stream campaign.
+    Give --mechanism a name, or --table or --message a file. The command checks that one report reveals at most a factor
+    e^EPSILON in odds, or in a stream campaign that all reports of a device together keep (EPSILON, DELTA).
     With --published: what the published numbers alone reveal over a slot, a day and a year.
     """
     from undertone import api

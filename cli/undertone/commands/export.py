@@ -27,7 +27,7 @@ def export(
 ) -> None:
     """Write every group's settled series, raw and filtered, with the epochs, the history of θ and the guarantee.
 
-    The groups follow one after the other, each with its slots in order.
+    The rows are sorted by group, and within a group by slot.
 
     A slot that nobody reported, or whose number may not be published, becomes a row of kind absent without a number.
     The server may run meanwhile.

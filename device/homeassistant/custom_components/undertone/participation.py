@@ -32,7 +32,9 @@ _WAITING = 1000
 
 
 class StateSource(SensorSource):
-    """Samples from the states of an entity. ``unit``: the campaign's. ``cumulative``: whether the entity only rises.
+    """Turns the states of an entity into samples in the campaign's ``unit``.
+
+    ``cumulative``: the entity is a meter that only counts up.
 
     A state that is unavailable, unknown or no number is no sample. If a meter was reset or replaced, its new readings
     continue the old ones, as Home Assistant's statistics do.

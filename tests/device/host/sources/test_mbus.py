@@ -25,7 +25,7 @@ WHOLE = frame(AT_THE_BILLING_DATE, ENERGY, VOLUME, FLOW, RETURN)
 
 
 class Bus:
-    """A serial port with even parity, which pseudo-terminals do not have: answers each question in turn."""
+    """A stand-in for a serial port, because pseudo-terminals have no even parity. It answers one question at a time."""
 
     def __init__(self, *exchanges):
         self._exchanges = list(exchanges)
