@@ -154,10 +154,6 @@ def test_a_body_that_is_no_json_or_too_large_is_refused(site):
 def test_a_body_that_comes_too_slowly_is_refused(site, monkeypatch):
     monkeypatch.setattr(join_app, "_BODY_SECONDS", 0.01)
 
-    async def drops():
-        yield b'{"code": '
-        await asyncio.sleep(60)
-
     async def send():
         messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
         sent = []

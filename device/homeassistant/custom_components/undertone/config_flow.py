@@ -12,6 +12,8 @@ from homeassistant.config_entries import ConfigEntry, ConfigFlow, ConfigFlowResu
 from homeassistant.helpers import selector
 from homeassistant.helpers.aiohttp_client import async_get_clientsession
 
+from undertone_device.setup.storage import FileStorage
+
 from . import device_folder
 from .const import DEVICE, DOMAIN, ENTITY, FOLDER, LINK, OFFER
 from .joining import JoinError, Link, ask_offer, redeem
@@ -168,10 +170,8 @@ def _key(path: Path) -> str:
     if path.exists():
         return path.read_text("ascii")
     key = secrets.token_hex(32)
-    store = path.parent
-    store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(key, "ascii")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    FileStorage(str(path.parent)).write(path.name, key.encode())
     return key
 
 

@@ -4,6 +4,7 @@ The device package decides alone what leaves the home: policy, ledger, pauses an
 gives it the clock and random numbers of the operating system, a folder, and samples.
 """
 
+import json
 import logging
 import threading
 import time
@@ -19,7 +20,7 @@ from undertone_device.host.sources.source import SensorSource
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import FileStorage
-from undertone_shared.errors import Invalid, Refused
+from undertone_shared.errors import Invalid
 
 from .units import sample
 
@@ -115,15 +116,16 @@ class Participation:
             while not self._stopped.is_set():
                 device.step(_STEP_MILLISECONDS)
                 self.state = device.state
-                important = device.state and {name: value for name, value in device.state.items() if name != "time"}
+                # As text, because the status holds counters that the device goes on changing.
+                important = device.state and json.dumps({**device.state, "time": 0})
                 if important != shown:
                     shown = important
                     self._changed()
             device.finish()
         except Exception as error:
-            # Whatever ends the thread must be visible; its text could quote a file's content, its type cannot.
+            # Whatever ends the thread must be visible; its text could quote a reading, its type cannot.
             self.error = type(error).__name__
-            _LOGGER.exception("The participation of %s has ended", device.name)
+            _LOGGER.error("The participation of %s has ended: %s", device.name, self.error)
             self._changed()
         finally:
             device.close()
@@ -195,4 +197,4 @@ def forget_restored(state: Path) -> None:
         storage.delete(BACKUP_MARK)
 
 
-__all__ = ["Invalid", "Participation", "Refused", "StateSource", "check_device", "mark_backup", "store_files"]
+__all__ = ["Invalid", "Participation", "StateSource", "check_device", "mark_backup", "store_files"]
