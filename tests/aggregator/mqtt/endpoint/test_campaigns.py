@@ -181,6 +181,10 @@ def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(
         ]
         # Its plan has gone: what still comes is nobody's any more.
         endpoint.serve(["water"])
+        # The endpoint's own thread may make that call later than this line. It makes its calls in order, so a message
+        # that is retained after the call shows that the call has been made.
+        endpoint.publish("after", b"x")
+        wait_for(lambda: "after" in endpoint.roster.retained)
         device.publish([b"z"], to=topic("power", "power-1"))
         wait_for(lambda: endpoint.facts()["unknown_campaign"] == len(strange))
         endpoint.serve(CAMPAIGNS)
