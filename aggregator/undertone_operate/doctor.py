@@ -29,7 +29,7 @@ from undertone_aggregator.store.store import NoStore, open_store
 from undertone_operate.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
 from undertone_operate.join_codes import JoinCodes
 from undertone_operate.join_openapi import PATH as DESCRIPTION_PATH
-from undertone_operate.join_tls import tls_listener
+from undertone_operate.join_tls import JoinTls
 from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20
@@ -223,7 +223,7 @@ def _join(home: Home) -> Iterator[Finding]:
         return
     if not options.insecure:
         try:
-            tls_listener(home.folder, options, home.broker_options).context()
+            JoinTls(home.folder, options, home.broker_options)
         except Invalid as wrong:
             yield Finding("join", FAILURE, str(wrong), "set certificate and key in [join]")
             return

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_operate.join_codes import EXPIRED, REVOKED, parse_code
-from undertone_operate.join_openapi import PATH, document
+from undertone_operate.join_openapi import AUTHORITY_PATH, PATH, document
 from undertone_operate.join_pages import PLAIN, JoinPages
 from undertone_operate.join_words import language_of
 from undertone_operate.joining import (
@@ -177,10 +177,14 @@ def make_app(
     joining: Joining,
     pages: JoinPages | None = None,
     *,
+    authority: Callable[[], str | None] = lambda: None,
     say: Callable[[str], None] = lambda sentence: None,
     limit: RateLimit | None = None,
 ) -> Starlette:
-    """Make the application. Without ``pages``, `/join/` explains what to do with a code."""
+    """Make the application. Without ``pages``, `/join/` explains what to do with a code.
+
+    ``authority`` returns the certificate (PEM) of the private authority that issued the listener's certificate, if any.
+    """
     redeem, pages = RedeemQueue(joining), pages or PLAIN
     routes = JoinRoutes(joining, redeem, limit or RateLimit(EACH_NETWORK, TOGETHER, time.monotonic), say)
 
@@ -200,6 +204,12 @@ def make_app(
         # The browser keeps the fragment of the address, which holds the code.
         return RedirectResponse("/join/", status_code=308)
 
+    async def trusted(request: Request) -> Response:
+        text = authority()
+        if text is None:
+            raise HTTPException(404, "no authority of this server has issued the listener's certificate")
+        return Response(text, media_type="application/x-pem-file", headers={"cache-control": "no-cache"})
+
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
@@ -210,6 +220,7 @@ def make_app(
             Route("/api/join/offer", routes.offer, methods=["POST"]),
             Route("/api/join/redeem", routes.redeem, methods=["POST"]),
             Route("/api/join/leave", routes.leave, methods=["POST"]),
+            Route(AUTHORITY_PATH, trusted),
             Route(PATH, routes.openapi),
             Route("/join", redirect),
             Route("/join/{path:path}", page),

@@ -3,6 +3,8 @@
 from typing import Any
 
 PATH = "/api/join/openapi.json"
+# The private authority that issued the listener's certificate.
+AUTHORITY_PATH = "/api/join/ca.crt"
 _TEXT = {"type": "string"}
 _WHOLE = {"type": "integer"}
 _OR_NULL = {"type": ["string", "null"]}
@@ -31,6 +33,8 @@ _OFFER = {
         "sentence_day": _TEXT,
         "sentence_life": _TEXT,
     },
+    "credentials": {"enum": ["password", "certificate"], "type": "string"},
+    "websocket": _OR_NULL,
     "code_expires": _TEXT,
 }
 _REPLY = {
@@ -69,6 +73,15 @@ def document() -> dict[str, Any]:
                 code | key,
                 {"device": _TEXT},
             ),
+            AUTHORITY_PATH: {
+                "get": {
+                    "summary": "the authority (PEM) whose SHA-256 in DER is in the link after the code",
+                    "responses": {
+                        "200": {"description": "the certificate", "content": {"application/x-pem-file": {}}},
+                        "404": {"description": "no authority of this server has issued the listener's certificate"},
+                    },
+                }
+            },
         },
     }
 

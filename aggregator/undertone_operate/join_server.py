@@ -12,14 +12,13 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.options import family_of, split_address
 from undertone_operate.join_app import make_app
 from undertone_operate.join_pages import PLAIN, JoinPages, phone_pages
-from undertone_operate.join_tls import tls_listener
+from undertone_operate.join_tls import JoinTls
 from undertone_operate.joining import Joining, websocket_address
 from undertone_shared.errors import Invalid
 
@@ -42,8 +41,13 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
     if options.listen is None:
         raise Invalid(f"listen is missing in [join] of {home.folder}, expected ADDRESS:PORT at which people join")
     host, port = split_address("join.listen", options.listen)
-    listener = None if options.insecure else tls_listener(home.folder, options, broker)
-    app = make_app(Joining(home), _pages(broker, journal), say=lambda sentence: journal.say_once("join", sentence))
+    tls = None if options.insecure else JoinTls(home.folder, options, broker)
+    app = make_app(
+        Joining(home),
+        _pages(broker, journal),
+        authority=lambda: None if tls is None else tls.authority,
+        say=lambda sentence: journal.say_once("join", sentence),
+    )
     config = uvicorn.Config(
         app,
         http=_Protocol,
@@ -57,16 +61,14 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
         h11_max_incomplete_event_size=8192,
     )
     config.load()
-    before: list[int] = []
-    if listener is not None:
-        before = _times(listener)
-        config.ssl = listener.context()
+    if tls is not None:
+        config.ssl = tls.context
     with _bound(host, port) as listening:
-        scheme = "http" if listener is None else "https"
+        scheme = "http" if tls is None else "https"
         ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
 
         async def serve() -> None:
-            watch = asyncio.create_task(_renew(listener, config.ssl, before, journal))
+            watch = asyncio.create_task(_renew(tls, journal))
             await uvicorn.Server(config).serve(sockets=[listening])
             watch.cancel()
 
@@ -113,32 +115,15 @@ class _Protocol(H11Protocol):
             self.transport.abort()
 
 
-async def _renew(listener: Listener | None, context: Any, before: list[int], journal: Journal) -> None:
-    """Read the certificate and key again whenever one of the files has changed since ``before``.
-
-    The event loop itself does this, so no handshake meets the new certificate with the old key.
-    """
-    while listener is not None:
+async def _renew(tls: JoinTls | None, journal: Journal) -> None:
+    """Have a renewed certificate taken up soon."""
+    while tls is not None:
         await asyncio.sleep(_WATCH_SECONDS)
-        now = _times(listener)
-        if now == before:
-            continue
-        before = now
         try:
-            listener.load(context)
-            journal.say("join", "the listener's certificate was read again")
+            if tls.renew():
+                journal.say("join", "the listener's certificate was read again")
         except Invalid as wrong:
             journal.say("join", f"the listener keeps its certificate: {wrong}")
-
-
-def _times(listener: Listener) -> list[int]:
-    """Return when the certificate and its key were last modified; a file that is missing for a moment is skipped."""
-    times = []
-    for path in (listener.certificate, listener.key):
-        with contextlib.suppress(OSError):
-            if path is not None:
-                times.append(path.stat().st_mtime_ns)
-    return times
 
 
 def _bound(host: str, port: int) -> socket.socket:

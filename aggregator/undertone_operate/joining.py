@@ -229,8 +229,13 @@ class Joining:
         current = self._current(campaign, int(now))
         config = self._home.config(current)
         with open_store(config.store_url, campaign=current) as store:
-            _, policy, _ = model_of(FleetFiles.at_home(self._home, current, store))
+            fleet = FleetFiles.at_home(self._home, current, store)
+            target, policy, _ = model_of(fleet)
+            certificates = fleet.with_certificates(target).certificates
         fields = offer(config, policy, self._home.join.asks, int(now), language)
+        # A phone's browser needs a password and the WebSocket, so it refuses an offer without them.
+        fields["credentials"] = "certificate" if certificates else "password"
+        fields["websocket"] = websocket_address(config.broker, target.host)
         self._offers[campaign, language] = now, fields
         return fields
 

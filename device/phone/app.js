@@ -44,6 +44,10 @@ const promises = ({ guarantee }) => [
 
 // Each screen builds its elements once and returns [elements, update(view), stop()].
 
+// Returns the code of a link, '' without one. What follows a dot there is for homes and gateways, which compare it with
+// the certificate of the server's authority; the browser has checked the certificate already.
+const codeOf = (link) => (link.split('#')[1] ?? '').split('.')[0];
+
 function waiting(words) {
     return () => [[paragraph(words)]];
 }
@@ -53,7 +57,7 @@ function none() {
     const trouble = element('p', { className: 'trouble' });
     const open = (event) => {
         event.preventDefault();
-        const code = input.value.split('#')[1];
+        const code = codeOf(input.value);
         if (code) send({ do: 'invite', code });
         else trouble.textContent = 'This link has no code after the sign #. Copy the whole link.';
     };
@@ -365,7 +369,7 @@ worker.onerror = (event) => {
 };
 
 function followLink() {
-    const code = location.hash.slice(1);
+    const code = codeOf(location.hash);
     if (code) send({ do: 'invite', code });
 }
 

@@ -157,11 +157,20 @@ async function askUntilAnswered(path, body, still) {
     return null;
 }
 
+// Returns why no phone can take part in what is offered, '' if phones can. The code of such a link is not used up.
+function unsuitable(offer) {
+    if (offer.credentials !== 'password') {
+        return 'this campaign gives its devices certificates, with which a browser cannot log in';
+    }
+    return offer.websocket ? '' : 'this server has no address that a phone can use';
+}
+
 async function invite({ code }) {
     if (view.stage !== 'none' && view.stage !== 'offer' && view.stage !== 'left') return;
     post({ stage: 'asking', error: null, offer: null });
     try {
         const offer = await askUntilAnswered('offer', { code }, () => view.stage === 'asking');
+        if (offer && unsuitable(offer)) throw new Final(unsuitable(offer));
         if (offer) post({ stage: 'offer', offer, code, error: null });
     } catch (error) {
         post({ stage: 'none', error: error.message });

@@ -127,6 +127,9 @@ def test_init_of_a_direct_endpoint_with_certificates_is_served(
         *((*broker, *more) for more in (("--tls",), ("--certificates",), ("--host", "a"), ("--port", "1"))),
         (*broker, "--websocket-port", "8443"),
         ("--tls", "--page", "127.0.0.1:8443"),
+        ("--tls", "--join-port", "8883"),
+        ("--port", "9464"),
+        ("--join-port", "8080", "--page", "127.0.0.1:8080"),
         ("--websocket-port", "65536"),
     ):
         refused = undertone("init", str(folder), *options)

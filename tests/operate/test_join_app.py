@@ -64,7 +64,8 @@ class Site:
         self.codes = Fake()
         self.log: list[str] = []
         limit = RateLimit(EACH_NETWORK, TOGETHER, lambda: self.now)
-        self.app = make_app(self.codes, say=self.log.append, limit=limit)
+        self.authority: str | None = None
+        self.app = make_app(self.codes, authority=lambda: self.authority, say=self.log.append, limit=limit)
 
     def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx.Response:
         async def send() -> httpx.Response:
@@ -251,5 +252,16 @@ def test_a_browser_gets_each_page_compressed_and_only_once(site):
 
 def test_the_description_names_what_the_api_answers(site):
     described = site.ask("GET", "/api/join/openapi.json").json()
-    assert sorted(described["paths"]) == ["/api/join/leave", "/api/join/offer", "/api/join/redeem"]
+    assert sorted(described["paths"]) == [f"/api/join/{name}" for name in ("ca.crt", "leave", "offer", "redeem")]
     assert json.dumps(described)
+
+
+def test_the_authority_is_there_if_it_issued_the_certificate(site):
+    assert site.ask("GET", "/api/join/ca.crt").status_code == 404
+    site.authority = "the certificate"
+    answer = site.ask("GET", "/api/join/ca.crt")
+    assert (answer.status_code, answer.text, answer.headers["content-type"]) == (
+        200,
+        "the certificate",
+        "application/x-pem-file",
+    )

@@ -298,6 +298,8 @@ def test_the_pages_and_nothing_else_of_the_folder(site):
         status, head = site.get("/join/")
         assert status == 200
         assert "\r\nserver:" not in head
+        status, head = site.get("/api/join/ca.crt")
+        assert (status, "\r\ncontent-type: application/x-pem-file" in head) == (200, True)
         for path in ("/join/../server.toml", "/join/%2e%2e/%2e%2e/server.toml", "/../server.toml", "/join//etc/passwd"):
             assert site.get(path)[0] == 404
 

@@ -1,5 +1,6 @@
 """Joining by a code: the codes of a server's folder, their offers and their redemption."""
 
+import hashlib
 import importlib
 import json
 import math
@@ -7,6 +8,7 @@ import re
 import secrets
 import shutil
 import socket
+import ssl
 import time
 from pathlib import Path
 
@@ -247,6 +249,7 @@ def test_a_forgotten_devices_name_leaves_the_file(home):
 def test_devices_with_certificates_join(tmp_path):
     home = make_home(tmp_path / "home", "--certificates")
     (code,) = codes_of(home, 1)
+    assert Joining(home).offer(code)["credentials"] == "certificate"
     asked = redemption(code)
     reply = joined(Joining(home), asked)
     assert sorted(reply["files"]) == ["ca.crt", "device.crt", "device.json", "device.key", "policy.json"]
@@ -322,6 +325,7 @@ def offer_of(home: Home, *options: object) -> dict:
 def test_the_guarantee_of_an_offer_is_that_of_the_policy(home):
     (code,) = codes_of(home, 1)
     offer = Joining(home).offer(code)
+    assert (offer["credentials"], offer["websocket"]) == ("password", "wss://meters.example:8443/mqtt")
     policy = json.loads(joined(Joining(home), redemption(code))["files"]["policy.json"])
     assert offer["measures"] | {"text": ""} == {
         "text": "", "sensor": "load", "measure": "sum", "quantity": "energy", "unit": "Wh", "slot_seconds": 1800,
@@ -411,8 +415,11 @@ def test_the_commands(tmp_path):
     assert "How &lt;much&gt;" in sheet.read_text()
     assert sheet.read_text().count("<svg") == 3
     assert abs(made["expires"] - now - 14 * DAY) < 600
-    base, _, code = made["links"][0].partition("#")
+    base, _, secret = made["links"][0].partition("#")
+    code, _, authority = secret.partition(".")
     assert base == "https://meters.example:8444/join"
+    certificate = ssl.PEM_cert_to_DER_cert((folder / "tls/ca.crt").read_text())
+    assert authority == hashlib.sha256(certificate).hexdigest()
     assert Joining(Home(folder)).offer(parse_code(code))["about"] == "How <much>"
     run("join", "revoke", 1, "--home", folder)
     states = [row["state"] for row in json.loads(run("join", "list", "--home", folder, "--json"))]

@@ -160,6 +160,18 @@ def test_what_has_no_successor_is_named(home: Home) -> None:
     assert "retired" in run("campaign", "succeed", home.folder, "power", "power-2", code=2)
 
 
+def test_a_campaign_is_not_retired_before_its_successor_has_begun(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    run("campaign", "succeed", home.folder, "power", "power-2")
+    retire = ("campaign", "retire", home.folder, "power")
+    assert "power-2 succeeds power and has not begun" in run(*retire, code=2)
+    assert "power is retired" in run(*retire, "--although-waiting")
+    begin(home, "power-2", 1_900_000_000)
+    run("campaign", "succeed", home.folder, "power-2", "power-3")
+    begin(home, "power-3", 2_000_000_000)
+    assert "power-2 is retired" in run("campaign", "retire", home.folder, "power-2")
+
+
 def test_a_campaign_cannot_change_whom_it_succeeds(home: Home) -> None:
     begin(home, "power", 1_800_000_000)
     config = home.config("power", home.file("power").read_text() + 'succeeds = "heat"\n')

@@ -53,6 +53,8 @@ def offer(slot_seconds: int = 1) -> dict[str, Any]:
             "sentence_day": "Somebody who collects all reports of a day can become practically sure of a habit.",
             "sentence_life": "In its whole life the device sends at most 999 reports.",
         },
+        "credentials": "password",
+        "websocket": "ws://localhost:1/mqtt",
         "code_expires": "2027-12-31T00:00:00Z",
     }
 

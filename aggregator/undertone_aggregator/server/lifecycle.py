@@ -9,7 +9,8 @@ from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING, STAT
 from undertone_aggregator.campaign.state import CampaignState, read_state
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import note
-from undertone_aggregator.store.store import RECEIVED, open_store
+from undertone_aggregator.settings.config import Config
+from undertone_aggregator.store.store import RECEIVED, NoStore, open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_shared.errors import Invalid
 
@@ -23,12 +24,19 @@ Action = Callable[[str, str], str]
 VERBS = {"pause": PAUSED, "resume": RUNNING, "retire": RETIRED}
 
 
-def change_state(home: Home, name: str, state: str, user: str | None = None) -> str:
-    """Set a campaign's state; return a sentence about what was done. Raises Invalid, also for a retired campaign.
+def change_state(home: Home, name: str, state: str, user: str | None = None, *, although_waiting: bool = False) -> str:
+    """Set a campaign's state; return a sentence about what was done.
 
-    ``user``: who asked for it; None for the user who runs this.
+    ``user``: who asked for it; None for the user who runs this. Raises Invalid for a retired campaign and, without
+    ``although_waiting``, if the campaign would be retired before the one that succeeds it has begun.
     """
     config = home.config(home.only(name))
+    successor = home.successor(name) if state == RETIRED and not although_waiting else None
+    if successor is not None and not _has_begun(home.config(successor)):
+        raise Invalid(
+            f"campaign {successor} succeeds {name} and has not begun: devices that have not received the hand-over"
+            f" would stay behind; retire {name} when {successor} runs, or with --although-waiting"
+        )
     with open_store(config.store_url, campaign=name) as store, store.transaction():
         before = store.meta().get(STATE)
         if before is None:
@@ -38,6 +46,14 @@ def change_state(home: Home, name: str, state: str, user: str | None = None) -> 
         store.set_meta({STATE: state})
     note(home.folder, name, f"{state}, it was {before}", user)
     return f"campaign {name} is {state}, it was {before}"
+
+
+def _has_begun(config: Config) -> bool:
+    try:
+        with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
+            return store.epoch_count() > 0
+    except NoStore:
+        return False
 
 
 def delete(home: Home, name: str) -> str:

@@ -295,7 +295,26 @@ def _state_command(verb: str, explain: str) -> None:
 
 _state_command("pause", "Stop issuing epochs and publishing; reports for the last broadcast campaign still count.")
 _state_command("resume", "End the pause of a campaign.")
-_state_command("retire", "End a campaign for good; reports that are under way still count.")
+
+
+@app.command()
+def retire(
+    folder: Folder,
+    name: Name,
+    although_waiting: Annotated[
+        bool,
+        typer.Option(
+            "--although-waiting",
+            help="Retire it even if the campaign that succeeds it has not begun; devices that have not received the"
+            " hand-over stay behind.",
+        ),
+    ] = False,
+) -> None:
+    """End a campaign for good; reports that are under way still count."""
+    from undertone_aggregator.server.folder import Home
+    from undertone_aggregator.server.lifecycle import VERBS, change_state
+
+    print(change_state(Home(folder), name, VERBS["retire"], although_waiting=although_waiting))
 
 
 def _glance(home: "Home", name: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def init(
     ] = None,
 ) -> None:
     """Write the configuration, keys, passwords, certificates and systemd unit of a new server."""
-    from undertone_aggregator.mqtt.addresses import WEBSOCKET_PORT
+    from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT, WEBSOCKET_PORT
     from undertone_aggregator.settings.broker_options import is_loopback
     from undertone_aggregator.settings.options import split_address
     from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
@@ -94,10 +94,16 @@ def init(
         websocket_port = WEBSOCKET_PORT if tls and mode == DIRECT else 0
     check_integer("--websocket-port", websocket_port, 0, 65535)
     check_integer("--join-port", join_port, 0, 65535)
-    if page is not None and split_address("--page", page)[1] == websocket_port != 0:
-        raise Invalid(f"--page is {page!r}, but MQTT over WebSocket has port {websocket_port}: expected another port")
-    if join_port and join_port == websocket_port:
-        raise Invalid(f"--join-port is {join_port}, which MQTT over WebSocket has: expected another port")
+    ports = {
+        "--websocket-port": websocket_port,
+        "--join-port": join_port,
+        "--health": split_address("--health", health)[1],
+    }
+    if mode == DIRECT:
+        ports["--port"] = port or (TLS_PORT if tls else PLAIN_PORT)
+    if page is not None:
+        ports["--page"] = split_address("--page", page)[1]
+    _check_different(ports)
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
     user = getpass.getuser()
@@ -123,6 +129,15 @@ def init(
     print(f"next: undertone campaign create {quoted} NAME ...")
     print(f"      undertone devices add 20 --home {quoted} --campaign NAME")
     print(f"      undertone serve {quoted}, undertone doctor {quoted}")
+
+
+def _check_different(ports: dict[str, int]) -> None:
+    """Raise Invalid if two of these listeners have the same port; 0 is none."""
+    options: dict[int, str] = {}
+    for option, port in ports.items():
+        other = options.setdefault(port, option)
+        if port and other != option:
+            raise Invalid(f"{option} is port {port}, which is the port of {other}: expected another one")
 
 
 def _broker(address: str) -> tuple[str, int, bool]:

@@ -65,6 +65,7 @@ def create(
     from undertone_operate.devices import FleetFiles, model_of
     from undertone_operate.join_codes import JoinCodes
     from undertone_operate.join_sheet import check_sheet, write_sheet
+    from undertone_operate.join_tls import JoinTls, join_link
 
     home = choice.open()
     name = home.only(choice.campaign)
@@ -78,10 +79,11 @@ def create(
         fleet = FleetFiles.at_home(home, name, store)
         fleet.check_group(group)
         model_of(fleet)
+    tls = None if options.insecure else JoinTls(home.folder, options, home.broker_options)
     now = int(time.time())
     ends = now + seconds_of("--expires", expires)
     codes = JoinCodes(home.folder).create(name, devices, group, about, now, ends)
-    addresses = [f"{options.url}/join#{code}" for code in codes]
+    addresses = [join_link(options.url or "", code, None if tls is None else tls.authority) for code in codes]
     if qr is not None:
         write_sheet(qr, addresses, options.asks, about or name, ends)
     if links is not None:

@@ -115,6 +115,18 @@ def test_a_policy_that_allows_more_than_the_offer_is_refused(phones: Any, site: 
     says(page, "allows epsilon = 1000 for life, expected at most 12")
 
 
+def test_a_phone_uses_up_no_code_that_it_cannot_use(phones: Any, site: PhoneSite) -> None:
+    site.offer["credentials"] = "certificate"
+    page = phones()
+    screen(page, "none")
+    says(page, "certificates, with which a browser cannot log in")
+    site.offer |= {"credentials": "password", "websocket": None}
+    page.reload()
+    screen(page, "none")
+    says(page, "no address that a phone can use")
+    assert site.keys == []
+
+
 def test_a_reload_goes_on_where_the_page_was(phones: Any, receiver: Receiver, now: int) -> None:
     receiver.issue(now)
     page = phones()

@@ -32,23 +32,14 @@ class Listener:
     def context(self) -> ssl.SSLContext | None:
         """Return the endpoint's context for TLS 1.2 or newer; None without a certificate.
 
-        Raises Invalid for an unusable certificate or key.
+        Raises Invalid for an unusable certificate, key or authority.
         """
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.load(context)
-        return context
-
-    def load(self, context: ssl.SSLContext) -> None:
-        """Read certificate, key and authority for all handshakes from now on. Raises Invalid."""
-        pair = str(self.certificate), None if self.key is None else str(self.key)
         try:
-            # Load them into a new context first: if certificate and key are no pair, this raises an error before the
-            # context in use has changed.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*pair)
-            context.load_cert_chain(*pair)
+            context.load_cert_chain(str(self.certificate), None if self.key is None else str(self.key))
         except (OSError, ssl.SSLError) as wrong:
             raise Invalid(f"the certificate {self.certificate} cannot be used: {wrong}") from None
         if self.authority is not None:
@@ -58,6 +49,7 @@ class Listener:
                 raise Invalid(f"the authority {self.authority} cannot be used: {wrong}") from None
             # Client certificates are optional, because a device with a password shows none.
             context.verify_mode = ssl.CERT_OPTIONAL
+        return context
 
     def open(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Return listening sockets for MQTT and for WebSocket, one for each address of their hosts.
