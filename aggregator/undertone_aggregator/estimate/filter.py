@@ -32,8 +32,8 @@ _GIVE_UP = 1e6
 _SHRINKS = 3
 # Assumed standard deviation of a signal too weak to be measured, relative to the largest that the noise could hide.
 _HIDDEN = 0.4
-# Largest number of slots times points in one run: 30 MB.
-_KEPT = 36_000
+# Largest number of slots times points in one run: 45 MB.
+_KEPT = 90_000
 # A scaled variance below this counts as zero.
 _TINY = 1e-12
 

@@ -7,12 +7,14 @@ D) over D slots; h_i [d]: weight of each component in slot i (a harmonic of the 
 A rotation would need a dense transition; a phase in h_i keeps it diagonal (Solin & Särkkä, AISTATS 2014, in the
 rotating frame). e_i: noise of known variance, independent, or an AR(1) per chain with a state of its own. Values are
 processed in blocks of `BLOCK`: a block is a small dense Gaussian, and the state links the blocks, so that the work is
-in products of matrices. The Cholesky factor of a block gives each of its values given those before it. Smoothing:
-Durbin & Koopman, Time Series Analysis by State Space Methods, 2012, 4.4 and 4.5, block by block.
+in products of matrices. The Cholesky factor of a block gives each of its values given those before it. Smoothing
+estimates the noise of each value, which is the value less the signal: Durbin & Koopman, Time Series Analysis by State
+Space Methods, 2012, 4.5, block by block.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,23 +100,89 @@ class _Shape:
     added: Vector
 
 
+class _NoiseOfBlock(Protocol):
+    """The noise of a block's values, jointly with the values and the state after them, given the state before them."""
+
+    def so_far(self, whitening: Vector, white: Vector) -> tuple[Vector, Vector]:
+        """Return (mean, variance) of each value's noise given the block's values up to it; both [models, b].
+
+        ``whitening`` [models, b, b]: lower triangular; it makes independent values of variance 1, ``white``
+        [models, b, 1], of the errors of the values' predictions.
+        """
+
+    def given_all(self, step: "_Kept", future: "_Future") -> tuple[Vector, Vector]:
+        """Return (mean, variance) of each value's noise given all values of the series; both [models, b]."""
+
+
+@dataclass(frozen=True)
+class _Independent:
+    """Independent noise: ``variance`` [b]."""
+
+    variance: Vector
+
+    def so_far(self, whitening: Vector, white: Vector) -> tuple[Vector, Vector]:
+        share = self.variance * np.diagonal(whitening, axis1=1, axis2=2)
+        return share * white[:, :, 0], self.variance - share**2
+
+    def given_all(self, step: "_Kept", future: "_Future") -> tuple[Vector, Vector]:
+        known = np.diagonal(future.information, axis1=1, axis2=2)
+        return self.variance * future.surprise[:, :, 0], self.variance - self.variance**2 * known
+
+
+@dataclass(frozen=True)
+class _Chained:
+    """Noise of chains: ``mean`` [models, b], ``variance`` [models, b], and its covariances.
+
+    ``with_values`` [models, b, b] and ``with_state`` [models, b, size]: with the values, and with the state after them.
+    """
+
+    mean: Vector
+    variance: Vector
+    with_values: Vector
+    with_state: Vector
+
+    def so_far(self, whitening: Vector, white: Vector) -> tuple[Vector, Vector]:
+        gain = np.triu(whitening @ self.with_values.transpose(0, 2, 1))
+        return self.mean + (gain * white).sum(axis=1), self.variance - (gain**2).sum(axis=1)
+
+    def given_all(self, step: "_Kept", future: "_Future") -> tuple[Vector, Vector]:
+        mean = self.mean + (self.with_values @ future.surprise + self.with_state @ future.adjoint)[:, :, 0]
+        ahead = self.with_state - self.with_values @ step.onto
+        known = (self.with_values @ step.precision * self.with_values).sum(axis=2)
+        return mean, self.variance - known - (ahead @ future.after * ahead).sum(axis=2)
+
+
 @dataclass(frozen=True)
 class _Kept:
     """Results of a block that the backward pass needs; all [models, ...].
 
-    ``white`` [b, 1]: the values less their predictions, whitened; ``state`` [b, size]: whitened covariance with the
-    state after the block; ``loading`` [b, size]: whitened loading of the state before it; ``signal`` [b, size]:
-    covariance of signal and state after the block, given the block; ``decay`` [size]. ``mean``, ``variance`` [b]: the
-    signal given the block.
+    ``values`` [b]. With S the covariance of their errors of prediction: ``precision`` [b, b] is its inverse,
+    ``surprise`` [b, 1] the inverse times the errors, and ``onto`` [b, size] the inverse times the covariance of the
+    values and the state after the block. ``loading`` [b, size]: loading of the state before it; ``decay`` [size].
     """
 
-    white: Vector
-    state: Vector
+    values: Vector
+    precision: Vector
+    surprise: Vector
+    onto: Vector
     loading: Vector
-    signal: Vector
     decay: Vector
-    mean: Vector
-    variance: Vector
+    noise: _NoiseOfBlock
+
+
+@dataclass(frozen=True)
+class _Future:
+    """What all values from a block on say; all [models, ...].
+
+    ``adjoint`` [size, 1] and ``after`` [size, size]: the scaled mean and the information about the state after the
+    block. ``surprise`` [b, 1], ``information`` [b, b]: `_Kept.surprise` and `_Kept.precision` given the later values,
+    too.
+    """
+
+    adjoint: Vector
+    after: Vector
+    surprise: Vector
+    information: Vector
 
 
 @dataclass
@@ -206,43 +274,50 @@ class Filter:
 
     def _take(self, block: Observed, part: slice, trace: Trace, signal: bool, keep: bool) -> None:
         state, shape = self.state, self._shape(block)
-        noisy = self._noisy(block, shape)
+        noisy, noise = self._noisy(block, shape)
         of_values = noisy.loading @ state.covariance
         root = np.linalg.cholesky(of_values @ noisy.loading.transpose(0, 2, 1) + noisy.signal)
-        error = block.values - (noisy.loading @ state.mean[:, :, None])[:, :, 0]
-        right = [error[:, :, None], of_values * noisy.decay[:, None, :] + noisy.cross]
-        if signal:
-            right.append(of_values @ shape.loading.transpose(0, 2, 1) + shape.signal)
-        if keep:
-            right.append(noisy.loading)
-        solved = np.linalg.solve(root, np.concatenate(right, axis=2))
-        white, onto = solved[:, :, 0], solved[:, :, 1 : self.size + 1]
+        whitening = np.linalg.inv(root)
+        white = whitening @ (block.values - (noisy.loading @ state.mean[:, :, None])[:, :, 0])[:, :, None]
+        onto = whitening @ (of_values * noisy.decay[:, None, :] + noisy.cross)
         deviation = np.diagonal(root, axis1=1, axis2=2)
-        trace.error[part], trace.scale[part] = (white * deviation).T, (deviation**2).T
+        trace.error[part], trace.scale[part] = (white[:, :, 0] * deviation).T, (deviation**2).T
         if signal:
-            self._tell(shape, solved, part, trace, noisy.decay if keep else None)
-        state.mean = state.mean * noisy.decay + (onto * white[:, :, None]).sum(axis=1)
-        state.covariance = state.covariance * (noisy.decay[:, :, None] * noisy.decay[:, None, :])
-        state.covariance -= onto.transpose(0, 2, 1) @ onto
+            mean, variance = noise.so_far(whitening, white)
+            trace.mean[part], trace.variance[part] = (block.values - mean).T, variance.T
+        if keep:
+            back = whitening.transpose(0, 2, 1)
+            precise = (back @ whitening, back @ white, back @ onto)
+            trace.kept.append(_Kept(block.values, *precise, noisy.loading, noisy.decay, noise))
+        turned = onto.transpose(0, 2, 1)
+        state.mean = state.mean * noisy.decay + (turned @ white)[:, :, 0]
+        state.covariance = state.covariance * (noisy.decay[:, :, None] * noisy.decay[:, None, :]) - turned @ onto
         state.covariance[:, np.arange(self.size), np.arange(self.size)] += noisy.added
         state.slot = int(block.slots[-1])
 
-    def _noisy(self, block: Observed, shape: _Shape) -> _Shape:
-        """Return the model of a block's values, which adds the noise to that of the signal."""
-        noise = block.noise
-        if noise.carried is None:
-            return replace(shape, signal=shape.signal + np.diag(noise.variance))
+    def _noisy(self, block: Observed, shape: _Shape) -> tuple[_Shape, _NoiseOfBlock]:
+        """Return the model of a block's values, which adds the noise to that of the signal, and the noise."""
+        if block.noise.carried is None:
+            variance = block.noise.variance
+            return replace(shape, signal=shape.signal + np.diag(variance)), _Independent(variance)
+        state = self.state
         loading, covariance, last = self._chains(block)
         chains = slice(self._d, self.size)
         changed = {name: getattr(shape, name).copy() for name in ("loading", "decay", "cross", "added")}
         noisy = _Shape(signal=shape.signal + covariance, **changed)
         noisy.loading[:, :, chains] = loading
+        of_noise = loading @ state.covariance[:, chains]
+        with_values = of_noise @ noisy.loading.transpose(0, 2, 1) + covariance
+        variance = (of_noise[:, :, chains] * loading).sum(axis=2) + np.diag(covariance)
         for chain, place in enumerate(last.tolist()):
             if place >= 0:
                 noisy.decay[:, self._d + chain] = loading[place, chain]
                 noisy.added[:, self._d + chain] = covariance[place, place]
                 noisy.cross[:, :, self._d + chain] = covariance[:, place]
-        return noisy
+        with_state = of_noise * noisy.decay[:, None, :]
+        with_state[:, :, chains] += noisy.cross[:, :, chains]
+        mean = state.mean[:, chains] @ loading.T
+        return noisy, _Chained(mean, variance, with_values, with_state)
 
     def _chains(self, block: Observed) -> tuple[Vector, Vector, NDArray[np.int64]]:
         """Return the block's noise as loading x + u: (loading [b, chains], covariance of u [b, b], each chain's last
@@ -267,51 +342,26 @@ class Filter:
             before[chain], last[chain] = variance, i
         return loading, covariance, last
 
-    def _tell(self, shape: _Shape, solved: Vector, part: slice, trace: Trace, decay: Vector | None) -> None:
-        """Record the block's signal estimates before the state advances.
-
-        With ``decay``, the input of the backward pass is recorded, too.
-        """
-        state, b = self.state, len(shape.loading[0])
-        white, onto, about = np.split(solved[:, :, : self.size + b + 1], [1, self.size + 1], axis=2)
-        of_signal = shape.loading @ state.covariance
-        predicted = (shape.loading @ state.mean[:, :, None])[:, :, 0]
-        spread = np.einsum("mbs,mbs->mb", of_signal, shape.loading) + np.diagonal(shape.signal, axis1=1, axis2=2)
-        gain = np.triu(about)
-        trace.mean[part] = (predicted + (gain * white).sum(axis=1)).T
-        trace.variance[part] = (spread - (gain**2).sum(axis=1)).T
-        if decay is None:
-            return
-        # The noise of the chains is part of the values and not of the signal: the signal's covariance with the state
-        # after the block gets nothing new in the chains' columns, they are only multiplied by ``decay``.
-        after = of_signal * decay[:, None, :] + shape.cross
-        step = _Kept(
-            white=white,
-            state=onto,
-            loading=solved[:, :, self.size + b + 1 :],
-            signal=after - about.transpose(0, 2, 1) @ onto,
-            decay=decay,
-            mean=predicted + (about * white).sum(axis=1),
-            variance=spread - (about**2).sum(axis=1),
-        )
-        trace.kept.append(step)
-
 
 def smooth(trace: Trace) -> tuple[Vector, Vector]:
     """Return (mean, variance) [n, models] of the signal at every slot given all values.
 
-    ``trace`` from ``run`` with ``keep``.
+    ``trace`` from ``run`` with ``keep``. A value is signal plus noise, so that the signal's mean is the value less the
+    noise's mean, and both have the same variance.
     """
     models, size = trace.kept[0].decay.shape
-    adjoint, information = np.zeros((models, size)), np.zeros((models, size, size))
+    adjoint, after = np.zeros((models, size, 1)), np.zeros((models, size, size))
     means, variances = [], []
     for step in reversed(trace.kept):
-        means.append(step.mean + (step.signal @ adjoint[:, :, None])[:, :, 0])
-        variances.append(step.variance - ((step.signal @ information) * step.signal).sum(axis=2))
-        back = -step.state.transpose(0, 2, 1) @ step.loading
-        back[:, np.arange(size), np.arange(size)] += step.decay
+        ahead = step.onto @ after
+        information = step.precision + ahead @ step.onto.transpose(0, 2, 1)
+        surprise = step.surprise - step.onto @ adjoint
+        mean, variance = step.noise.given_all(step, _Future(adjoint, after, surprise, information))
+        means.append(step.values - mean)
+        variances.append(variance)
         turned = step.loading.transpose(0, 2, 1)
-        adjoint = (turned @ step.white + back.transpose(0, 2, 1) @ adjoint[:, :, None])[:, :, 0]
-        information = turned @ step.loading + back.transpose(0, 2, 1) @ information @ back
+        adjoint = step.decay[:, :, None] * adjoint + turned @ surprise
+        half = turned @ (information @ step.loading / 2.0 - ahead * step.decay[:, None, :])
+        after = step.decay[:, :, None] * after * step.decay[:, None, :] + half + half.transpose(0, 2, 1)
     mean, variance = np.concatenate(means[::-1], axis=1), np.concatenate(variances[::-1], axis=1)
     return mean.T, np.maximum(variance.T, 0.0)
