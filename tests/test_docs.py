@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import subprocess
+import tomllib
 
 import pytest
 
@@ -121,3 +122,11 @@ def test_every_attack_has_an_answer_and_a_test():
         assert attack, row
         assert answer, row
         assert re.sub(_NAMED_TEST, "", tests).strip(", ") == "", row
+
+
+def test_the_page_about_installing_has_each_extra():
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (REPO / "docs/install.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| ") and "undertone-ldp" in line]
+    named = {extra for row in rows for extra in re.findall(r"undertone-ldp\[(\w+)\]", row)}
+    assert named == set(extras)

@@ -1,0 +1,44 @@
+"""The worked example of choosing ε on the privacy officer's page has the figures that `undertone plan` predicts."""
+
+import re
+from functools import cache
+
+import pytest
+
+import undertone
+from support.micropython import REPO
+
+pytestmark = pytest.mark.services
+
+
+@cache
+def _example() -> str:
+    page = (REPO / "docs/privacy.md").read_text(encoding="utf-8")
+    text = page[page.index("**A worked example.**") : page.index("## What leaves a household")]
+    return " ".join(text.split())
+
+
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
+def test_the_errors_of_a_slot_and_of_a_day():
+    planned = undertone.plan(devices=3000, epsilon=1)
+    errors = {span.name: _percent(span.error / planned.mean) for span in planned.spans}
+    slot, day = errors["a slot"], errors["a day"]
+    assert re.search(rf"error of {slot} % for the mean of a half-hour and of {day} % for that of a day", _example())
+
+
+@pytest.mark.parametrize(
+    ("devices", "way", "pattern"),
+    [
+        (3000, "turns of 30 min", "an error of {raw} % ({filtered} % filtered), which shows nothing"),
+        (3000, "turns of 2 h", "Slots of two hours have {raw} % ({filtered} %)"),
+        (3000, "turns of 24 h", "whole days {raw} % ({filtered} %)"),
+        (10000, "turns of 30 min", "with 10,000 the same command predicts {raw} % ({filtered} % filtered)"),
+    ],
+)
+def test_the_errors_of_turns(devices: int, way: str, pattern: str):
+    planned = undertone.plan(devices=devices, epsilon=1, window="24h")
+    [row] = [each for each in planned.ways if each.name == way]
+    assert pattern.format(raw=_percent(row.raw), filtered=_percent(row.filtered)) in _example()
