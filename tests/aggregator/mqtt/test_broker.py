@@ -76,7 +76,7 @@ def test_who_may_do_what(broker: Mosquitto) -> None:
         reader.publish("t/c/aggregate/all")
         server.publish("t/c/config", retain=True)
         server.publish("t/c/aggregate/all", retain=True)
-        everybody = (server, reader, d1)
+        everybody = (server, worker, reader, d1)
         # Whatever was forged was published before, so that it would have arrived by then.
         wait_for(lambda: all(("t/c/config", b"x") in client.heard for client in everybody))
         wait_for(lambda: all(("t/c/aggregate/all", b"x") in client.heard for client in (server, reader)))

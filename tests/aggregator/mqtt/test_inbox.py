@@ -113,7 +113,7 @@ def test_a_batch_is_bounded(place: tuple[PrivateBroker, Address, Sender]) -> Non
     sender.send(0, 100)
     came = []
     while len(came) < 100:
-        taken = inbox.take(1)
+        taken = inbox.take(60)
         assert 0 < len(taken) <= 7
         inbox.acknowledge(taken)
         came += [delivery.payload for delivery in taken]

@@ -133,7 +133,8 @@ def test_a_file_is_served_with_the_same_features(tmp_path: Path, free_port: Call
     try:
         wait_for(running.healthy)
         assert 'undertone_campaign_state{campaign="power",state="running"} 1.0' in running.get("/metrics")[1]
-        assert read_state(tmp_path / "power.state.json").campaigns["power"].ready  # type: ignore[union-attr]
+        # Before the loop's first pass, health is measured at once, and no file has been written.
+        wait_for(lambda: (state := read_state(tmp_path / "power.state.json")) and state.campaigns["power"].ready)
         file.write_text(
             file.read_text().replace("epsilon = 1", "epsilon = 2").replace('epsilon = "1"', 'epsilon = "2"')
         )
@@ -226,7 +227,6 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
     wait_for(lambda: running.states().keys() == {"power"})
     assert not list((folder / "stores").glob("water*"))
     endpoint = running.server.source.endpoint  # type: ignore[union-attr]
-    assert "undertone-test/many/water/config" not in endpoint.roster.retained
     wait_for(lambda: not any("/water/" in topic for topic in tuple(endpoint.roster.retained)))
 
 
@@ -288,6 +288,11 @@ def test_a_session_that_became_another_campaigns_is_given_up(tmp_path: Path) -> 
 
 
 def test_metrics_have_every_family_and_both_campaigns(folder: Path, start: Callable[[], Running]) -> None:
+    # In slots of ten minutes, no alarm rings because nobody reports.
+    for name in ("power", "water"):
+        Home(folder).write_plan(
+            name, PLAN.format(name=name, epsilon=1).replace("slot_seconds = 1", "slot_seconds = 600")
+        )
     running = start()
     status, text = running.get("/metrics")
     assert status == 200
@@ -318,7 +323,7 @@ def test_health_is_told_on_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> N
         absent("IPv6")
     with (
         serve_health(cast(Server, None), "[::1]:0") as port,
-        urllib.request.urlopen(f"http://[::1]:{port}/healthz", timeout=10) as answered,
+        urllib.request.urlopen(f"http://[::1]:{port}/healthz", timeout=60) as answered,
     ):
         assert answered.read() == b"ok"
 

@@ -114,8 +114,10 @@ def test_home_assistant_hears_of_the_device_and_of_its_end(config, broker, tmp_p
     watcher.loop_start()
     try:
         topic = "undertone/home/meter-17"
-        show_until(home, lambda: topic in heard)
-        device = json.loads(heard["homeassistant/device/undertone_device_meter-17/config"])
+        config_topic = "homeassistant/device/undertone_device_meter-17/config"
+        # A watcher that subscribes late hears what is retained in any order.
+        show_until(home, lambda: {topic, f"{topic}/availability", config_topic} <= set(heard))
+        device = json.loads(heard[config_topic])
         assert device["components"]["day"]["state_topic"] == topic
         assert heard[device["availability"][0]["topic"]] == b"online"
         assert json.loads(heard[topic])["day"] == pytest.approx(1.0, abs=0.001)
@@ -140,6 +142,7 @@ def test_a_broker_that_cannot_be_reached_keeps_nobody_waiting(config, tmp_path, 
     for _ in range(3):
         home.show(STATUS)
     assert home.trouble == ""
+    wait_for(lambda: len(asked) == 1)
     home.close()
     home = open_card(config)
     answered.set()

@@ -35,6 +35,8 @@ class Site:
         self._opened = open_endpoint(path, replace(limits), listener)
         self.taken: list[Any] = []
         self.committing = True
+        # Set while nothing is taken because ``committing`` is False.
+        self.paused = threading.Event()
         self.waits: list[float] = []
         self._context = None
         if listener is not None:
@@ -86,8 +88,10 @@ class Site:
     def _commit(self) -> None:
         while not self._stop.is_set():
             if not self.committing:
+                self.paused.set()
                 time.sleep(0.01)
                 continue
+            self.paused.clear()
             taken = self.endpoint.take(0.05)
             if taken:
                 time.sleep(COMMIT_SECONDS)
@@ -318,13 +322,15 @@ def test_reports_without_acknowledgement_are_bounded_by_connection_and_in_all(pa
     with Site(passwords, limits) as site:
         site.honest_goes_on()
         site.committing = False
-        time.sleep(0.2)
-        first, second, third = (Device(site.port, user) for user in ("bad", "worse", "worse"))
-        third.wait("connected")
+        assert site.paused.wait(60)
+        first = Device(site.port, "bad")
+        second, third = (entered(site, "worse") for _ in range(2))
+        first.wait("connected")
         for device in (first, third):
             device.publish([b"%04d" % number for number in range(500)])
-        wait_for(lambda: site.endpoint.facts()["backlog"] >= 100)
-        time.sleep(1.0)
+        # From then on nothing more is read of them.
+        online = site.endpoint.roster.online
+        wait_for(lambda: online["bad"].stalled and online["worse"].stalled)
         assert 100 <= site.endpoint.facts()["backlog"] <= 120 + 1
         first.socket.sendall(mqtt.PING)
         site.committing = True

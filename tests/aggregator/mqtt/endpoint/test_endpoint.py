@@ -178,6 +178,8 @@ def test_a_batch_closes_in_number_and_in_time(passwords: Path) -> None:
         device = Device(endpoint.port, "load-1")
         device.wait("connected")
         device.publish([b"%d" % number for number in range(7)])
+        # Another thread queues them one by one; a batch that finds fewer than three waits its 50 seconds for more.
+        wait_for(lambda: endpoint.facts()["backlog"] == 7)
         began = time.monotonic()
         assert len(endpoint.take(60)) == 3
         assert len(endpoint.take(60)) == 3

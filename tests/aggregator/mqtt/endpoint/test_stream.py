@@ -95,7 +95,7 @@ def test_what_is_paused_is_not_read_though_it_is_written(pair: Pair) -> None:
         pair.serve()
     assert pair.heard.data == b""
     pair.stream.resume()
-    pair.serve()
+    pair.serve(60)
     assert pair.heard.data == b"first"
 
 
@@ -113,6 +113,6 @@ def test_who_reads_nothing_is_cut_off() -> None:
 def test_a_mistake_of_ours_costs_the_connection(pair: Pair) -> None:
     pair.device.sendall(b"a mistake")
     with pytest.raises(ZeroDivisionError):
-        pair.serve()
+        pair.serve(60)
     assert pair.heard.reasons == ["system"]
     assert not pair.selector.get_map()

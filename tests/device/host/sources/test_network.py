@@ -4,7 +4,6 @@ import http.server
 import json
 import socket
 import threading
-import time
 
 import paho.mqtt.client as paho
 import pytest
@@ -61,9 +60,19 @@ def test_what_a_busy_topic_says_is_not_heard_ever_later(opened, broker, publish,
     topic = f"{topic_prefix}/busy"
     source = opened(kind="mqtt", host="localhost", tcp_port=broker.port, topic=topic)
     readings_of(source, publish, topic, "1")
-    for _ in range(200):
-        publish(topic, "2")
-    time.sleep(0.5)
+    heard, subscribed = [], threading.Event()
+    witness = paho.Client(CallbackAPIVersion.VERSION2, "witness")
+    witness.on_message = lambda _client, _data, message: heard.append(message.payload)
+    witness.on_subscribe = lambda *_: subscribed.set()
+    witness.connect("127.0.0.1", broker.port)
+    witness.subscribe(topic)
+    witness.loop_start()
+    assert subscribed.wait(60)
+    for number in range(201):
+        publish(topic, str(number))
+    # The broker sends a message to all its subscribers before it sends the next one.
+    wait_for(lambda: b"200" in heard)
+    leave(witness)
     # A round of the loop each.
     assert len(source.arrived() + source.arrived() + source.arrived()) >= 200
 
