@@ -90,6 +90,30 @@ class SeededWords:
         _hash(self._positions, self._keys[0, word], self._keys[1, word], spare, out)
 
 
+class SlotWords:
+    """The words of the first refills of several slots, one slot for each entry; see `Seeded.words_of_slots`."""
+
+    def __init__(self, keys: Words, rows: Index, positions: Words) -> None:
+        # The keys [2, WORDS, slots]; entry i is the device at ``positions[i]`` in the slot number ``rows[i]``.
+        self._keys = keys
+        self._rows = rows
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def part(self, index: "slice | Index") -> "SlotWords":
+        """Return the words of the entries at ``index``, in that order."""
+        return SlotWords(self._keys, self._rows[index], self._positions[index])
+
+    def column(self, word: "int | Index", memory: Memory, out: Words) -> None:
+        """Write one word of every entry to ``out``, as `SeededWords.column` does."""
+        if np.max(word, initial=0) >= WORDS:
+            raise EntropyError("the entropy buffer is used up: refill it before a draw")
+        first, second = self._keys[:, word, self._rows]
+        _hash(self._positions, first, second, memory("spare", len(out), np.uint32), out)
+
+
 class Buffers:
     """`undertone_shared.entropy.Entropy` of many devices in one slot, after its first ``refill``, each at its own word.
 
@@ -188,6 +212,11 @@ class Seeded:
     def words_at(self, slot: int, places: Words) -> SeededWords:
         """Return the `words` of devices with these `positions`. Raises Invalid."""
         return SeededWords(_keys(self.seed, _checked(slot), 0), places)
+
+    def words_of_slots(self, slots: Sequence[int], rows: Index, places: Words) -> SlotWords:
+        """Return the words of the devices with these `positions`, each in the slot ``slots[row]``. Raises Invalid."""
+        keys = np.stack([_keys(self.seed, _checked(slot), 0) for slot in slots], axis=-1)
+        return SlotWords(keys, rows, places)
 
     def buffers(self, slot: int, devices: "Sequence[int] | NDArray[np.integer]") -> Buffers:
         """Return the entropy of these device numbers in ``slot``, as `vectorised_stream` takes it. Raises Invalid."""

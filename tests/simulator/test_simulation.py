@@ -15,6 +15,7 @@ from undertone_operate.device_names import cohort_hashes, device_names
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism
+from undertone_simulator.fast import reporting
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
@@ -61,6 +62,17 @@ def test_neither_chunks_nor_groups_matter(plain):
         together = together.merge(Partial({key._replace(group="all"): counts}))
     assert together == plain.partial
     assert all(again.truth(cell.slot) == plain.truth(cell.slot) for cell in plain.truths)
+
+
+def test_slots_drawn_one_at_a_time_give_the_same(plain, monkeypatch):
+    monkeypatch.setattr(reporting, "BLOCK", 1)
+    liars = Behaviour(1, drop_out=0.1, liars=0.1)
+    assert simulate().partial == plain.partial
+    alone = simulate(behaviour=liars)
+    monkeypatch.undo()
+    together = simulate(behaviour=liars)
+    assert together.partial == alone.partial
+    assert together.truths == alone.truths
 
 
 def test_the_seed_matters(plain):

@@ -11,8 +11,8 @@ from undertone_shared.mechanism import WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator.fast import vectorised
 from undertone_simulator.fast.draws import GivenWords
-from undertone_simulator.fast.vectorised import histogram, symbols
-from undertone_simulator.seeded import Seeded
+from undertone_simulator.fast.vectorised import histogram, histograms, symbols
+from undertone_simulator.seeded import Seeded, positions
 
 THETA = 613
 
@@ -81,6 +81,18 @@ def test_chunks_blocks_and_order_do_not_matter(monkeypatch):
     monkeypatch.setattr(vectorised, "_POOL", 1100)
     assert np.array_equal(symbols(mechanism, readings, THETA, seeded.words(1, range(n))), whole)
     assert np.array_equal(histogram(mechanism, readings, THETA, seeded.words(1, range(n))), counts)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_slots_drawn_together_give_each_slots_own_histogram(mechanism):
+    seeded, slots, n = Seeded(9), [4, 5, 11], 700
+    rows = np.random.default_rng(2).integers(0, len(slots), n)
+    readings = np.random.default_rng(8).integers(0, THETA + 1, n)
+    words = seeded.words_of_slots(slots, rows, positions(range(n)))
+    counts = histograms(mechanism, readings, THETA, words, rows, len(slots))
+    for row, slot in enumerate(slots):
+        own = np.flatnonzero(rows == row)
+        assert np.array_equal(counts[row], histogram(mechanism, readings[own], THETA, seeded.words(slot, own)))
 
 
 def test_square_wave_takes_any_reading():

@@ -85,12 +85,12 @@ class Ageing:
         if chosen and chosen[-1].campaign.report is not None:
             self._width = float(chosen[-1].campaign.report.theta - chosen[-1].campaign.report.low)
 
-    def since(self, epoch: Epoch, slot: int) -> Move:
-        """Return how far readings have moved since a report of ``epoch`` in ``slot``.
+    def since(self, epoch: Epoch, cycle: int) -> Move:
+        """Return how far readings have moved since the reports of ``epoch`` in the cycle of this number.
 
         A move for which θ would not be stale is none. Others are rounded, so that few histograms are kept apart.
         """
-        then = self._states.get((epoch.campaign.fingerprint, slot // epoch.campaign.cycle), Move())
+        then = self._states.get((epoch.campaign.fingerprint, cycle), Move())
         factor, share = self._now.factor / then.factor, (self._now.amount - then.amount) / self._width
         if 1 / STALE <= factor <= STALE and abs(share) <= STALE_SHARE:
             return Move()

@@ -1,24 +1,20 @@
 """Data for a decision about θ from the store: the histograms of each epoch, and the number of devices."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
 from undertone_aggregator.campaign.aging import Ageing, Move
+from undertone_aggregator.campaign.epoch_sums import EpochSums, Reader, SettledSums
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Partial
+from undertone_aggregator.counts.partial import Counts
 from undertone_aggregator.estimate.calendar import calendar
-from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
-from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at, pieces_of
+from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at
 from undertone_shared import report
-
-# A function that reads the Partial of slots first <= slot <= last, for one kind of report.
-Reader = Callable[[int, int, int], Partial]
 
 # Number of past epochs whose reports are used for choosing the threshold.
 MEMORY_EPOCHS = 16
@@ -26,12 +22,13 @@ MEMORY_EPOCHS = 16
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data at Unix second ``now``; ``read`` reads the store."""
+    """The data at Unix second ``now``; ``read`` reads the store, ``kept`` are the sums of earlier decisions."""
 
     plan: CampaignPlan
     timeline: Timeline
     read: Reader
     now: int
+    kept: SettledSums = field(default_factory=SettledSums)
 
     @property
     def settled(self) -> int:
@@ -43,8 +40,7 @@ class Evidence:
         """How far readings have moved since the remembered reports."""
         remembered = list(self._remembered())
         reports = [self._reports(number, report.REPORT) for number, epoch in remembered if epoch.report is not None]
-        partial = Partial.gather(chain.from_iterable(of_epoch.items() for of_epoch in reports))
-        return Ageing([epoch for _, epoch in remembered], Reconstruction(self.timeline).truncated(partial, [EVERYBODY]))
+        return Ageing([epoch for _, epoch in remembered], [mean for sums in reports for mean in sums.means])
 
     def cohort(self) -> dict[Epoch, list[CohortCounts]]:
         """Return the cohort's histograms of each epoch that has some, oldest first, for the remembered epochs.
@@ -56,7 +52,9 @@ class Evidence:
             sums = self._sums(epoch, self._reports(number, report.COHORT))
             if not sums and epoch.phase == THRESHOLD_PHASE:
                 # No device reported in the planned slots, so later ones are used.
-                sums = self._sums(epoch, self.read(self._judged(number)[0], self.settled, report.COHORT))
+                later = range(self._judged(number)[0], self.settled + 1)
+                read = SettledSums().read(self.read, self.timeline, epoch, later, report.COHORT, self.now)
+                sums = self._sums(epoch, read)
             cohort, bound = epoch.campaign.cohort, self.plan.bound
             if sums and cohort is not None:
                 histograms[epoch] = [
@@ -92,14 +90,13 @@ class Evidence:
         for number, epoch in self._remembered():
             cohort, rule = epoch.campaign.cohort, epoch.report
             if cohort is not None:
-                size = cohort.mechanism.symbols
-                for move, parts in self._parts(epoch, self._reports(number, report.COHORT), size).items():
+                for move, parts in self._parts(epoch, self._reports(number, report.COHORT)).items():
                     window = move.window(cohort.mechanism, bound)
                     histograms.append(Phases(CohortCounts(window, parts.sum(axis=0)), parts))
             if rule is None or rule.low:
                 continue
             ends = [start for start, _, _ in rule.ranges[1:]] + [cycle]
-            of_reports = self._parts(epoch, self._reports(number, report.REPORT), rule.mechanism.symbols)
+            of_reports = self._parts(epoch, self._reports(number, report.REPORT))
             for (start, _, old), end in zip(rule.ranges, ends, strict=True):
                 inside = slice(piece_at(start, cycle), piece_at(end - 1, cycle) + 1)
                 for move, parts in of_reports.items():
@@ -114,34 +111,33 @@ class Evidence:
     @cached_property
     def _saw_all_days(self) -> bool:
         """True if reports for the threshold are from at least half a day of workdays, and of days off if there are."""
-        days, cycle, slots = self.plan.days, self.plan.cycle, set()
+        days, cycle, slots = self.plan.days, self.plan.cycle, set[int]()
         for number, _ in self._remembered():
-            slots |= {key.slot for key in self._reports(number, report.COHORT)}
+            slots |= self._reports(number, report.COHORT).totals.keys()
         off = calendar(np.array(sorted(slots), dtype=np.int64), self.plan.slot_seconds, cycle, days).off
         if off is None or not days.weekend:
             return True
         return 2 * min(int(off.sum()), int((~off).sum())) >= cycle
 
-    def _parts(self, epoch: Epoch, partial: Partial, symbols: int) -> dict[Move, Counts]:
+    def _parts(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
         """Return the epoch's histograms [pieces, symbols], one for each piece of the cycle, by move since then."""
-        cycle = self.plan.cycle
-        parts: dict[Move, Counts] = {}
-        for key, counts in partial.items():
-            if key.fingerprint == epoch.campaign.fingerprint:
-                move = self.ageing.since(epoch, key.slot)
-                empty = np.zeros((pieces_of(cycle), symbols), dtype=np.int64)
-                parts.setdefault(move, empty)[piece_at(key.slot, cycle)] += counts
-        weighed = {move: move.weighed(each) for move, each in parts.items()}
-        return {move: each for move, each in weighed.items() if each.any()}
+        weighed = {move: move.weighed(parts) for move, parts in self._by_move(epoch, reports).items()}
+        return {move: parts for move, parts in weighed.items() if parts.any()}
 
-    def _sums(self, epoch: Epoch, partial: Partial) -> dict[Move, Counts]:
+    def _sums(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
         """Return the sum of all histograms of one epoch, by move since then; no entry without a report."""
-        histograms: dict[Move, list[Counts]] = {}
-        for key, counts in partial.items():
-            if key.fingerprint == epoch.campaign.fingerprint:
-                histograms.setdefault(self.ageing.since(epoch, key.slot), []).append(counts)
-        sums = {move: move.weighed(np.sum(each, axis=0, dtype=np.int64)) for move, each in histograms.items()}
+        sums = {move: move.weighed(parts.sum(axis=0)) for move, parts in self._by_move(epoch, reports).items()}
         return {move: counts for move, counts in sums.items() if counts.sum()}
+
+    def _by_move(self, epoch: Epoch, reports: EpochSums) -> dict[Move, Counts]:
+        """Return the sum of the epoch's histograms [pieces, symbols] over the cycles since which readings moved alike.
+
+        The sums are by move since then.
+        """
+        together: dict[Move, list[Counts]] = {}
+        for cycle, parts in reports.cycles.items():
+            together.setdefault(self.ageing.since(epoch, cycle), []).append(parts)
+        return {move: np.sum(each, axis=0, dtype=np.int64) for move, each in together.items()}
 
     def devices(self) -> float:
         """Return how many devices report now: the median over the slots since the last decision, including empty ones.
@@ -167,28 +163,25 @@ class Evidence:
         """Return the median number of reports in a slot; a slot without reports counts as 0, and no slots give 0."""
         if last < first:
             return 0.0
-        totals = np.zeros(last - first + 1)
-        for kind in (report.COHORT, report.REPORT):
-            for key, counts in self._reports(number, kind).items():
-                if first <= key.slot <= last:
-                    totals[key.slot - first] += int(counts.sum())
-        return float(np.median(totals))
+        cohort, reports = (self._reports(number, kind).totals for kind in (report.COHORT, report.REPORT))
+        return float(np.median([cohort.get(slot, 0) + reports.get(slot, 0) for slot in range(first, last + 1)]))
 
-    def _reports(self, number: int, kind: int) -> Partial:
-        """Return one kind of report in the slots of an epoch that are judged, all groups together.
+    def _reports(self, number: int, kind: int) -> EpochSums:
+        """Return the sums of one kind of report in the slots of an epoch that are judged, all groups together.
 
-        A decision needs them several times, and reads them once: what a store has of many groups is large.
+        A decision needs them several times, and reads them once.
         """
         if (number, kind) not in self._already_read:
-            partial = self.read(*self._judged(number), kind)
-            self._already_read[number, kind] = Partial.gather(
-                (key._replace(group=EVERYBODY), counts) for key, counts in partial.items()
+            first, last = self._judged(number)
+            self._already_read[number, kind] = self.kept.read(
+                *(self.read, self.timeline, self.timeline.epochs[number]), range(first, last + 1), kind, self.now
             )
         return self._already_read[number, kind]
 
     @cached_property
-    def _already_read(self) -> dict[tuple[int, int], Partial]:
-        """Return the cache of ``_reports``: (number of the epoch, kind of report) -> its histograms."""
+    def _already_read(self) -> dict[tuple[int, int], EpochSums]:
+        """Return the cache of ``_reports``: (number of the epoch, kind of report) -> its sums."""
+        self.kept.forget_others([epoch.campaign.fingerprint for _, epoch in self._remembered()])
         return {}
 
     def _remembered(self) -> Iterator[tuple[int, Epoch]]:

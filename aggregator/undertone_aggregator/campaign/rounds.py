@@ -1,9 +1,9 @@
 """Rounds: threshold epochs in which all devices report for the threshold, then report epochs under θ.
 
-The rounds have no state of their own: what is due follows from the epochs and histograms in the store, so that a
-restart resumes where the last process stopped. A threshold round is judged by its planned slots alone; its epoch lasts
-until the next one begins. A report epoch ends with the campaign; a campaign that is extended gets a new epoch with the
-same rule and a later end.
+The rounds have no state of their own but a cache of sums: what is due follows from the epochs and histograms in the
+store, so that a restart resumes where the last process stopped. A threshold round is judged by its planned slots alone;
+its epoch lasts until the next one begins. A report epoch ends with the campaign; a campaign that is extended gets a new
+epoch with the same rule and a later end.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 
 from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.epoch_sums import SettledSums
 from undertone_aggregator.campaign.evidence import Evidence
 from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.design import square_wave, stochastic_rounding
@@ -104,6 +105,7 @@ class Rounds:
     def __init__(self, plan: CampaignPlan, means: EpochMeans) -> None:
         self.plan = plan
         self._means = means
+        self._kept = SettledSums()
 
     def warnings(self) -> list[str]:
         """Return sentences about a plan that will work, but not well."""
@@ -142,7 +144,7 @@ class Rounds:
         """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""
         newest = timeline.last
         assert newest is not None
-        evidence = Evidence(self.plan, timeline, self._means.read, now)
+        evidence = Evidence(self.plan, timeline, self._means.read, now, self._kept)
         rule = newest.campaign.report
         devices, most = evidence.devices(), evidence.most_devices()
         if rule is not None and devices < max(most * FEWEST, 1.0):

@@ -135,6 +135,12 @@ class FleetPart:
                 lying[place] = True
         return silent, lying
 
+    def groups(self) -> list[tuple[str, Members]]:
+        """Return (group, its devices) of each group; all devices are one group if the fleet has none."""
+        if self._fleet.groups is None:
+            return [(EVERYBODY, slice(None))]
+        return [(group, np.flatnonzero(flags)) for group, flags in self._groups]
+
     def members(self, mask: Flags) -> Iterator[tuple[str, Members]]:
         """Yield (group, those of its devices that are in ``mask``); skip groups without any."""
         pairs = [(EVERYBODY, mask)] if self._fleet.groups is None else [(g, m & mask) for g, m in self._groups]

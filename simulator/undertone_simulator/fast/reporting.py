@@ -1,5 +1,6 @@
 """Reports of simulated devices under a campaign: one class for each kind of rule, in one table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -13,9 +14,10 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ScalarRule
 from undertone_shared.stream import StreamRule
+from undertone_simulator.fast.draws import Words
 from undertone_simulator.fast.fleet import Flags, FleetPart
 from undertone_simulator.fast.tally import Cell, SimulationTally
-from undertone_simulator.fast.vectorised import histogram
+from undertone_simulator.fast.vectorised import BLOCK, histogram, histograms
 from undertone_simulator.fast.vectorised_stream import Streams, Unsigned, moments
 from undertone_simulator.readings.readings import Integers
 from undertone_simulator.seeded import Seeded
@@ -44,8 +46,8 @@ class Reporting(Protocol):
     # Number of coordinates of a reading.
     coordinates: int
 
-    def report(self, slot: int, readings: Integers) -> None:
-        """Count the slot's reports; ``readings``: [coordinates, devices], less the offset."""
+    def report(self, slots: Sequence[int], readings: Integers) -> None:
+        """Count the reports of ascending slots; ``readings``: [slots, coordinates, devices], less the offset."""
 
 
 class ScalarReporting:
@@ -61,54 +63,100 @@ class ScalarReporting:
         self._part = part
         self._tally = tally
 
-    def report(self, slot: int, readings: Integers) -> None:
-        """Draw and count the part's reports of a slot, as `Reporting.report` says."""
+    def report(self, slots: Sequence[int], readings: Integers) -> None:
+        """Draw and count the part's reports, as `Reporting.report` says."""
+        at_once = max(BLOCK // len(self._part), 1)
+        for first in range(0, len(slots), at_once):
+            self._report(slots[first : first + at_once], readings[first : first + at_once, 0])
+
+    def _report(self, slots: Sequence[int], readings: Integers) -> None:
+        """Draw the reports of a few slots together, because numpy is slow with few numbers at a time."""
         context, part = self._context, self._part
-        present = part.reporting(slot, context.start)
-        silent, lying = part.struck(slot, context.reporting)
-        if silent is not None:
-            present &= ~silent
-        turn, chosen = part.turns(context.campaign.schedule, slot)
-        if context.campaign.schedule.stride > 1:
+        schedule = context.campaign.schedule
+        present = np.stack([part.reporting(slot, context.start) for slot in slots])
+        lying = np.empty_like(present)
+        for row, slot in enumerate(slots):
+            silent, lying[row] = part.struck(slot, context.reporting)
+            if silent is not None:
+                present[row] &= ~silent
+        turns = [part.turns(schedule, slot) for slot in slots]
+        turn, chosen = (np.stack(flags) for flags in zip(*turns, strict=True))
+        if schedule.stride > 1:
             # If devices take turns, those that report represent all devices.
-            self._observe(slot, present, readings[0])
+            self._observe(slots, present, readings)
         present &= turn
-        self._count(slot, report.COHORT, present & chosen, readings[0], lying)
-        self._count(slot, report.REPORT, present & ~chosen, readings[0], lying)
+        self._count(slots, report.COHORT, present & chosen, readings, lying)
+        self._count(slots, report.REPORT, present & ~chosen, readings, lying)
 
-    def _observe(self, slot: int, present: Flags, readings: Integers) -> None:
-        """Record the truth about all devices that the slot's reporters represent."""
-        if self._rule.report is None:
+    def _observe(self, slots: Sequence[int], present: Flags, readings: Integers) -> None:
+        """Record the truth about the devices that are ``present`` [slots, devices]."""
+        rule, cycle = self._rule.report, self._context.campaign.cycle
+        if rule is None:
             return
-        low, high = self._rule.report.range_of(slot, self._context.campaign.cycle)
-        for group, members in self._part.members(present):
-            raw = readings[members]
-            self._tally.observe(Cell(slot), group, len(raw), int(np.clip(raw, low, high).sum()), int(raw.sum()))
+        ends = np.array([rule.range_of(slot, cycle) for slot in slots])
+        truncated = np.clip(readings, ends[:, :1], ends[:, 1:])
+        for group, members in self._part.groups():
+            inside = present[:, members]
+            sums = (np.where(inside, of[:, members], 0).sum(axis=1).tolist() for of in (truncated, readings))
+            for slot, reports, *both in zip(slots, inside.sum(axis=1).tolist(), *sums, strict=True):
+                if reports:
+                    self._tally.observe(Cell(slot), group, reports, *both)
 
-    def _count(self, slot: int, kind: int, present: Flags, readings: Integers, lying: Flags) -> None:
+    def _count(self, slots: Sequence[int], kind: int, present: Flags, readings: Integers, lying: Flags) -> None:
+        """Draw and count one kind of report of the devices that are ``present`` [slots, devices]."""
         campaign, rule = self._context.campaign, self._rule
-        mechanism: Mechanism
         if kind == report.COHORT or rule.report is None:
-            mechanism, low, high = rule.cohort.mechanism, 0, campaign.bound
-        else:
-            mechanism, (low, high) = rule.report.mechanism, rule.report.range_of(slot, campaign.cycle)
-        for group, members in self._part.members(present):
-            words, raw = self._context.seeded.words_at(slot, self._part.positions).part(members), readings[members]
-            truncated = np.clip(raw, low, high)
-            if kind == report.REPORT and campaign.schedule.stride == 1:
-                self._tally.observe(Cell(slot), group, len(raw), int(truncated.sum()), int(raw.sum()))
-            if low:
-                truncated -= low
-            lies = 0
-            if lying.any():
-                liars = lying[members]
-                lies = int(np.count_nonzero(liars))
-                honest = np.flatnonzero(~liars)
-                words, truncated = words.part(honest), truncated[honest]
-            counts = histogram(mechanism, truncated, high - low, words)
-            if lies:
-                counts[largest_lie(mechanism)] += lies
-            self._tally.count(Key(campaign.name, campaign.fingerprint, kind, group, slot), counts)
+            self._count_range(slots, kind, rule.cohort.mechanism, (0, campaign.bound), present, readings, lying)
+            return
+        if campaign.schedule.stride == 1:
+            self._observe(slots, present, readings)
+        # Slots with the same range are drawn together.
+        rows: dict[tuple[int, int], list[int]] = {}
+        for row, slot in enumerate(slots):
+            rows.setdefault(rule.report.range_of(slot, campaign.cycle), []).append(row)
+        for ends, some in rows.items():
+            arrays = (
+                (present, readings, lying) if len(some) == len(slots) else (present[some], readings[some], lying[some])
+            )
+            self._count_range([slots[row] for row in some], kind, rule.report.mechanism, ends, *arrays)
+
+    def _count_range(
+        self,
+        slots: Sequence[int],
+        kind: int,
+        mechanism: Mechanism,
+        ends: tuple[int, int],
+        present: Flags,
+        readings: Integers,
+        lying: Flags,
+    ) -> None:
+        """Draw and count the reports of slots with the same range."""
+        campaign, (low, high) = self._context.campaign, ends
+        for group, members in self._part.groups():
+            inside, liars = present[:, members], lying[:, members]
+            reporting = np.flatnonzero(inside.any(axis=1)).tolist()
+            if not reporting:
+                continue
+            lies = np.zeros(len(slots), dtype=np.int64)
+            if liars.any():
+                lies = np.count_nonzero(inside & liars, axis=1)
+                inside = inside & ~liars
+            places = self._part.positions[members]
+            if len(slots) == 1:
+                # A single slot, usual for large fleets, needs no row for each device.
+                index = slice(None) if inside.all() else np.flatnonzero(inside[0])
+                words: Words = self._context.seeded.words_at(slots[0], places).part(index)
+                truncated = np.clip(readings[0, members][index], low, high) - low
+                counts = histogram(mechanism, truncated, high - low, words)[None]
+            else:
+                rows, columns = np.nonzero(inside)
+                words = self._context.seeded.words_of_slots(slots, rows, places[columns])
+                truncated = np.clip(readings[:, members][rows, columns], low, high) - low
+                counts = histograms(mechanism, truncated, high - low, words, rows, len(slots))
+            counts[:, largest_lie(mechanism)] += lies
+            for row in reporting:
+                key = Key(campaign.name, campaign.fingerprint, kind, group, slots[row])
+                self._tally.count(key, counts[row])
 
 
 class StreamReporting:
@@ -126,8 +174,12 @@ class StreamReporting:
         self._rule = rule
         self._streams = Streams(rule, len(part), context.campaign.first_slot)
 
-    def report(self, slot: int, readings: Integers) -> None:
-        """Draw and count the part's reports of a slot, as `Reporting.report` says."""
+    def report(self, slots: Sequence[int], readings: Integers) -> None:
+        """Draw and count the part's reports, as `Reporting.report` says."""
+        for slot, row in zip(slots, readings, strict=True):
+            self._report(slot, row)
+
+    def _report(self, slot: int, readings: Integers) -> None:
         context, part, streams = self._context, self._part, self._streams
         awake = part.joined(slot, context.start)
         silent, lying = part.struck(slot, context.reporting)

@@ -68,8 +68,7 @@ def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally
     for day in _days(stretch.slots, stretch.plays, fleet.source.per_day):
         columns = [column_of(stretch.plays, slot) for slot in day]
         readings = _measured(stretch.context, part, columns, devices.coordinates)
-        for slot, row in zip(day, readings, strict=True):
-            devices.report(slot, row)
+        devices.report(day, readings)
         tick(len(part) * len(day))
     return tally
 

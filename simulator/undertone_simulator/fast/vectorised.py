@@ -15,7 +15,7 @@ from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
-from undertone_simulator.fast.draws import PatientDraws, Unsigned, VectorDraws, Words
+from undertone_simulator.fast.draws import Index, PatientDraws, Unsigned, VectorDraws, Words
 from undertone_simulator.seeded import Memory
 
 # Number of devices per block, whose arrays fit in a core's second-level cache; then the number of devices whose reports
@@ -206,3 +206,15 @@ def histogram(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, w
         part = _symbols(mechanism, readings, theta, words, start, min(start + _POOL, len(readings)))
         counts += np.bincount(part, minlength=mechanism.symbols)
     return counts
+
+
+def histograms(
+    mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words, rows: Index, count: int
+) -> NDArray[np.int64]:
+    """Return one ``histogram`` for each of ``count`` rows; reading i counts in row ``rows[i]``; [count, symbols].
+
+    All readings are drawn together: much faster than row by row where a row has few readings.
+    """
+    drawn = symbols(mechanism, readings, theta, words)
+    cells = rows * mechanism.symbols + drawn
+    return np.bincount(cells, minlength=count * mechanism.symbols).reshape(count, mechanism.symbols)

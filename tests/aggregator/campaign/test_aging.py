@@ -46,23 +46,23 @@ def ageing(means, error=1.0):
 
 def test_reports_of_before_a_change_are_moved_by_it_and_newer_ones_are_not():
     aged, rounds, reports, first = ageing([100] * 4 + [200] * 6)
-    before, start = aged.since(reports, first + CYCLE), aged.since(rounds, FIRST)
+    before, start = aged.since(reports, first // CYCLE + 1), aged.since(rounds, FIRST // CYCLE)
     assert before == start
     assert before.factor == pytest.approx(2.0, rel=0.1)
     assert before.amount == 0
-    assert aged.since(reports, first + 7 * CYCLE) == Move()
+    assert aged.since(reports, first // CYCLE + 7) == Move()
 
 
 @pytest.mark.parametrize("means", [[100, 100, 100, 100, 115, 115, 100], [100] * 6 + [300], [100] * 7])
 def test_a_weekend_and_a_single_odd_day_move_nothing(means):
     aged, rounds, reports, first = ageing(means)
-    assert aged.since(rounds, FIRST) == Move()
-    assert aged.since(reports, first) == Move()
+    assert aged.since(rounds, FIRST // CYCLE) == Move()
+    assert aged.since(reports, first // CYCLE) == Move()
 
 
 def test_no_choice_of_theta_moves_nothing():
     rounds = two_epochs()[0]
-    assert Ageing([rounds], []).since(rounds, FIRST) == Move()
+    assert Ageing([rounds], []).since(rounds, FIRST // CYCLE) == Move()
 
 
 @pytest.mark.parametrize("move", [Move(2.0), Move(0.4), Move(1.0, 150.0), Move(1.0, -150.0)])

@@ -1,0 +1,103 @@
+"""Sums of an epoch's reports, all groups together, by cycle and time of day: what decisions about θ need of them.
+
+A decision needs the reports of many weeks. Those of old slots never change, so their sums are computed once and stay in
+memory: each decision reads the newest slots only. They stay small: a cycle's sums take a few kilobytes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
+from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.reconstruct import Reconstruction
+from undertone_aggregator.ingest.admission import LATE_SECONDS, LATE_SLOTS
+from undertone_aggregator.threshold.day import piece_at, pieces_of
+from undertone_shared import report
+
+# A function that reads the Partial of slots first <= slot <= last, for one kind of report.
+Reader = Callable[[int, int, int], Partial]
+
+# Reports are accepted for a while after their slot. A slot counts as final after this many times as long, because
+# reports that were accepted may be committed later.
+_FINAL = 2
+
+
+@dataclass
+class EpochSums:
+    """Sums of one kind of report in the slots ``start`` <= slot < ``stop`` of an epoch.
+
+    ``totals``: slot -> number of reports, under whatever epoch. ``cycles``: number of the cycle -> histograms of the
+    epoch's own reports [pieces, symbols], one for each piece of the cycle (`threshold.day.piece_at`). ``means``: the
+    estimated means of truncated readings, by slot; empty for the reports for the threshold.
+    """
+
+    start: int
+    stop: int
+    totals: dict[int, int] = field(default_factory=dict)
+    cycles: dict[int, Counts] = field(default_factory=dict)
+    means: list[Estimate] = field(default_factory=list)
+
+    def with_reports(
+        self, stop: int, partial: Mapping[Key, Counts], means: Iterable[Estimate], epoch: Epoch
+    ) -> "EpochSums":
+        """Return these sums and the reports of the slots from ``self.stop`` to before ``stop``, with their means."""
+        cycle = epoch.campaign.cycle
+        totals, cycles, grown = dict(self.totals), dict(self.cycles), set[int]()
+        for key, counts in partial.items():
+            totals[key.slot] = totals.get(key.slot, 0) + int(counts.sum())
+            if key.fingerprint != epoch.campaign.fingerprint:
+                continue
+            number = key.slot // cycle
+            if number not in grown:
+                grown.add(number)
+                empty = np.zeros((pieces_of(cycle), len(counts)), dtype=np.int64)
+                cycles[number] = cycles.get(number, empty).astype(np.int64)
+            cycles[number][piece_at(key.slot, cycle)] += counts
+        for number in grown:
+            # The smallest integers that hold the counts, because a year of cycles stays in memory.
+            cycles[number] = cycles[number].astype(np.min_scalar_type(int(cycles[number].max())))
+        return EpochSums(self.start, stop, totals, cycles, [*self.means, *means])
+
+
+class SettledSums:
+    """The sums of the epochs of a campaign, of which those of final slots are kept from one decision to the next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[bytes, int], EpochSums] = {}
+
+    def read(self, read: Reader, timeline: Timeline, epoch: Epoch, slots: range, kind: int, now: int) -> EpochSums:
+        """Return the sums of one kind of report in ``slots`` of an epoch, as the store has them at Unix second ``now``.
+
+        Only slots that are not kept are read.
+        """
+        campaign = epoch.campaign
+        key = (campaign.fingerprint, kind)
+        kept = self._kept.get(key)
+        if kept is None or kept.start != slots.start or kept.stop > slots.stop:
+            kept = EpochSums(slots.start, slots.start)
+        partial = Partial.gather(
+            (row._replace(group=EVERYBODY), counts) for row, counts in read(kept.stop, slots.stop - 1, kind).items()
+        )
+        means = Reconstruction(timeline).truncated(partial, [EVERYBODY]) if kind == report.REPORT else []
+        seconds = campaign.slot_seconds
+        late = _FINAL * max(LATE_SLOTS * seconds, LATE_SECONDS)
+        final = min(max((now - late) // seconds, kept.stop), slots.stop)
+        kept = self._kept[key] = kept.with_reports(
+            final,
+            {row: counts for row, counts in partial.items() if row.slot < final},
+            [mean for mean in means if mean.slot < final],
+            epoch,
+        )
+        return kept.with_reports(
+            slots.stop,
+            {row: counts for row, counts in partial.items() if row.slot >= final},
+            [mean for mean in means if mean.slot >= final],
+            epoch,
+        )
+
+    def forget_others(self, epochs: Collection[bytes]) -> None:
+        """Forget the sums of all epochs but those with these fingerprints."""
+        self._kept = {key: sums for key, sums in self._kept.items() if key[0] in epochs}
