@@ -9,7 +9,9 @@ import pytest
 
 import undertone
 from support.refusal import refused
-from undertone_aggregator.design import hybrid
+from undertone_aggregator.design import hybrid, most_levels
+from undertone_aggregator.design.fitted import gain, population_table
+from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.reconstruct import Decoder
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule
@@ -17,6 +19,7 @@ from undertone_simulator.fast.vectorised import histogram
 from undertone_simulator.planning.fleet_plan import Predictor, plan_fleet
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.planning.prediction import Prediction, noise
+from undertone_simulator.planning.window_plan import plan_window, predict
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
@@ -92,6 +95,13 @@ def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each
     # A single range from 0 to θ has ten times the width, and needs fifty times the devices.
     assert planned.spans[0].error < 4.0
     assert 300 < planned.devices_needed < 3000
+    assert planned.far_from_zero
+    assert all("%" not in fact for name, fact in planned.facts().items() if name.startswith("error"))
+
+
+def test_an_error_in_per_cent_of_readings_far_from_zero_is_refused():
+    with pytest.raises(Invalid, match="error is '5%', expected a number"):
+        undertone.plan(population="temperature", devices=300, error="5%")
 
 
 def _variance(mechanism, x, theta):
@@ -158,7 +168,7 @@ def test_traffic_counts_the_packets(households):
 @pytest.mark.parametrize(
     ("devices", "mean", "sentence"),
     [
-        (5, 110.0, "even over a day the noise"),
+        (5, 110.0, "even over a day the standard error"),
         (5, 220.0, "nothing would be visible in a single slot"),
         (400, 220.0, ""),
     ],
@@ -235,6 +245,31 @@ def test_moments_of_truncated_readings_are_those_of_the_readings():
     for reading in np.minimum(by_slot, 50).transpose(1, 0, 2)[1:]:
         slewed.append(np.clip(reading, slewed[-1] - 2.5, slewed[-1] + 2.5))
     assert slots.slewed_means(50, 2.5) == pytest.approx([each.mean() for each in slewed], rel=1e-12)
+
+
+def test_a_window_of_readings_far_from_zero_is_planned_with_both_ends_and_in_their_unit():
+    source = population("temperature", 1)
+    planned = plan_window(source, source.bound, 3_000, "1", 86_400, days=3)
+    slots = DaySlots.of(source, source.bound, 1, 3)
+    way = planned.ways[0]
+    assert 500 < way.bottom < way.theta < 700
+    away = slots.values.mean(axis=1) - np.clip(slots.values, way.bottom, way.theta).mean(axis=1)
+    bias = away.reshape(3, -1).mean(axis=0)
+    assert way.bias * planned.mean == pytest.approx(np.sqrt(np.mean(np.square(bias))), rel=1e-6)
+    # 61 devices report in a slot: with one end, the range would be fifteen times as wide.
+    assert way.raw * planned.mean < 10.0
+    assert planned.text(way.raw).endswith(planned.unit)
+
+
+def test_a_plan_without_a_mechanism_has_the_variance_of_the_table_for_the_readings():
+    source = population("households", 1)
+    slots = DaySlots.of(source, source.bound, 1, 2, 512)
+    by_table = predict(slots, 5_000, 1, Fraction(4))
+    by_hybrid = predict(slots, 5_000, 1, Fraction(4), lambda epsilon, theta: hybrid(epsilon, most_levels(theta)))
+    assert by_table.theta == by_hybrid.theta
+    readings = Population(slots.density.mean(axis=0), slots.edges)
+    gained = gain(population_table("4", by_table.theta, readings), "4", by_table.theta, readings)
+    assert 1 - by_table.standard_error**2 / by_hybrid.standard_error**2 == pytest.approx(gained, abs=0.02)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5, 48, 96, 49])

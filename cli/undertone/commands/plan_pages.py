@@ -29,11 +29,12 @@ def _show_reports(plan: "FleetPlan") -> None:
     from undertone_aggregator.design.budget import shown
 
     unit, console = plan.unit, Console(highlight=False)
-    table = Table("mean over", "noise ±", "error ±", "of the mean", box=None, pad_edge=False)
+    table = Table("mean over", "noise", "error", box=None, pad_edge=False)
+    if not plan.far_from_zero:
+        table.add_column("of the mean")
     for span in plan.spans:
-        table.add_row(
-            span.name, f"{span.standard_error:.3g}", f"{span.error:.3g} {unit}", f"{span.error / plan.mean:.1%}"
-        )
+        share = () if plan.far_from_zero else (f"{span.error / plan.mean:.1%}",)
+        table.add_row(span.name, f"{span.standard_error:.3g}", f"{span.error:.3g} {unit}", *share)
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(
@@ -43,7 +44,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     console.print(table)
     console.print(
         f"noise: standard error over {plan.reports} reports a slot; error: with the bias of {plan.bias:.3g} {unit} that"
-        " truncation leaves, which the wider interval models"
+        " truncation leaves, which the wider interval models; an interval of ± 1.96 times the noise holds 95 %"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
@@ -115,12 +116,14 @@ def _show_window(plan: "WindowPlan") -> None:
     table = Table("way", "a day", "θ", "noise", "bias", "error", "filtered", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for way in plan.ways:
-        after = "" if way.filtered is None else f"{way.filtered:.1%}"
-        parts = (f"{way.noise:.1%}", f"{way.bias:.1%}", f"{way.raw:.1%}", after)
-        table.add_row(way.name, f"{way.reports_per_day:.3g}", str(way.theta), *parts)
+        after = "" if way.filtered is None else plan.text(way.filtered)
+        parts = (plan.text(way.noise), plan.text(way.bias), plan.text(way.raw), after)
+        ends = f"{way.bottom} to {way.theta}" if way.bottom else str(way.theta)
+        table.add_row(way.name, f"{way.reports_per_day:.3g}", ends, *parts)
     for column in table.columns[1:]:
         column.justify = "right"
-    console.print(f"{plan.devices} devices; errors of a slot's mean, in shares of the mean, with the Hybrid")
+    kind = "" if plan.far_from_zero else ", in shares of the mean"
+    console.print(f"{plan.devices} devices; errors of a slot's mean{kind}, with the mechanism for the readings")
     console.print(table)
     for way in plan.ways:
         console.print(f"{way.name}: {way.guarantee}{'' if way.same else '(another guarantee, for comparison)'}")

@@ -22,6 +22,7 @@ def query(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Answer questions from a release: they cost no privacy."""
+    from undertone_aggregator.estimate.estimates import Z
     from undertone_central.release import open_release
 
     release = open_release(path)
@@ -42,7 +43,7 @@ def query(
         return
     for row in answers:
         if "range" in row:
-            print(f"sum over {row['range']}: {row['sum']:.0f} ± {row['standard_error']:.1f} (s.e.)")
+            print(f"sum over {row['range']}: {row['sum']:.0f} ± {Z * row['standard_error']:.1f} (95 %)")
         else:
             print(f"quantile {row['quantile']:g}: {row['value']}")
     print(release.guarantee)

@@ -71,10 +71,16 @@ class FleetPlan(Summarised):
     epsilon_needed: float | None = None
     bottom: int = 0
 
+    @property
+    def far_from_zero(self) -> bool:
+        """True if readings are truncated at both ends: a share of their mean then says nothing."""
+        return self.bottom > 0
+
     def facts(self) -> dict[str, str]:
         """Return size, ε, θ, mechanism and the error for each span."""
         errors = {
-            f"error of {span.name}": f"± {span.error:.3g} {self.unit} ({100 * span.error / self.mean:.3g} %)"
+            f"error of {span.name}": f"{span.error:.3g} {self.unit}"
+            + ("" if self.far_from_zero else f" ({100 * span.error / self.mean:.3g} %)")
             for span in self.spans
         }
         return {
@@ -235,15 +241,15 @@ def visible(
     fleet = f"with {devices} devices at ε = {shown(epsilon)}"
     level = f"a truncated mean of {left:.3g} {population.unit}"
     if day > left / 2:
-        return (f"{fleet} nothing would be visible: even over a day the noise is ± {day:.3g} on {level}",)
+        return (f"{fleet} nothing would be visible: even over a day the standard error is {day:.3g} on {level}",)
     if slot > left / 2:
         return (
-            f"{fleet} nothing would be visible in a single slot: its noise is ± {slot:.3g} on {level};"
-            f" over a day it is ± {day:.3g}",
+            f"{fleet} nothing would be visible in a single slot: its standard error is {slot:.3g} on {level};"
+            f" over a day it is {day:.3g}",
         )
     if slot > curve:
         return (
-            f"{fleet} the level would be visible, but not the daily curve: a slot's noise is ± {slot:.3g},"
+            f"{fleet} the level would be visible, but not the daily curve: a slot's standard error is {slot:.3g},"
             f" the curve's standard deviation {curve:.3g} {population.unit}",
         )
     return ()

@@ -67,13 +67,18 @@ class KnownPopulation:
         """The distribution of the readings of the whole day."""
         return Population(self.density, self.edges)
 
+    @property
+    def far_from_zero(self) -> bool:
+        """True if nearly all readings are far from zero, as temperatures may be: a share of their mean says nothing."""
+        return far_range(self.density, self.edges, self.bound) is not None
+
     def best(self, reports: int, variance: Variance) -> Threshold:
         """Return the range of least mean squared error for ``reports`` reports a slot, without uncertainty."""
         thetas, query = even_thetas(self.bound), Query.fleet(reports)
         theta, error = best_threshold(self.density, self.edges, thetas, query, variance)
         bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
         chosen = Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
-        if far_range(self.density, self.edges, self.bound) is None:
+        if not self.far_from_zero:
             return chosen
         return best_range(chosen, self.density, self.edges, self.bound, query, variance)
 

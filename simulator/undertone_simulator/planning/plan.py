@@ -45,7 +45,7 @@ def _reports(options: PlanOptions, rounds: Sequence[int]) -> FleetPlan:
         options.epsilon,
         kind=options.mechanism or "auto",
         cohort_share=COHORT_SHARE if options.cohort_share is None else options.cohort_share,
-        wanted=None if options.error is None else _wanted(options.error, population.mean),
+        wanted=None if options.error is None else _wanted(options.error, population),
         slots=(options.days or DAYS) * population.per_day,
         rounds=rounds,
     )
@@ -86,7 +86,7 @@ def _known(options: PlanOptions) -> KnownPopulation:
     return KnownPopulation.of(readings.source, readings.bound, devices, days)
 
 
-def _wanted(error: float | str, mean: float) -> float:
+def _wanted(error: float | str, population: KnownPopulation) -> float:
     """Return the wanted error in the unit of the readings, from a number or a text such as "5%". Raises Invalid."""
     try:
         share = isinstance(error, str) and error.endswith("%")
@@ -95,4 +95,6 @@ def _wanted(error: float | str, mean: float) -> float:
         value, share = 0.0, False
     if not value > 0:
         raise Invalid(f"error is {error!r}, expected a positive number or percentage")
-    return mean * value / 100 if share else value
+    if share and population.far_from_zero:
+        raise Invalid(f"error is {error!r}, expected a number of {population.unit}: these readings are far from zero")
+    return population.mean * value / 100 if share else value

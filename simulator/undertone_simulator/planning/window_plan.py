@@ -1,13 +1,14 @@
 """`undertone plan --window`: compares the ways of collecting under the same guarantee, ε for any window of that length.
 
-The errors are those of `planning.prediction`; θ minimises their mean square over the slots of a day. A rest of w slots
-between two reports needs a stride of w + 1. The filter's error is that of the server's own filter on the population's
-days with noise of this size.
+The errors are those of `planning.prediction`; θ minimises their mean square over the slots of a day, and so do both
+ends of the range of readings far from zero. Reports come from the table that the server would design for the readings,
+if it has less variance than the Hybrid. A rest of w slots between two reports needs a stride of w + 1. The filter's
+error is that of the server's own filter on the population's days with noise of this size.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import Budget, hybrid, most_levels
 from undertone_aggregator.design.budget import shown
+from undertone_aggregator.design.fitted import promised_variance
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream import choose, release_variance, rho_for
@@ -22,6 +24,8 @@ from undertone_aggregator.estimate.filter import filtered
 from undertone_aggregator.estimate.guarantee import lasting
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Noise
+from undertone_aggregator.threshold import Query, Threshold
+from undertone_aggregator.threshold.two_sided import best_range, far_range
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import GAUSSIAN
@@ -43,6 +47,7 @@ class Way:
     """One way of collecting: its slot, a device's reports per day, errors as shares of the mean, and its cost.
 
     ``noise``, ``bias``: the parts of ``raw``. ``same``: True if its guarantee is ε for any window, as for the plan.
+    ``bottom``: if not 0, readings are also truncated from below at this value.
     """
 
     name: str
@@ -55,11 +60,16 @@ class Way:
     filtered: float | None
     guarantee: str
     same: bool = True
+    bottom: int = 0
 
 
 @dataclass(frozen=True, repr=False)
 class WindowPlan(Summarised):
-    """All ways for one window; ``recommended``: the way of least error among those that show the course of a day."""
+    """All ways for one window; ``recommended``: the way of least error among those that show the course of a day.
+
+    ``mean``: the mean reading, in ``unit``. ``far_from_zero``: readings are so far from zero that a share of their mean
+    says nothing.
+    """
 
     window_seconds: int
     devices: int
@@ -68,6 +78,12 @@ class WindowPlan(Summarised):
     ways: tuple[Way, ...]
     recommended: str
     sentences: tuple[str, ...]
+    mean: float
+    far_from_zero: bool = False
+
+    def text(self, share: float) -> str:
+        """Return an error, given as a share of the mean, as text: in the unit if readings are far from zero."""
+        return f"{share * self.mean:.3g} {self.unit}" if self.far_from_zero else f"{100 * share:.3g} %"
 
     def facts(self) -> dict[str, str]:
         """Return size, ε, window, and each way with its raw error."""
@@ -76,20 +92,24 @@ class WindowPlan(Summarised):
             "epsilon": shown(self.epsilon),
             "window": f"{self.window_seconds} s",
             "recommended": self.recommended,
-            **{way.name: f"error {100 * way.raw:.3g} %" for way in self.ways},
+            **{way.name: f"error {self.text(way.raw)}" for way in self.ways},
         }
 
 
 @dataclass(frozen=True)
 class Predicted(Prediction):
-    """The θ of least error, and the errors that a campaign has with this θ."""
+    """The θ of least error, the ``bottom`` of its range, and the errors that a campaign has with them."""
 
     theta: int
+    bottom: int = 0
 
 
 def predict(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, make: Make | None = None) -> Predicted:
-    """Return the errors of turns with this stride (1: every device in every slot), at the best θ."""
-    make = make or (lambda e, theta: hybrid(e, most_levels(theta)))
+    """Return the errors of turns with this stride (1: every device in every slot), at the best range.
+
+    ``make``: the mechanism; by default the table for the readings, or the Hybrid if it has less variance.
+    """
+    designed, make = make is None, make or (lambda e, theta: hybrid(e, most_levels(theta)))
     thetas = np.unique(np.rint(np.geomspace(2, max(slots.edges[-1] - 1, 3), _THETAS)).astype(np.int64))
     means, spreads = slots.moments(thetas)
     # The Hybrid's variance hardly depends on θ: one value is used to choose θ, each slot's own gives the error.
@@ -97,9 +117,31 @@ def predict(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, mak
     rough = Population(slots.density.mean(axis=0), slots.edges).mean_variance(make(epsilon, middle), middle)
     errors = np.square(slots.raw - means) + noise(thetas[:, None], rough, devices, stride, spreads)
     best = int(np.argmin(errors.mean(axis=1)))
-    theta = int(thetas[best])
-    own = slots.density @ Population(slots.density[0], slots.edges).variances(make(epsilon, theta), theta)
-    return Predicted(noise(theta, own, devices, stride, spreads[best]), slots.raw - means[best], theta)
+    theta, mean, spread = int(thetas[best]), means[best], spreads[best]
+    bottom, theta = _both_ends(slots, theta, max(round(devices / stride), 1), rough, stride > 1)
+    if bottom:
+        truncated = np.clip(slots.ordered, bottom, theta)
+        mean, spread = truncated.mean(axis=1), truncated.var(axis=1)
+    width, readings = theta - bottom, Population(slots.density.mean(axis=0), slots.edges).above(bottom)
+    law = np.stack([Population(row, slots.edges).above(bottom).density for row in slots.density])
+    own = law @ readings.variances(make(epsilon, width), width)
+    if designed:
+        own = own * min(promised_variance(epsilon, width, readings) / float(np.mean(own)), 1.0)
+    return Predicted(noise(width, own, devices, stride, spread), slots.raw - mean, theta, bottom)
+
+
+def _both_ends(slots: DaySlots, theta: int, reports: int, rough: float, turns: bool) -> tuple[int, int]:
+    """Return the (bottom, θ) that the server would choose for readings far from zero; (0, theta) for others.
+
+    ``rough``: the mechanism's variance, in units of half the width squared.
+    """
+    density, bound = slots.density.mean(axis=0), slots.edges[-1] - 1
+    if far_range(density, slots.edges, bound) is None:
+        return 0, theta
+    one_end = Threshold(theta, theta, theta, 0.0, 0.0, 0.0, density, slots.edges, "known")
+    query = Query.shown(reports, turns=turns)
+    chosen = best_range(one_end, density, slots.edges, bound, query, lambda _: rough)
+    return chosen.bottom, chosen.theta
 
 
 def predict_stream(slots: DaySlots, devices: float, budget: Budget, windows: int) -> tuple[Predicted, Fraction, float]:
@@ -154,10 +196,11 @@ def plan_window(
     *,
     delta: float = 1e-5,
     days: int = DAYS,
+    make: Make | None = None,
 ) -> WindowPlan:
     """Compare the ways of collecting at ε for any window of this length, with raw and filtered errors.
 
-    Raises Invalid.
+    ``make``: the mechanism, as for `predict`. Raises Invalid.
     """
     check_integer("devices", devices, 1, 10**9)
     budget = Budget.parse(epsilon)
@@ -168,15 +211,24 @@ def plan_window(
         raise Invalid(f"window is {window_seconds} seconds, expected whole slots of {seconds}, at most 31 days")
     slots = DaySlots.of(source, bound, 1, days)
     cut = [slots.joined(span) for span in _spans(source.per_day, seconds)]
-    ways = [_turns(slots, devices, budget, window_seconds, seconds) for slots in cut]
+    ways = [_turns(slots, devices, budget, window_seconds, seconds, make) for slots in cut]
     ways.append(_split(cut[0], devices, budget, window_seconds, seconds))
     ways.append(_stream(cut[0], devices, Budget.parse(epsilon, delta), window_seconds, seconds))
-    ways.append(_event(cut[0], devices, budget, window_seconds, seconds))
+    ways.append(_event(cut[0], devices, budget, window_seconds, seconds, make))
     courses = [way for way in ways if way.same and way.slot_seconds < 86400]
     best = min(courses, key=lambda way: way.raw if way.filtered is None else min(way.raw, way.filtered))
-    return WindowPlan(
-        window_seconds, devices, budget.epsilon, source.unit, tuple(ways), best.name, _sentences(ways, best)
+    plan = WindowPlan(
+        window_seconds,
+        devices,
+        budget.epsilon,
+        source.unit,
+        tuple(ways),
+        best.name,
+        (),
+        float(cut[0].means.mean()),
+        any(way.bottom > 0 for way in ways),
     )
+    return replace(plan, sentences=_sentences(plan, best))
 
 
 def _spans(per_day: int, seconds: int) -> list[int]:
@@ -197,13 +249,14 @@ def _way(name: str, slots: DaySlots, predicted: Predicted, seconds: int, reports
         float(np.sqrt(np.mean(np.square(predicted.bias)))) / mean,
         predicted.error / mean,
         None if after is None else after / mean,
+        bottom=predicted.bottom,
         **facts,  # type: ignore[arg-type]
     )
 
 
-def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
+def _turns(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int, make: Make | None) -> Way:
     stride = -(-window // (seconds * slots.span)) + 1
-    predicted = predict(slots, devices, stride, budget.epsilon)
+    predicted = predict(slots, devices, stride, budget.epsilon, make)
     name = f"turns of {lasting(seconds * slots.span, short=True)}"
     guarantee = f"{budget.text} for any {lasting(window)}, by the device alone"
     return _way(name, slots, predicted, seconds, slots.per_day / stride, guarantee=guarantee)
@@ -233,24 +286,25 @@ def _stream(slots: DaySlots, devices: int, budget: Budget, window: int, seconds:
     return _way(name, slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, carried=share)
 
 
-def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int) -> Way:
-    predicted = predict(slots, devices, 1, budget.epsilon)
+def _event(slots: DaySlots, devices: int, budget: Budget, window: int, seconds: int, make: Make | None) -> Way:
+    predicted = predict(slots, devices, 1, budget.epsilon, make)
     together = shown(budget.epsilon * (window // seconds + 1))
     guarantee = f"{budget.text} a reading, {together} for any {lasting(window)}"
     return _way("every slot, ε each", slots, predicted, seconds, float(slots.per_day), guarantee=guarantee, same=False)
 
 
-def _sentences(ways: list[Way], best: Way) -> tuple[str, ...]:
-    half, stream = ways[0], next(way for way in ways if way.name.startswith("stream"))
+def _sentences(plan: WindowPlan, best: Way) -> tuple[str, ...]:
+    ways, half = plan.ways, plan.ways[0]
+    stream = next(way for way in ways if way.name.startswith("stream"))
     sentences = [f"recommended: {best.name}"]
     longer = [way for way in ways if way.same and way.slot_seconds > half.slot_seconds and way.raw < half.raw]
     if longer and best.name == half.name:
         sentences.append(
-            f"{longer[-1].name} would have an error of {longer[-1].raw:.1%}: longer slots are the first lever"
+            f"{longer[-1].name} would have an error of {plan.text(longer[-1].raw)}: longer slots are the first lever"
         )
     wins = "beats" if stream.raw < half.raw else "loses to"
     sentences.append(
-        f"the stream {wins} turns on readings like these: {stream.raw:.1%} against {half.raw:.1%} raw; it wins where "
-        "readings move by less than about 1 % of the range from slot to slot"
+        f"the stream {wins} turns on readings like these: {plan.text(stream.raw)} against {plan.text(half.raw)} raw; it"
+        " wins where readings move by less than about 1 % of the range from slot to slot"
     )
     return tuple(sentences)

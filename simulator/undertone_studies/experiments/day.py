@@ -42,7 +42,7 @@ def run(options: StudyOptions) -> Outcome:
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for epsilon in EPSILONS[: 1 if options.quick else None]:
         for devices in FLEETS[-1 if options.quick else 0 :]:
-            plan = plan_window(source, _BOUND, devices, epsilon, DAY)
+            plan = plan_window(source, _BOUND, devices, epsilon, DAY, make=_hybrid)
             for way in plan.ways:
                 simulated = _simulated(source, way, devices, epsilon, options)
                 filtered = "" if way.filtered is None else round(100 * way.filtered, 2)
@@ -89,6 +89,11 @@ def _simulated(source: ReadingSource, way: Way, devices: int, epsilon: str, opti
     # Plan and simulation here use a population reduced to 100 quantiles per slot (`atoms`), which differs slightly from
     # the data. So only the ratio of simulated to planned error is used, as a factor on the error planned for the data.
     return round(100 * way.raw * error / predicted.error, 2)
+
+
+def _hybrid(epsilon: Fraction, theta: int) -> Mechanism:
+    """Return the mechanism of the plans: the one that is simulated, and not a table designed for the readings."""
+    return hybrid(epsilon, most_levels(theta))
 
 
 def coarse(epsilon: Fraction, theta: int) -> Mechanism:
