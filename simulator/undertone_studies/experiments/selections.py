@@ -1,17 +1,23 @@
 """Experiment: how often the interval of a selection, such as yesterday evening, contains the mean of its readings."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.estimate.estimates import RangeEstimate
+from undertone_aggregator.estimate.estimates import Z
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
-from undertone_simulator.fast.simulate import simulate
+from undertone_simulator.fast.parallel import Tick, workers
+from undertone_simulator.fast.simulate import simulate_readings
 from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.readings.chosen import ChosenReadings, open_source
+from undertone_simulator.readings.readings import Readings
 from undertone_studies.cgm_populations import EDRP_FILE
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
@@ -21,18 +27,21 @@ TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
     "What `query --between` and the page's panel answer: the mean over yesterday evening, a week's evenings, a night, a"
     " day, a week. Its interval holds the noise of the reports, correlated where the noise of slots is, and the error"
-    " of what truncation removed: one part of that is the same in all slots, one belongs to the shape of the day, one"
-    " to the slot alone. For streams the mean is of clipped readings."
+    " of what truncation or clipping removed. One part of that error is the same in all slots, one belongs to the shape"
+    " of the day, one to the slot alone. Each campaign has a fleet of its own: the households in another order, from"
+    " another day of the data on. The column noise shows the first part of the interval by itself: how often the"
+    " interval of the truncated (in streams: clipped) mean contains the mean of the truncated readings. The column held"
+    " shows the interval that people read. It holds more often where the model allows for a tail that is heavier than"
+    " reports can show: the readings of these households have no such tail, those of other populations have."
 )
 
-_NORMAL_95 = 1.959963984540054
-CYCLE, DAYS, REPEATS = 48, 14, 4
+CYCLE, DAYS, REPEATS = 48, 14, 40
 WAYS: dict[str, dict[str, Any]] = {
     "events": {"epsilon": "1"},
     "turns": {"epsilon": "1", "window": "24h"},
-    "streams": {"epsilon": "4", "collect": "stream", "theta": 1_000},
+    "streams": {"epsilon": "8", "collect": "stream", "theta": 1_000},
 }
-CELLS = (("events", 500), ("events", 5_000), ("turns", 5_000), ("turns", 20_000), ("streams", 5_000))
+CELLS = (("events", 500), ("events", 5_000), ("turns", 5_000), ("streams", 1_000))
 EVENING, NIGHT, WHOLE = range(36, 46), range(2, 10), range(CYCLE)
 # Selection -> (half-hours of the day, number of days).
 SELECTIONS = {
@@ -45,39 +54,93 @@ SELECTIONS = {
 }
 
 
+class MeanError(NamedTuple):
+    """What a selection's mean differs from the mean of its readings by, beside its standard error, in their unit.
+
+    ``noise`` and ``noise_se``: the same of the mean of truncated (clipped) readings.
+    """
+
+    away: float
+    standard_error: float
+    noise: float
+    noise_se: float
+
+
+# Errors of a campaign's selections, by the selection's name.
+Errors = dict[str, list[MeanError]]
+# A campaign to simulate: (way of collecting, devices, seed, days).
+Task = tuple[str, int, int, int]
+
+
 def run(options: StudyOptions) -> Outcome:
     """Simulate campaigns on EDRP and compare each selection's mean with the truth. Raises Invalid without the data."""
     if options.data is None:
         raise Invalid("selections needs EDRP: give --data the folder of the real data sets")
     days, repeats = (8, 1) if options.quick else (DAYS, options.repeats or REPEATS)
-    file = options.data / EDRP_FILE
+    cells = CELLS[:1] if options.quick else CELLS
+    seeds = range(options.seed, options.seed + repeats)
+    tasks: list[Task] = [(*cell, seed, days) for cell in cells for seed in seeds]
+    with workers(options.workers or 1) as pool:
+        done = iter(list(pool.bind(_errors, options.data / EDRP_FILE)(tasks, lambda _: None)))
     rows: list[tuple[Cell, ...]] = []
-    for way, devices in CELLS[:1] if options.quick else CELLS:
-        found: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in SELECTIONS}
-        for seed in range(options.seed, options.seed + repeats):
-            campaign = simulate(SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, data=file, **WAYS[way]))
-            for name, campaigns in found.items():
-                campaigns.append(list(compared(campaign, *SELECTIONS[name])))
-        rows += [(way, devices, name, *measure(campaigns)) for name, campaigns in found.items() if any(campaigns)]
-    columns = ["way", "devices", "selection", "intervals", "rmse", "held", "width", "held_se"]
+    for way, devices in cells:
+        campaigns = [next(done) for _ in seeds]
+        for name in SELECTIONS:
+            some = [errors[name] for errors in campaigns if errors[name]]
+            if some:
+                rows.append((way, devices, name, *measure(some)))
+    columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
         "rmse: root mean square difference from the mean of the readings, Wh; held: share of 95 % intervals that hold"
-        " it; width: half-width over 1.96 rmse; held_se: standard error of held between campaigns, since the"
-        " selections of one campaign share the error of its threshold rounds.",
+        " it; noise: share of 95 % intervals of the truncated (clipped) mean that hold the mean of the truncated"
+        " (clipped) readings; ±: the standard error of the share before it between campaigns, since the selections of"
+        " one campaign share the error of its threshold rounds; width: half-width over 1.96 rmse.",
         f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds; selections of one cell"
         " overlap in kind and not in time.",
-        "events: ε = 1 for each reading. turns: ε = 1 for all readings of any 24 hours. streams: ε = 4 for them all.",
+        "events: ε = 1 for each reading. turns: ε = 1 for all readings of any 24 hours. streams: (8, 1e-5) for them"
+        " all.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]
+    panels = [
+        Panel(title, "selection", "share of intervals", _curves(rows, column, places), logarithmic=False, joined=False)
+        for title, column in (("Intervals that hold", 5), ("Intervals of the truncated mean that hold", 8))
+    ]
+    return Outcome(TITLE, columns, rows, notes, panels)
+
+
+def _curves(
+    rows: Sequence[tuple[Cell, ...]], column: int, places: list[float]
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Return a column's values by cell."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
-        curves.setdefault(f"{row[0]}, {row[1]} devices", (places, []))[1].append(float(row[5]))
-    panel = Panel("Intervals that hold", "selection", "share of intervals", curves, logarithmic=False, joined=False)
-    return Outcome(TITLE, columns, rows, notes, [panel])
+        curves.setdefault(f"{row[0]}, {row[1]} devices", (places, []))[1].append(float(row[column]))
+    return curves
 
 
-def compared(campaign: Simulated, hours: range, days: int) -> Iterator[tuple[float, float]]:
-    """Yield (error, standard error) of each selection of these half-hours on ``days`` days, one after the other."""
+def _errors(file: Path, task: Task, tick: Tick) -> Errors:
+    """Simulate a campaign and return the errors of its selections."""
+    way, devices, seed, days = task
+    options = SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, data=file, **WAYS[way])
+    campaign = simulate_readings(options, fleet_of(open_source(options, devices, seed), seed))
+    return {name: list(compared(campaign, *of)) for name, of in SELECTIONS.items()}
+
+
+def fleet_of(chosen: ChosenReadings, seed: int) -> ChosenReadings:
+    """Return a file's readings with its households in random order and from a random day on; both wrap around."""
+    readings = chosen.source
+    assert isinstance(readings, Readings)
+    generator = np.random.default_rng(seed)
+    day = int(generator.integers(readings.slots // readings.per_day))
+    order = generator.permutation(readings.households)
+    first = datetime.fromisoformat(readings.start) + timedelta(days=day)
+    columns = (np.arange(readings.slots) + day * readings.per_day) % readings.slots
+    values, present = readings.values[order][:, columns], readings.present[order][:, columns]
+    return chosen._replace(source=replace(readings, values=values, present=present, start=first.isoformat()))
+
+
+def compared(campaign: Simulated, hours: range, days: int) -> Iterator[MeanError]:
+    """Yield the error of each selection of these half-hours on ``days`` days, one after the other."""
     estimator = estimator_of(campaign.timeline, {})
     reports = [epoch.campaign for epoch in campaign.timeline.epochs if epoch.campaign.theta is not None]
     first = -(-min(each.first_slot for each in reports) // CYCLE)
@@ -87,25 +150,31 @@ def compared(campaign: Simulated, hours: range, days: int) -> Iterator[tuple[flo
         # As `Results.selection` does: with the cycle before, which shows the level of the readings.
         low, high = min(slots) - estimator.memory, max(slots)
         partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
+        truncated, readings = np.mean([campaign.truth(slot) for slot in sorted(slots)], axis=0).tolist()
         for mean in estimator.means(partial, slots, ["all"]):
-            yield mean.estimate - truth(campaign, mean, slots), mean.standard_error
+            noise = mean.truncated_mean - truncated
+            yield MeanError(mean.estimate - readings, mean.standard_error, noise, mean.truncated_se or 0.0)
 
 
-def truth(campaign: Simulated, mean: RangeEstimate, slots: set[int]) -> float:
-    """Return the mean of the readings over the slots; of the clipped readings where clipping is not modelled."""
-    return float(np.mean([campaign.truth(slot)[mean.bias is not None] for slot in sorted(slots)]))
+def measure(
+    campaigns: Sequence[Sequence[MeanError]],
+) -> tuple[int, float, float, float | str, float, float, float | str]:
+    """Return seven figures of the errors of each campaign's selections.
 
-
-def measure(campaigns: Sequence[Sequence[tuple[float, float]]]) -> tuple[int, float, float, float, float | str]:
-    """Return five figures of the (error, standard error) of the selections of each campaign.
-
-    They are the number of intervals, the root mean square error (rmse), the share of intervals that contain the truth,
-    the intervals' mean half-width divided by 1.96 rmse, and the standard error of that share between campaigns, ""
-    for one campaign. The last uses that the selections of one campaign are not independent.
+    They are the number of intervals, the root mean square error (rmse), the share of intervals that contain the truth
+    with its standard error, the intervals' mean half-width divided by 1.96 rmse, and the share of intervals of the
+    truncated mean that contain its truth with its standard error. Standard errors are between campaigns, because the
+    selections of one campaign are not independent; "" for one campaign.
     """
-    away, error = np.array([pair for pairs in campaigns for pair in pairs]).T
-    rmse = float(np.sqrt(np.mean(np.square(away))))
-    each = [np.mean([abs(off) <= _NORMAL_95 * se for off, se in pairs]) for pairs in campaigns if pairs]
-    held = float(np.mean(np.abs(away) <= _NORMAL_95 * error))
-    between = round(float(np.std(each, ddof=1)) / len(each) ** 0.5, 3) if len(each) > 1 else ""
-    return len(away), round(rmse, 3), round(held, 3), round(float(np.mean(error)) / rmse, 3), between
+    every = [each for errors in campaigns for each in errors]
+    rmse = float(np.sqrt(np.mean([each.away**2 for each in every])))
+    width = float(np.mean([each.standard_error for each in every])) / rmse
+    return len(every), round(rmse, 3), *_held(campaigns, 0), round(width, 3), *_held(campaigns, 2)
+
+
+def _held(campaigns: Sequence[Sequence[MeanError]], column: int) -> tuple[float, float | str]:
+    """Return (share of the intervals that contain the truth, its standard error between campaigns or "")."""
+    held = [[abs(each[column]) <= Z * each[column + 1] for each in errors] for errors in campaigns]
+    shares = [float(np.mean(of_campaign)) for of_campaign in held]
+    chance = round(float(np.std(shares, ddof=1)) / len(shares) ** 0.5, 3) if len(shares) > 1 else ""
+    return round(float(np.mean(np.concatenate(held))), 3), chance
