@@ -7,12 +7,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: half-hours of a day of 622 Scottish households"
 PARAGRAPH = (
-    "The paper reports errors of the population mean that fall with C and reach below independent noise's. On"
-    " half-hourly meters both hold for the noise: what ships has half of the paper's variance (its √l calibration"
-    " is loose by 2), and an eighth of independent noise's. But these readings move faster than C = .05 of the"
-    " range in single half-hours; clipping then leaves a bias of 45 Wh that no fleet averages away, and from 10^5"
-    " meters on smoothed independent noise, which needs no clipping, is the better choice. The paper clips against"
-    " the raw predecessor, which hides part of that bias and breaks the proof."
+    "The paper reports errors of the population mean that fall with C and get smaller than those of independent "
+    "noise. On half-hourly meters both are true of the noise: the mechanism that ships has half of the variance of "
+    "the paper's (whose √l calibration is loose by a factor of 2), and an eighth of the variance of independent "
+    "noise. But these readings move by more than C = .05 of the range in single half-hours. Clipping then leaves a "
+    "bias of 45 Wh, which no number of devices averages away. From 10^5 meters on, independent noise that is "
+    "smoothed is the better choice, because it needs no clipping. The paper clips against the raw reading of the "
+    "slot before, which hides a part of that bias and breaks the proof."
 )
 
 

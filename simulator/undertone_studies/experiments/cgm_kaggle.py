@@ -9,11 +9,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: the stand-in for the Kaggle pages"
 PARAGRAPH = (
-    "The paper finds CGM ahead of its baseline by a wide margin on page views, most at small ε. On a synthetic"
-    " stand-in for those data we find the same raw: the paper's variance is a tenth of independent noise's, ours"
-    " half of the paper's. Its budget is for each report, which is no guarantee for a page: 550 reports at ε = 1"
-    " add up to ε = 46. Smoothed on the server, CGM keeps a lead of a quarter with 1,578 pages; with a million,"
-    " independent noise is ahead, as clipping leaves a bias."
+    "The paper finds that CGM beats its baseline by a wide margin on page views, most of all at small ε. On a "
+    "synthetic stand-in for these data the raw errors show the same: the paper's variance is a tenth of that of "
+    "independent noise, and ours is half of the paper's. The paper's budget is for each report, which gives a page "
+    "no guarantee: 550 reports at ε = 1 add up to ε = 46. After smoothing on the server, CGM's error is a quarter "
+    "smaller for 1,578 pages. For a million pages independent noise has the smaller error, because clipping leaves a "
+    "bias."
 )
 
 

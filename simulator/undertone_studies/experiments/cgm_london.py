@@ -7,10 +7,10 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: daily energy of London households"
 PARAGRAPH = (
-    "The paper has no daily meters. A stream of 484 reports under one budget is beyond what a hundred households"
-    " can show: their error exceeds the range. Correlated noise is three times below independent noise raw; but the"
-    " smoother takes more from independent noise, so that after smoothing the two are alike in small fleets, and"
-    " clipping decides in large ones, as anywhere."
+    "The paper has no daily meters. A stream of 484 reports under one budget is more than a hundred households can "
+    "show: the error exceeds the range. Without smoothing, the error of correlated noise is a third of that of "
+    "independent noise. Smoothing removes more of the independent noise. So after smoothing the two are alike in "
+    "small fleets, and in large fleets the bias of clipping decides."
 )
 
 

@@ -7,9 +7,10 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: the stand-in for the Beijing taxis"
 PARAGRAPH = (
-    "Positions of taxis are the paper's smooth case; its data are not here, so this is a synthetic stand-in. Raw,"
-    " correlated noise is well ahead of independent noise in small fleets, as in the paper; smoothed on the server,"
-    " independent noise catches up, and in large fleets clipping bias decides."
+    "Positions of taxis are the paper's example of smooth data. The data are not available here, so this is a "
+    "synthetic stand-in. Without smoothing, correlated noise has a much smaller error than independent noise in "
+    "small fleets, as in the paper. After smoothing on the server the two are alike, and in large fleets the bias of "
+    "clipping decides."
 )
 
 

@@ -20,10 +20,10 @@ from undertone_studies.tops_streams import stand_in
 
 TITLE = "Streaming sanitizer: confidence over blocks"
 PARAGRAPH = (
-    "The paper's bounds are a failure probability of kβ after k blocks, and an error of α + 2β for many. Measured,"
-    " failures do not add up: the blocks' errors are independent and average out, so that the share of streams off"
-    " by more than α falls with k, and so does the 90 % error. Both bounds hold, and are far from tight from a few"
-    " blocks on. (The 15 % of one block are nine of sixty runs, where 9 % are expected.)"
+    "The paper bounds the probability of failure after k blocks by kβ, and the error over many blocks by α + 2β. In "
+    "measurements failures do not add up: the errors of the blocks are independent and average out. So both the "
+    "share of streams that are off by more than α and the 90 % error fall with k. Both bounds hold, and from a few "
+    "blocks on they are far from tight. (The 15 % of one block are nine of sixty runs, where 9 % are expected.)"
 )
 
 EPSILON = Fraction(1)

@@ -11,11 +11,11 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Coverage on EDRP"
 PARAGRAPH = (
-    "The papers publish no intervals. The truncated mean of the devices that reported is of fixed readings, so only the"
-    " mechanism's exact variance counts: its 95 % interval holds at its rate, and predicted over measured standard"
-    " error is 1. The mean of the readings adds a model of what truncation removes, hour by hour; its interval holds"
-    " more often than 95 % on average, and least at its worst half-hour, because what the threshold rounds have seen"
-    " of an hour is little."
+    "The papers publish no intervals. The truncated mean is that of the devices that reported, whose readings are "
+    "fixed, so its only error is the noise of the mechanism, whose variance is known exactly. Its 95 % interval "
+    "holds as often as it says, and the predicted standard error is the measured one. The mean of the readings adds "
+    "a model of what truncation removes, for each hour. Its interval holds more often than 95 % on average. It holds "
+    "least at one half-hour of the day, of which the threshold rounds have seen too little."
 )
 
 EPSILONS = ("1", "4")

@@ -22,10 +22,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Any 24 hours: errors at one guarantee"
 PARAGRAPH = (
-    "LDP-IDS compares budget and population division for frequencies; this table does it for means of real meters,"
-    " with longer slots, correlated noise, and the filter beside them. Each row but the last of a block costs a"
-    " household the same in any 24 hours. The planner's errors are held against simulated reports: integers of the"
-    " shipped mechanism, a public turn for every device, truth the mean of the whole fleet."
+    "LDP-IDS compares dividing the budget with dividing the population, for frequencies. This table does so for "
+    "means of real meters, and adds longer slots, correlated noise and the filter. In each block, all rows but the "
+    "last cost a household the same in any 24 hours. The errors that the planner predicts are compared with those of "
+    "simulated reports: the integers of the shipped mechanism, a public turn for every device, and the mean of the "
+    "whole fleet as the truth."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)

@@ -14,9 +14,10 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
-    "Three threshold rounds, then θ, then other readings than the rounds have seen. What truncation removes follows the"
-    " level of the truncated means themselves, and half of the change is added to its error: the interval of the mean"
-    " of the readings holds, and grows where the population moves; `undertone query` warns that θ is stale."
+    "A campaign has three threshold rounds and chooses θ. Then the readings differ from those that the rounds have "
+    "seen. The model scales what truncation removes by the factor that the truncated means show, and adds half of "
+    "the change to its error. So the interval of the mean of the readings holds, and becomes wider where the "
+    "population moves; `undertone query` warns that θ is stale."
 )
 
 EPSILONS = ("1", "4")

@@ -29,11 +29,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
-    "Filtering is post-processing and costs no privacy. A season that drifts, a short memory and a slow level are"
-    " fitted to the published series alone, whose noise is known slot by slot. Each cell says the error over raw's when"
-    " all slots are known (smoothed) and when only those up to each slot are (causal, refitted as data come), and how"
-    " often the 95 % intervals hold the mean of the truncated readings. The truth of a large fleet of a small data set"
-    " is that data set's mean: as rough as so few devices are, which a real fleet is not."
+    "Filtering is post-processing and costs no privacy. A season that drifts, a short memory and a slow level are "
+    "fitted to the published series alone; the noise of each slot is known. Each cell has two errors, divided by the "
+    "error of the raw series: `smoothed` uses all slots, `causal` only those up to each slot and is refitted as data "
+    "come. It also says how often the 95 % intervals hold the mean of the truncated readings. Where a fleet is "
+    "larger than the data set, the truth is the mean of that small set, which moves more from slot to slot than the "
+    "mean of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {

@@ -20,10 +20,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
-    "Whole campaigns, threshold rounds and θ included, against the mean of the readings themselves. The headline is the"
-    " filtered series: it adds what truncation removed, and its 95 % interval holds the errors of noise and of that"
-    " model. Beside it each slot by itself, and the filtered mean of readings truncated at θ, which is no answer to"
-    " what people ask: truncation takes from it what no interval of its own counts."
+    "Whole campaigns, with threshold rounds and the choice of θ, are compared with the mean of the readings "
+    "themselves. The headline is the filtered series. It adds what truncation removed, and its 95 % interval covers "
+    "the errors of the noise and of that model. For comparison the table has the unfiltered estimate of each slot, "
+    "and the filtered mean of readings truncated at θ. The latter does not answer what people ask: no interval of "
+    "its own covers what truncation removes."
 )
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.

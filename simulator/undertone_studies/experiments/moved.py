@@ -23,9 +23,9 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
-    "Whole campaigns of three weeks, looked at once a week. The readings change on the third day after the threshold"
-    " rounds. The headline's interval holds the mean of the readings while θ is stale, and the next look chooses θ for"
-    " the readings as they are now."
+    "Whole campaigns last three weeks, and the server looks at θ once a week. The readings change on the third day "
+    "after the threshold rounds. While θ is stale, the interval of the headline still holds the mean of the "
+    "readings. The next look chooses a θ for the readings as they are now."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3

@@ -29,10 +29,10 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
-    "No paper has this table: it holds `undertone plan` to account. A ratio of 1 means that the error which was"
-    " promised before a campaign is the one that repeated campaigns have. The ratio is known only as well as so"
-    " much simulation allows, which the last column says; ranges average 48 slots each, so there are fewer of them."
-    " The prediction is for readings of the whole day, and the simulation draws them from it."
+    "This table checks `undertone plan`. A ratio of 1 means that repeated campaigns have the error that the plan "
+    "predicted. The last column says how exactly so much simulation can know the ratio; ranges average 48 slots "
+    "each, so there are fewer of them. The prediction is for readings of the whole day, and the simulation draws its "
+    "readings from the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].

@@ -23,15 +23,14 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
-    "The papers assume honest devices. A fake one can send any symbol that an honest one may draw, and the best lie"
-    " is the largest: it shifts the mean by its share times what that symbol decodes to, less the mean, which is"
-    " the bound in the last column: of the expectation, so that single cells exceed it by their noise. θ is fixed"
-    " here; what liars do to θ itself has its own table. Smaller ε means larger decoded values, hence cheaper lies."
-    " At ε = 0.5 the"
-    " Hybrid reports by stochastic rounding alone, and the symbols of its piecewise part, which decode further out,"
-    " are refused: lies move it about half as far as Piecewise. The median over groups does not help once there are"
-    " liars in every group: it defends against few fakes, or against fakes that cluster, and against others only"
-    " authentication does."
+    "The papers assume honest devices. A fake device can send any symbol that an honest one may draw, and the "
+    "largest symbol moves the mean most: by the share of fakes times the difference between the decoded value of "
+    "that symbol and the mean. The last column has this bound. It is a bound of the expectation, so single cells can "
+    "exceed it by their noise. θ is fixed here; another table shows what liars do to θ. With a smaller ε, decoded "
+    "values are larger, so lies weigh more. At ε = 0.5 the Hybrid reports by stochastic rounding alone. The server "
+    "refuses the symbols of its piecewise part, which decode to larger values, so lies move the mean about half as "
+    "far as with Piecewise. The median over groups helps against few fakes, or against fakes in few groups. Once "
+    "there are liars in every group it does not help; only authentication of devices does."
 )
 
 DEVICES = 20_000

@@ -27,10 +27,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning θ: what fake devices do in the rounds"
 PARAGRAPH = (
-    "A lie in the rounds moves θ before it moves a mean, and a θ that is too large costs every slot noise. The largest"
-    " symbol alone is no honest law of the Square Wave: it is found and left out. Fakes that behave as honest devices"
-    " whose reading is the public bound cannot be told from those by anybody; what limits them is that the first θ is"
-    " at most twice what it would be without the largest 1 % of readings, and that an epoch at most doubles it."
+    "Lies in the threshold rounds move θ before they move a mean, and a θ that is too large adds noise to every "
+    "slot. If fakes send only the largest symbol, the counts look like no honest counts of the Square Wave, and the "
+    "server leaves those rounds out. Fakes that behave like honest devices with the largest possible reading cannot "
+    "be told from such devices. Two rules limit them: the first θ is at most twice what it would be without the "
+    "largest 1 % of the readings, and each epoch at most doubles θ."
 )
 DEVICES = 10_000
 ROUNDS = (48, 48, 144)

@@ -25,14 +25,15 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
-    "What `query --between` and the page's panel answer: the mean over yesterday evening, a week's evenings, a night, a"
-    " day, a week. Its interval holds the noise of the reports, correlated where the noise of slots is, and the error"
-    " of what truncation or clipping removed. One part of that error is the same in all slots, one belongs to the shape"
-    " of the day, one to the slot alone. Each campaign has a fleet of its own: the households in another order, from"
-    " another day of the data on. The column noise shows the first part of the interval by itself: how often the"
-    " interval of the truncated (in streams: clipped) mean contains the mean of the truncated readings. The column held"
-    " shows the interval that people read. It holds more often where the model allows for a tail that is heavier than"
-    " reports can show: the readings of these households have no such tail, those of other populations have."
+    "`query --between` and the page's panel give the mean over yesterday evening, a week's evenings, a night, a day "
+    "or a week. The interval of such a mean covers the noise of the reports, with its correlation, and the error of "
+    "what truncation or clipping removed. A part of that error is the same in all slots, a part belongs to the shape "
+    "of the day, and a part to the single slot. Each campaign has a fleet of its own: the households in another order, "
+    "from another day of the data on. The column `noise` shows the first part of the interval by itself: how often the "
+    "interval of the truncated mean (in streams: the clipped mean) contains the mean of the truncated readings. The "
+    "column `held` shows the interval that people read. It holds more often, because the model allows for a tail that "
+    "is heavier than reports can show. The readings of these households have no such tail; those of other populations "
+    "have one."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40

@@ -12,8 +12,9 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Designed tables for the worst reading"
 PARAGRAPH = (
-    "With no density known a table minimises the worst reading's variance. With a density it has a shorter reach,"
-    " 1.1 times the least possible, so that the largest lie moves a mean by less than under the Hybrid."
+    "If no density is known, a table minimises the variance of the worst reading. If a density is known, the largest "
+    "value that a report can decode to is at most 1.1 times the least possible one. So the largest lie moves a mean "
+    "by less than with the Hybrid."
 )
 
 EPSILONS = ("0.5", "1", "2", "3", "4")

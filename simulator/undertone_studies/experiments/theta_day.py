@@ -19,10 +19,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "θ by time of day against one θ on EDRP"
 PARAGRAPH = (
-    "The same seeds, hence the same households, rounds and random words, with at most eight blocks of the day and with"
-    " one θ (`--blocks 1`). The blocks come from the private rounds themselves: every report's slot is known. The error"
-    " is that of a half-hour's mean against the mean of the readings, truncation's bias included. A slot's noise is"
-    " known exactly, so that the ratio that is expected of the same θ has less chance in it than the measured one."
+    "Each seed is run twice, with the same households, rounds and random words: once with at most eight blocks of "
+    "the day, once with one θ (`--blocks 1`). The blocks come from the private rounds themselves, because the slot "
+    "of every report is known. The error is that of the mean of a half-hour against the mean of the readings, with "
+    "the bias of truncation. The noise of a slot is known exactly. So the expected ratio for the same θ depends less "
+    "on chance than the measured ratio."
 )
 SEEDS = 20
 # Seven days contain each kind of day; the rounds contain a Sunday, a Monday and a Tuesday.

@@ -16,11 +16,12 @@ from undertone_studies.tops_streams import LONGEST, Integers, TopsStream, range_
 
 TITLE = "ToPS: blocks chosen from held-out drift, beside the authors' rounding"
 PARAGRAPH = (
-    "The authors round Eq. 7's s, which supposes that each value errs by θ/3 in one direction, publish with `recent`"
-    " and predict the first block as θ/2 per value: `--smoothing paper --smoother recent` here. `Eq. 7's s` is the"
-    " integer that minimises it, which this package took before held-out values chose. Ours spends 7 % of the held-out"
-    " values' ε on their mean and drift, and lets the smoother with the least error so far predict. The margin is"
-    " smallest where the data barely matter, at ε = .05, and where within a block a stream wanders as an AR(1) does."
+    "The authors round the s of Eq. 7, which assumes that each value is wrong by θ/3 in one direction. They publish "
+    "with `recent` and predict the first block as θ/2 for each value; here that is `--smoothing paper --smoother "
+    "recent`. `Eq. 7's s` is the integer that minimises Eq. 7; this package used it before it chose by held-out "
+    "values. Now it spends 7 % of the ε of the held-out values on their mean and drift, and the smoother with the "
+    "least error so far makes the predictions. The gain is smallest where the data hardly matter, at ε = .05, and "
+    "where a stream wanders within a block like an AR(1)."
 )
 EPSILONS = ("0.05", "0.1", "0.2", "0.5", "1")
 AUTHORS, LITERAL, OURS = "authors' rounding", "Eq. 7's s", "from drift"

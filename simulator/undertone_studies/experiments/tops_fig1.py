@@ -30,11 +30,11 @@ from undertone_studies.tops_threshold import (
 
 TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
-    "The paper finds its approximation (Eq. 6) close to Eq. 4's error on DNS, and their least values close to each"
-    " other. With c = 60, the mean excess that it assumes, Eq. 6 is far too large at small thresholds on this"
-    " extract, whose values end at 28, and its minimum lies at almost twice the best threshold. Our default"
-    " replaces c by the excess that the data show through the same noisy maximum: it follows the measured error"
-    " over two orders of magnitude, and its minimum costs a few per cent."
+    "The paper finds that its approximation (Eq. 6) is close to the error of Eq. 4 on DNS, and that the two have "
+    "their least values close to each other. With c = 60, the mean excess that the paper assumes, Eq. 6 is far too "
+    "large at small thresholds on this extract, whose values end at 28, and its minimum lies at almost twice the "
+    "best threshold. Our default replaces c by the excess that the data show through the same noisy maximum. It "
+    "follows the measured error over two orders of magnitude, and its minimum costs a few per cent."
 )
 
 

@@ -6,10 +6,10 @@ from undertone_studies.tops_figures import end_to_end
 
 TITLE = "ToPS, figure 10: MAE, MMAE, MMSE, end to end"
 PARAGRAPH = (
-    "The paper: other metrics rank the methods as the mean square error does, but the better hierarchy no longer"
-    " helps in absolute error. Here it helps in all of them: with H2 the noise is four times larger in variance"
-    " before consistency, and more after it. As in the paper, errors per value (MMAE, MMSE) are less stable, as"
-    " short ranges decide them."
+    "In the paper other metrics rank the methods as the mean square error does, except that the better hierarchy no "
+    "longer helps in absolute error. Here it helps in all metrics: with H2 the variance of the noise is four times "
+    "larger before consistency, and more than that after it. As in the paper, errors per value (MMAE, MMSE) are less "
+    "stable, because short ranges decide them."
 )
 
 

@@ -14,9 +14,9 @@ from undertone_studies.tops_streams import WINDOW, R, one_stream, windows
 
 TITLE = "ToPS, figure 2: end to end on DNS"
 PARAGRAPH = (
-    "As in the paper, ToPS follows the stream at an ε at which PAK shows nothing. PAK's curve is off by orders of"
-    " magnitude more than in the paper: at small ε its threshold saturates at the public bound, which is seventy"
-    " times the largest value of this extract."
+    "As in the paper, ToPS follows the stream at an ε at which PAK shows nothing. PAK's curve is off by orders of "
+    "magnitude more than in the paper: at small ε its threshold is at the public bound, which is seventy times the "
+    "largest value of this extract."
 )
 
 

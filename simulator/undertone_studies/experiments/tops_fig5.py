@@ -18,9 +18,9 @@ from undertone_studies.tops_streams import QUERIES, R, TopsStream
 
 TITLE = "ToPS, figure 5: hierarchies (MSE)"
 PARAGRAPH = (
-    "The paper prefers a fan-out of 16 with consistency to the binary tree, by experiment; the constants of the"
-    " noise are exact here and need no data: 14276 for H2, 3195 for H16, 1171 for H16 made consistent, times θ²/ε²."
-    " What the experiment adds is what smoothing gains on top, which depends on the stream."
+    "The paper prefers a tree with a fan-out of 16 and consistency to the binary tree, by experiment. The constants "
+    "of the noise are exact here and need no data: 14276 for H2, 3195 for H16, and 1171 for H16 made consistent, "
+    "times θ²/ε². The experiment adds what smoothing gains besides, which depends on the stream."
 )
 
 

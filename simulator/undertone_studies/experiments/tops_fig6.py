@@ -13,10 +13,10 @@ from undertone_studies.tops_threshold import EVENT, PERCENTILES, at, choosing, p
 
 TITLE = "ToPS, figure 6: percentiles as threshold (MSE)"
 PARAGRAPH = (
-    "The paper: no single quantile is right for all streams and all ε, and NM-E comes close to the best of them."
-    " Both hold here. The best of the six moves from 99.5 % to 99.9 % as ε grows, and 85 % costs a factor of a"
-    " hundred or more; NM-E is within a factor of 2.6 of the best true quantile, which no private method knows, and"
-    " farthest off at the smallest ε, where its own choice is noisy."
+    "In the paper no single quantile is right for all streams and all ε, and NM-E comes close to the best of them. "
+    "Both hold here. The best of the six quantiles moves from 99.5 % to 99.9 % as ε grows, and 85 % costs a factor "
+    "of a hundred or more. NM-E is within a factor of 2.6 of the best true quantile, which no private method knows. "
+    "It is farthest off at the smallest ε, where its own choice is noisy."
 )
 
 

@@ -25,11 +25,11 @@ from undertone_studies.tops_threshold import (
 
 TITLE = "ToPS, figure 7: choosing θ (MSE)"
 PARAGRAPH = (
-    "The paper: NM-E beats S-PAK and S-P everywhere and hardly depends on ε, and both of those are worse than Base,"
-    " as their thresholds are too large. Here their thresholds are not only large, they sit at the public bound:"
-    " smooth sensitivity at these ε is of the size of the domain. Under the consistent hierarchy their errors are"
-    " below Base's on four streams and above it on Kosarak. NM-E's errors hold to within a factor of about three"
-    " over the whole range of ε."
+    "In the paper NM-E beats S-PAK and S-P everywhere and hardly depends on ε, and both of those are worse than "
+    "Base, because their thresholds are too large. Here their thresholds are at the public bound itself, because "
+    "smooth sensitivity at these ε is as large as the domain. With the consistent hierarchy their errors are below "
+    "those of Base on four streams and above on Kosarak. The errors of NM-E stay within a factor of about three over "
+    "the whole range of ε."
 )
 
 

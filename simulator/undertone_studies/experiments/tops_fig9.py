@@ -13,9 +13,9 @@ from undertone_studies.tops_streams import (
 
 TITLE = "ToPL, figure 9: the stream reconstructed"
 PARAGRAPH = (
-    "The paper shows ToPL on the path of the truth at ε = 1, by one run. So do we: the reconstructed means of 4096"
-    " reports follow it with an error of a thirteenth of the signal. SW-W's larger threshold makes several times"
-    " the error of ours, and SW's is above the signal itself."
+    "The paper shows that ToPL follows the truth at ε = 1, by one run. So do we: the reconstructed means of 4096 "
+    "reports follow it with an error of a thirteenth of the signal. SW-W has a larger threshold and several times "
+    "our error, and the error of SW is larger than the signal itself."
 )
 
 
