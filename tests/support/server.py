@@ -27,9 +27,10 @@ def campaign(
     bound: int = 1000,
     later: tuple[tuple[int, int, int], ...] = (),
     offset: int = 0,
+    low: int = 0,
 ) -> Campaign:
     """One epoch of one-second slots; a threshold epoch unless theta is given. ``later``: further blocks."""
-    rule = ReportRule(0, theta, hybrid(4, 16), later) if theta else None
+    rule = ReportRule(low, theta, hybrid(4, 16), later) if theta else None
     return campaign_of(
         offset=offset,
         bound=bound,

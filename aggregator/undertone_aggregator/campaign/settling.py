@@ -92,8 +92,17 @@ class Settling:
     def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
         """Return (raw and filtered estimates of settled slots, the fewest reports among which one is hidden)."""
         if self._live is None:
-            plan, chains = self._context.plan, estimator_of(self._issuing.timeline).chains
-            how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, chains, plan.stride, plan.offset)
+            plan, issuing = self._context.plan, self._issuing
+            chains = estimator_of(issuing.timeline).chains
+            # The timeline is replaced with each new epoch.
+            how = SeriesFilter(
+                plan.slot_seconds,
+                plan.cycle,
+                plan.days,
+                chains,
+                plan.stride,
+                lambda slot: issuing.timeline.bottom(slot),
+            )
             self._live, self._filtered = LiveFilter(how), max(first - how.memory, 0) - 1
         # Begin with slots that an earlier run of the server published, because the new filter has not seen them.
         raw, smallest = self._raw(min(first, self._filtered + 1), last)

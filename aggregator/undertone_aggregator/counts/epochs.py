@@ -98,6 +98,12 @@ class Timeline:
         i = bisect_right(self._starts, slot) - 1
         return self.epochs[i] if i >= 0 and slot <= self.epochs[i].campaign.last_slot else None
 
+    def bottom(self, slot: int) -> int:
+        """Return the low end of the range that readings are truncated to in ``slot``, 0 if there is none."""
+        epoch = self.at(slot)
+        ranges = () if epoch is None else epoch.campaign.ranges
+        return ranges[epoch.block_at(slot)][1] if epoch is not None and ranges else 0
+
     def of(self, fingerprint: bytes) -> Epoch | None:
         """Return the epoch with this fingerprint, or None."""
         span = self._spans.get(fingerprint)

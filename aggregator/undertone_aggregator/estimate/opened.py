@@ -152,7 +152,7 @@ class OpenCampaign(Summarised):
         campaign = self.campaign
         stride = campaign.schedule.stride
         return SeriesFilter(
-            campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride, campaign.offset
+            campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride, self.timeline.bottom
         )
 
     def outcomes(self) -> dict[str, int]:

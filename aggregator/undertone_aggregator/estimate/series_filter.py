@@ -3,7 +3,7 @@ settle.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,6 +26,8 @@ _OWN = 0.6
 class SeriesFilter:
     """Settings of the filter for a campaign: slot length, cycle (in slots), days, a stream's ``chains``, the
     ``stride``.
+
+    ``bottom``: slot -> low end of the range that readings are truncated to, in their unit.
     """
 
     slot_seconds: int
@@ -33,7 +35,7 @@ class SeriesFilter:
     days: Days = field(default_factory=Days)
     chains: int = 1
     stride: int = 1
-    offset: int = 0
+    bottom: Callable[[int], int] = lambda slot: 0
 
     def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
         """Return the filtered series of raw estimates, by slot, then series; each value uses all estimates.
@@ -73,9 +75,10 @@ class SeriesFilter:
     def _chance(self, raw: Sequence[Estimate], variance: Vector) -> float:
         """Return the chance error of the whole fleet's mean in a slot, relative to the noise."""
         fleet = self.stride * float(np.mean([max(estimate.reports, 1) for estimate in raw]))
-        widths = [0 if estimate.theta is None else estimate.theta - self.offset for estimate in raw]
-        mean = float(np.mean(_values(raw))) - self.offset
-        return own_chance(mean, float(np.mean(widths)), fleet) / math.sqrt(float(np.mean(variance)))
+        bottom = float(np.mean([self.bottom(estimate.slot) for estimate in raw]))
+        top = float(np.mean([bottom if estimate.theta is None else estimate.theta for estimate in raw]))
+        mean = float(np.mean(_values(raw)))
+        return own_chance(mean - bottom, top - bottom, fleet) / math.sqrt(float(np.mean(variance)))
 
     def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
         """Return (mean, standard error) of newer estimates of one series, each given those before it."""

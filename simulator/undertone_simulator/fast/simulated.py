@@ -85,8 +85,8 @@ class Simulated(Summarised):
     def _estimates(self, partial: Partial, groups: Sequence[str] | None, filtered: bool) -> list[Estimate]:
         estimator = estimator_of(self.timeline, self._models)
         raw = estimator.estimates(partial, groups)
-        plan = self.plan
-        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, plan.offset)
+        plan, bottom = self.plan, self.timeline.bottom
+        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, bottom)
         return how.smoothed(raw) if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:

@@ -13,6 +13,7 @@ from undertone_aggregator.campaign.results import guarantee_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_from_json, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import Budget
+from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.threshold import (
@@ -88,9 +89,22 @@ def test_the_filter_weighs_chance_by_the_range_and_not_by_the_offset() -> None:
     }
     raw = Reconstruction(Timeline([made])).estimates(Partial(cells), ["all"])
     shifted = [replace(row, estimate=row.estimate - OFFSET, theta=(row.theta or 0) - OFFSET) for row in raw]
-    ours = SeriesFilter(1, 4, offset=OFFSET).noise(raw).chance
+    ours = SeriesFilter(1, 4, bottom=Timeline([made]).bottom).noise(raw).chance
     assert ours == pytest.approx(SeriesFilter(1, 4).noise(shifted).chance)
     assert ours > 0
+
+
+def test_the_filter_weighs_chance_by_the_range_and_not_by_the_distance_of_the_readings_from_zero() -> None:
+    bottom = Timeline([Epoch(server.campaign(theta=THETA, low=40, offset=OFFSET), server.FIRST - 10)]).bottom
+    assert (bottom(server.FIRST), bottom(server.FIRST - 1)) == (OFFSET + 40, 0)
+    few = np.full(8, 25)
+    raw = [
+        Estimate(server.FIRST + i, 0, Series(), "report", n, 0, 27.0, 5.0, None, None, theta=37)
+        for i, n in enumerate(few.tolist())
+    ]
+    # Readings in [20, 37] of mean 27: at most (27 - 20)(37 - 27) of variance, where [0, 37] would allow 27 · 10.
+    ours, from_zero = SeriesFilter(1, 4, bottom=bottom).noise(raw).chance, SeriesFilter(1, 4).noise(raw).chance
+    assert ours == pytest.approx(from_zero * np.sqrt(7 * 10 / (27 * 10)))
 
 
 @pytest.mark.parametrize("most", [-20, -21, 981])
