@@ -33,16 +33,22 @@ ODDS = [Fraction(1), Fraction(9, 8), Fraction(3, 2), Fraction(2), Fraction(5, 2)
 def exact_delta(blanket: Blanket, reports: int, odds: Fraction) -> Fraction:
     """δ at e^ε = ``odds`` for so many reports, in rationals, by summation over all (T, A, B): for few reports."""
     gamma, extra, t = blanket.gamma, blanket.ratio - 1, blanket.extreme
+    # The sum over A and B in integers, which is a hundred times faster: chances in units of 1/whole per blanket, the
+    # excess in units of 1/unit.
+    whole, one = t.denominator, t.numerator
+    unit = extra.denominator * odds.denominator
+    gain, loss = int(extra * unit), int(odds * extra * unit)
     total = Fraction(0)
     for blankets in range(1, reports + 1):
         others = comb(reports - 1, blankets - 1) * gamma ** (blankets - 1) * (1 - gamma) ** (reports - blankets)
-        for a in range(blankets + 1):
-            for b in range(blankets - a + 1):
-                excess = blankets + extra * a - odds * (blankets + extra * b)
-                if excess > 0:
-                    ways = comb(blankets, a) * comb(blankets - a, b)
-                    chance = ways * t ** (a + b) * (1 - 2 * t) ** (blankets - a - b)
-                    total += others * chance * gamma * excess / blankets
+        start = int(blankets * (1 - odds) * unit)
+        chances = [one**k * (whole - 2 * one) ** (blankets - k) for k in range(blankets + 1)]
+        excess = sum(
+            comb(blankets, a) * comb(blankets - a, b) * chances[a + b] * max(start + gain * a - loss * b, 0)
+            for a in range(blankets + 1)
+            for b in range(blankets - a + 1)
+        )
+        total += others * gamma * Fraction(excess, whole**blankets * unit * blankets)
     return total
 
 

@@ -226,7 +226,7 @@ def vector(keys: Iterable[Key]) -> Number:
     return tuple(numbers)
 
 
-@pytest.mark.parametrize("least", [2, 3])
+@pytest.mark.parametrize("least", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_no_difference_of_pools_is_over_a_few_reports(least: int) -> None:
     """Whatever is selected, in runs of any length, while slots settle, and after min_reports was raised."""
     polls = [Publication(settled, least, ((0, least),)) for settled in (1, SLOTS - 1)]

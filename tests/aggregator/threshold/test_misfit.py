@@ -58,7 +58,7 @@ def silent(shape, epsilon, runs):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_alarm_for_honest_readings_of_any_shape(shape, epsilon):
     # Six standard deviations of a χ² with hundreds of degrees of freedom: below 1e-6 a run.
-    silent(shape, epsilon, 20)
+    silent(shape, epsilon, 10)
 
 
 @pytest.mark.slow

@@ -182,23 +182,34 @@ def test_only_the_files_that_the_manifest_names_are_fetched(site, flash):
     assert written == set(listed["sha256"])
 
 
-def test_whatever_interrupts_it_a_whole_program_boots(site, flash):
-    url, digest, _ = site
-    seen = []
+def interrupted(flash, url, digest, cut):
+    """Cut an update after so many steps and boot. Return the folder that ran, and whether the update was cut at all."""
     other = flash / "lib2"
-    for cut in itertools.count():
-        for name in ("code", "code.new"):
-            (flash / name).unlink(missing_ok=True)
-        shutil.rmtree(other, ignore_errors=True)
-        shutil.copytree(flash / "lib", other)
-        result = fetch(flash, url, digest, cut)
-        assert result.returncode == 0, result.stdout + result.stderr
-        # The choice is whole once it is written, also where it has not got its name yet; and then so is the code.
-        chosen = any((flash / name).exists() for name in ("code", "code.new"))
-        ran = boot(flash)[1]
-        assert ran == ("lib2" if chosen else "lib")
-        seen.append(ran)
-        if last(result) != "cut":
+    for name in ("code", "code.new"):
+        (flash / name).unlink(missing_ok=True)
+    shutil.rmtree(other, ignore_errors=True)
+    shutil.copytree(flash / "lib", other)
+    result = fetch(flash, url, digest, cut)
+    assert result.returncode == 0, result.stdout + result.stderr
+    # The choice is whole once it is written, also where it has not got its name yet; and then so is the code.
+    chosen = any((flash / name).exists() for name in ("code", "code.new"))
+    ran = boot(flash)[1]
+    assert ran == ("lib2" if chosen else "lib")
+    return ran, last(result) == "cut"
+
+
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_whatever_interrupts_it_a_whole_program_boots(site, flash, stride):
+    """Every fifth step, and each of the last ones, in which the new program is chosen; exhaustively every step."""
+    url, digest, _ = site
+    for beyond in itertools.count(0, stride):
+        ran, cut = interrupted(flash, url, digest, beyond)
+        if not cut:
             break
-    assert seen == ["lib"] * (cut - 1) + ["lib2"] * 2
-    assert cut > 100
+        assert ran == "lib" or interrupted(flash, url, digest, beyond + 1) == ("lib2", False)
+    steps = [interrupted(flash, url, digest, step) for step in range(beyond - stride, beyond + 1)]
+    whole = steps.index(("lib2", False))
+    # The last step of all gives the choice, which is whole by then, its name.
+    assert steps[: whole - 1] == [("lib", True)] * (whole - 1)
+    assert steps[whole - 1 :] == [("lib2", True), *[("lib2", False)] * (len(steps) - whole)]
+    assert beyond > 100
