@@ -9,9 +9,9 @@ from undertone_aggregator.campaign.home_assistant import discovery
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
-from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.estimates import Estimate, Series
+from undertone_aggregator.estimate.estimates import Estimate, Estimator, Series
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.publication import publication_of, settle
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
@@ -37,6 +37,8 @@ class Settling:
     def __init__(self, context: CampaignContext, issuing: Issuing, lag: Lag, models: FittedModels) -> None:
         self._context, self._issuing, self._lag, self._models = context, issuing, lag, models
         self._settled = publication_of(context.store, context.plan.min_reports).settled
+        # The newest timeline and its estimator, None before the first slot.
+        self._estimating: tuple[Timeline, Estimator] | None = None
         # The Unix second from which slots may settle after this start of the server; None before the first tick.
         self._returned: int | None = None
         self.published: Published | None = None
@@ -93,7 +95,7 @@ class Settling:
         """Return (raw and filtered estimates of settled slots, the fewest reports among which one is hidden)."""
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing
-            chains = estimator_of(issuing.timeline).chains
+            chains = self._estimator().chains
             # The timeline is replaced with each new epoch.
             how = SeriesFilter(
                 plan.slot_seconds,
@@ -109,9 +111,16 @@ class Settling:
         self._filtered = last
         return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first], smallest
 
+    def _estimator(self) -> Estimator:
+        """Return the estimator of the current timeline, the same for all its slots: a decoder takes 0.1 s to make."""
+        timeline = self._issuing.timeline
+        if self._estimating is None or self._estimating[0] is not timeline:
+            self._estimating = timeline, estimator_of(timeline, self._models.values)
+        return self._estimating[1]
+
     def _raw(self, first: int, last: int) -> tuple[list[Estimate], int]:
         context = self._context
-        estimator = estimator_of(self._issuing.timeline, self._models.values)
+        estimator = self._estimator()
         partial = context.store.partial(max(first - estimator.memory, 0), last, late=False)
         shown = publication_of(context.store, context.plan.min_reports).select(partial)
         estimates = [row for group in shown.groups for row in estimator.estimates(shown.of(group), [group])]

@@ -13,11 +13,14 @@ import pytest
 from support import server
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign import rounds as module
+from undertone_aggregator.campaign import settling
+from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.campaign.coordinator import Coordinator
 from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import Batch, Store, open_store
@@ -142,10 +145,21 @@ def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_
 
 
 @pytest.mark.parametrize("restart_every", [10**9, 1])
-def test_a_campaign_goes_through_its_rounds(tmp_path: Path, restart_every: int) -> None:
+def test_a_campaign_goes_through_its_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart_every: int
+) -> None:
+    estimators: list[Timeline] = []
+
+    def counted(timeline: Timeline, models: dict[str, float]) -> Estimator:
+        estimators.append(timeline)
+        return estimator_of(timeline, models)
+
+    monkeypatch.setattr(settling, "estimator_of", counted)
     outlet = play(tmp_path, 44, restart_every=restart_every)
     with open_store(tmp_path / "s.sqlite") as store:
         epochs = store.epochs()
+    # An estimator serves all slots until the next epoch is issued or the server starts again.
+    assert len(estimators) <= (len(epochs) if restart_every > 44 else 44)
     assert [epoch.phase for epoch in epochs[:3]] == ["threshold", "threshold", "report"]
     assert [epoch.campaign.first_slot - NOW for epoch in epochs[:3]] == [2, 2 + 5 + 2, 2 + 2 * (5 + 2)]
     first, second, third = (epoch.campaign for epoch in epochs[:3])
