@@ -200,12 +200,16 @@ def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np
 
     Does for such reports what `Seen.judge` does, as arrays.
     """
-    heads = words[1]
-    gap = slots.astype(np.uint64) - (heads >> np.uint64(32))
-    high = (heads & np.uint64(_U32)) << gap | words[2] >> np.uint64(64) - gap
-    low = words[2] << gap | np.uint64(1)
-    digests = (words[3] << np.uint64(_DIGEST_BITS) | codes) & np.uint64(_DIGESTS)
-    return np.stack([words[0], slots.astype(np.uint64) << np.uint64(32) | high & np.uint64(_U32), low, digests])
+    keys, heads, lows, digests = words
+    newest = slots.astype(np.uint64)
+    gap = newest - (heads >> np.uint64(32))
+    high = (heads & np.uint64(_U32)) << gap | lows >> np.uint64(64) - gap
+    after = np.empty_like(words)
+    after[0] = keys
+    after[1] = newest << np.uint64(32) | high & np.uint64(_U32)
+    after[2] = lows << gap | np.uint64(1)
+    after[3] = (digests << np.uint64(_DIGEST_BITS) | codes) & np.uint64(_DIGESTS)
+    return after
 
 
 def gaps(words: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:

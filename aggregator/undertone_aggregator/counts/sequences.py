@@ -110,8 +110,9 @@ class Sequences:
         is_known, word = self._look_up(key)
         # Compare each report with the report before it of the same device. For a device's first report of this batch
         # that is the report remembered from earlier batches.
-        newest = np.where(first, (word >> np.uint64(32)).astype(np.int64), np.roll(slot, 1))
-        before = np.where(first, (word & np.uint64(_U32)).astype(np.int64), np.roll(number, 1))
+        newest, before = (word >> np.uint64(32)).astype(np.int64), (word & np.uint64(_U32)).astype(np.int64)
+        later = np.flatnonzero(~first)
+        newest[later], before[later] = slot[later - 1], number[later - 1]
         next_one = (slot > newest) & (number == before + 1)
         begins = (number == 1) | (number > slot - first_slot + 1)
         whole = np.logical_and.reduceat(np.where(first & ~is_known, begins, next_one), np.flatnonzero(first))
@@ -121,14 +122,17 @@ class Sequences:
     def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
         """Remember reports that were ``expected``, in order within each device, and return their records."""
         words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
-        added = np.unique(keys[~self._look_up(keys)[0]])
-        if len(added):
+        is_known, _ = self._look_up(keys)
+        if not is_known.all():
+            added = np.unique(keys[~is_known])
             blank = np.zeros_like(added)
             at = np.searchsorted(self._words[0], added)
             self._set(np.insert(self._words, at, np.stack([added, blank, blank]), axis=1))
         at = np.searchsorted(self._words[0], keys)
         self._words[1, at] = words
-        return np.stack([keys, words, self._words[2, at]]).T.astype("<u8").tobytes()
+        rows = np.empty((len(keys), 3), dtype="<u8")
+        rows[:, 0], rows[:, 1], rows[:, 2] = keys, words, self._words[2, at]
+        return rows.tobytes()
 
     def _look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Return (which devices [n] are in the sorted words; their newest slot and number, 0 for the others)."""

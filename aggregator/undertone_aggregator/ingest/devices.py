@@ -34,10 +34,9 @@ class Devices:
         """Return the row of each topic, adding rows for new devices."""
         if len(self._known) > MOST:
             self._forget()
-        row_of = self._row.get
-        rows = [row_of(topic, -2) for topic in topics]
-        if -2 in rows:
-            rows = [self._learn(topic) if row == -2 else row for topic, row in zip(topics, rows, strict=True)]
+        rows = list(map(self._row.get, topics))
+        if None in rows:
+            rows = [self._learn(topic) if row is None else row for topic, row in zip(topics, rows, strict=True)]
         if self._new_keys:
             self._grow()
         return np.array(rows, dtype=np.int64)
@@ -65,8 +64,8 @@ class Devices:
         if phases.shape[1] < len(self._known):
             more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
             phases = self._phases[schedule.seed] = np.concatenate([phases, more], axis=1)
-        missing = rows[wanted]
-        for row in np.unique(missing[phases[0, missing] < 0]).tolist():
+        missing = rows[wanted & (phases[0, rows] < 0)]
+        for row in set(missing.tolist()):
             head = hashlib.sha256(schedule.seed + self._known[row][0].encode()).digest()
             phases[:, row] = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
         places: NDArray[np.int64] = np.asarray(schedule.place_of(phases[0, rows], phases[1, rows]))

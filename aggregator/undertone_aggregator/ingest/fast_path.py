@@ -50,7 +50,7 @@ class FastPath:
             if plain is not None:
                 self._admission.count_newer(admitted, plain, batch)
                 self._audit(plain.fast, rows, deliveries, batch)
-                rest = [delivery for delivery, fast in zip(deliveries, plain.fast.tolist(), strict=True) if not fast]
+                rest = [deliveries[i] for i in np.flatnonzero(~plain.fast).tolist()]
         for topic, payload, retained, _ in rest:
             self._admission.judge(topic, payload, retained, now, batch)
 

@@ -4,6 +4,7 @@
 slot newer than all slots of the same device. Nearly all reports are of this kind.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,25 +124,28 @@ class Tally:
         batch.outcomes[COUNTED] += len(at)
         # The sort is stable, so that reports with equal keys stay in their order of arrival.
         order = at[np.lexsort((groups[at], columns.kind[at], columns.slot[at], admitted.epoch[at]))]
-        fields = np.stack([admitted.epoch, columns.slot, columns.kind, groups])[:, order]
-        starts = np.flatnonzero(np.any(fields[:, 1:] != fields[:, :-1], axis=0)) + 1
-        for part in np.split(order, starts):
+        differs = np.zeros(len(order) - 1, dtype=bool)
+        for field in (admitted.epoch, columns.slot, columns.kind, groups):
+            ordered = field[order]
+            differs |= ordered[1:] != ordered[:-1]
+        ends = [*(np.flatnonzero(differs) + 1).tolist(), len(order)]
+        for start, end in itertools.pairwise([0, *ends]):
+            part = order[start:end]
             number, slot, kind, group = (int(x[part[0]]) for x in (admitted.epoch, columns.slot, columns.kind, groups))
             campaign = admitted.epochs[number].campaign
             key = Key(self.campaign, campaign.fingerprint, kind, admitted.group_name(group), slot)
             cells = self.cells(campaign.rule.kind)
             cells.add_all(campaign.rule, columns, part, key, self.chains, batch)
-        names = [admitted.group_name(group) for group in groups[at].tolist()]
-        self._note_sequences(columns.device[at], columns.slot[at], columns.sequence[at], names, batch)
+        plain = self._note_expected(columns.device[at], columns.slot[at], columns.sequence[at], batch)
+        for i in at[~plain].tolist():
+            device, slot, sequence = (int(field[i]) for field in (columns.device, columns.slot, columns.sequence))
+            self._note_sequence(device, slot, sequence, admitted.group_name(int(groups[i])), batch)
 
-    def _note_sequences(
-        self, keys: Words, slots: Integers, numbers: Integers, groups: Sequence[str], batch: Batch
-    ) -> None:
-        """Do `_note_sequence` for many reports [n], in order within each device."""
+    def _note_expected(self, keys: Words, slots: Integers, numbers: Integers, batch: Batch) -> Mask:
+        """Do `_note_sequence` for those of the reports [n] after which none is missing; return which ones."""
         plain = self.sequences.expected(keys, slots, numbers, self.timeline.epochs[0].campaign.first_slot)
         batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
-        for i in np.flatnonzero(~plain).tolist():
-            self._note_sequence(int(keys[i]), int(slots[i]), int(numbers[i]), groups[i], batch)
+        return plain
 
     def _note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
         """Add to ``batch`` what the number of a counted report shows about missing ones."""
@@ -169,7 +173,8 @@ def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Wor
     # The words of a new device are such that its first report is newer by one slot.
     new = np.flatnonzero((column < 0) & (begun >= 1))
     new = new[~seen.waits(keys[new])]
-    words[:, new] = unseen(keys[new], begun[new])
+    if len(new):
+        words[:, new] = unseen(keys[new], begun[new])
     alive = column >= 0
     alive[new] = True
     changed = np.zeros(len(starts), dtype=bool)
@@ -177,10 +182,12 @@ def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Wor
     for number in range(min(int(rank.max()) + 1, _ROUNDS)):
         here = np.flatnonzero(rank == number)
         at, who = order[here], device[here]
-        gap = gaps(words[:, who], slots[at])
+        before = words[:, who]
+        gap = gaps(before, slots[at])
         plain = good[at] & alive[who] & (gap >= 1) & (gap <= NEWER)
-        alive[who[~plain]] = False
-        at, who = at[plain], who[plain]
-        words[:, who] = newer(words[:, who], slots[at], codes[at])
+        if not plain.all():
+            alive[who[~plain]] = False
+            at, who, before = at[plain], who[plain], before[:, plain]
+        words[:, who] = newer(before, slots[at], codes[at])
         fast[at] = changed[who] = True
     return Newer(fast, column[changed], words[:, changed])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy import Connection, Engine, Table, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from undertone_aggregator.base.interpreter import INGEST_THREADS
@@ -164,7 +164,7 @@ class Database:
                 yield
                 # From here on, this thread waits for the disk, and another one may use the interpreter.
                 INGEST_THREADS.leave()
-                self._connection.exec_driver_sql("COMMIT")
+                self._control("COMMIT")
             except BaseException:
                 with contextlib.suppress(SQLAlchemyError):
                     if self._open_connection is not None and not self._open_connection.invalidated:
@@ -172,6 +172,10 @@ class Database:
                 raise
             finally:
                 self._inside = False
+
+    def _control(self, command: str) -> None:
+        """Run a command that begins or ends a transaction."""
+        self.run(command, lambda: text(command), [{}])
 
     def execute(self, statement: Any, rows: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None) -> Any:
         """Run a statement in the open transaction, or in one of its own."""
@@ -191,16 +195,16 @@ class Database:
                 compiled: Any = build().compile(dialect=dialect, column_keys=list(rows[0]))
                 order = compiled.positiontup if compiled.positional else None
                 self._compiled[name] = str(compiled), compiled.params, order
-            text, constants, order = self._compiled[name]
+            statement, constants, order = self._compiled[name]
             named = [{**constants, **row} for row in rows]
             values: list[Any] = named if order is None else [[row[key] for key in order] for row in named]
             driver: Any = connection.connection.driver_connection
             cursor = driver.cursor()
             try:
                 if len(values) == 1:
-                    cursor.execute(text, values[0])
+                    cursor.execute(statement, values[0])
                 else:
-                    cursor.executemany(text, values)
+                    cursor.executemany(statement, values)
                 return list(cursor.fetchall()) if cursor.description else []
             except dialect.loaded_dbapi.Error as wrong:
                 if dialect.is_disconnect(wrong, driver, cursor):

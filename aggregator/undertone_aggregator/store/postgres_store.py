@@ -91,7 +91,7 @@ class PostgresStore(SqlStore):
         self.close()
 
     def _begin(self) -> None:
-        self._connection.exec_driver_sql("BEGIN")
+        self._control("BEGIN")
 
     def _is_full(self, cause: BaseException) -> bool:
         return getattr(cause, "sqlstate", None) == _DISK_FULL

@@ -5,10 +5,10 @@ See `undertone_aggregator.store.store.Store`. A file holds one campaign; several
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, and_, bindparam, delete, func, select, true, tuple_
+from sqlalchemy import Table, and_, bindparam, delete, func, or_, select, true
 
 from undertone_aggregator.counts.device_states import Segment
 from undertone_aggregator.counts.epochs import Epoch
@@ -28,6 +28,12 @@ from undertone_aggregator.store.database import Database
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch
 from undertone_shared.campaign import Campaign
+
+# Largest number of histograms that one query fetches.
+_KEYS = 128
+
+# (slot, fingerprint, kind, group) of a histogram.
+Place = tuple[int, bytes, int, str]
 
 
 class SqlStore(Database):
@@ -154,14 +160,7 @@ class SqlStore(Database):
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
         """Add histograms to the stored ones by one select and one upsert for the whole batch."""
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
-
-        def build() -> Any:
-            places = tuple_(table.c.slot, table.c.fingerprint, table.c.kind, table.c.grp)
-            wanted = places.in_(bindparam("places", expanding=True))
-            return select(table).where(and_(self.own_rows(table), table.c.worker == bindparam("owner"), wanted))
-
-        found = self.rows(self.prepared(table.name, build), {"owner": worker, "places": keys})
-        stored = {(r.slot, bytes(r.fingerprint), r.kind, r.grp): bytes(r.counts) for r in found}
+        stored = dict(self._stored_counts(table, worker, keys))
         rows = []
         for place, counts in zip(keys, added.values(), strict=True):
             merged = add_counts(unpack_counts(stored[place]), counts) if place in stored else counts
@@ -170,6 +169,28 @@ class SqlStore(Database):
             if table is tables.late:
                 rows[-1]["n"] = reports_in(place[2], merged)
         self.upsert(table, rows, lambda new: {name: new[name] for name in ("counts", "n") if name in new})
+
+    def _stored_counts(self, table: Table, worker: str, keys: Sequence[Place]) -> Iterator[tuple[Place, bytes]]:
+        """Yield the stored histograms of these (slot, fingerprint, kind, group), packed."""
+        names = ("slot", "fingerprint", "kind", "grp")
+        for start in range(0, len(keys), _KEYS):
+            part = keys[start : start + _KEYS]
+            # One statement is compiled for each power of two; the last key fills it up.
+            size = 1 << (len(part) - 1).bit_length()
+            filled = [*part, *[part[-1]] * (size - len(part))]
+
+            def build(size: int = size) -> Any:
+                same = [and_(*(table.c[name] == bindparam(f"{name}{i}") for name in names)) for i in range(size)]
+                wanted = and_(self.own_rows(table), table.c.worker == bindparam("owner"), or_(*same))
+                return select(*(table.c[name] for name in names), table.c.counts).where(wanted)
+
+            values = {
+                f"{name}{i}": value for i, key in enumerate(filled) for name, value in zip(names, key, strict=True)
+            }
+            for slot, fingerprint, kind, group, counts in self.run(
+                f"{table.name} of {size}", build, [{"owner": worker, **values}]
+            ):
+                yield (slot, bytes(fingerprint), kind, group), bytes(counts)
 
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
         campaign = self.meta("campaign").get("campaign", "")

@@ -114,7 +114,7 @@ class SqliteStore(SqlStore):
         self.close()
 
     def _begin(self) -> None:
-        self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+        self._control("BEGIN IMMEDIATE")
 
     def _is_full(self, cause: BaseException) -> bool:
         return getattr(cause, "sqlite_errorcode", None) in _FULL

@@ -201,6 +201,20 @@ def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]
         assert store.counted_groups() == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("histograms", [1, 3, 128, 129, 300])
+def test_every_histogram_of_a_batch_is_added_to_the_stored_one(opened: Callable[[], Store], histograms: int) -> None:
+    keys = [Key("meters", bytes([n % 2]) * 8, n % 2, f"g{n % 3}", FIRST + n) for n in range(histograms)]
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        for _ in range(2):
+            partial = Partial()
+            for number, key in enumerate(keys):
+                partial.add_counts(key, np.array([1, number]))
+            store.commit("0of1", Batch(partial))
+        added = {key: counts.tolist() for key, counts in store.partial().items()}
+    assert added == {key: [2, 2 * number] for number, key in enumerate(keys)}
+
+
 def test_losses_add_up_by_group_and_slot(opened: Callable[[], Store]) -> None:
     with opened() as store:
         store.commit("0of2", Batch(lost=Counter({("north", 5): 3, ("south", 5): 1})))
