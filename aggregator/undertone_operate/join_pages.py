@@ -35,16 +35,15 @@ class JoinPages:
     policy: str
 
 
-def phone_pages(websocket: str | None) -> JoinPages:
-    """Return the phone's web app. ``websocket``: the address of MQTT over WebSocket, without which no phone can report.
+def phone_pages(websocket: str) -> JoinPages:
+    """Return the phone's web app. ``websocket``: the address of MQTT over WebSocket.
 
     Raises Invalid if this installation lacks MicroPython.
     """
     files = phone_files()
     files[""] = files.pop("index.html")
     pages = {path: JoinPage.of(media_type(path or "index.html"), content) for path, content in files.items()}
-    origin = None if websocket is None else "{0.scheme}://{0.netloc}".format(urlsplit(websocket))
-    return JoinPages(pages, security_policy(origin))
+    return JoinPages(pages, security_policy("{0.scheme}://{0.netloc}".format(urlsplit(websocket))))
 
 
 _PAGE = b"""<!doctype html>

@@ -44,7 +44,7 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
     tls = None if options.insecure else JoinTls(home.folder, options, broker)
     app = make_app(
         Joining(home),
-        _pages(broker, journal),
+        join_pages(broker, journal),
         authority=lambda: None if tls is None else tls.authority,
         say=lambda sentence: journal.say_once("join", sentence),
     )
@@ -76,9 +76,19 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
             asyncio.run(serve())
 
 
-def _pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
+def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
+    """Return the phone's app; without an address or a way to log in for phones, a page that explains what a code is.
+
+    A link then uses no code up that a phone cannot use.
+    """
     try:
-        return phone_pages(websocket_address(broker))
+        if not broker.source.broker and broker.ca_file is not None:
+            raise Invalid("devices log in with certificates ([broker] ca_file), which a browser cannot")
+        websocket = websocket_address(broker)
+        if websocket is None:
+            option = "websocket_url" if broker.source.broker else "websocket"
+            raise Invalid(f"[broker] has no {option}, the address of MQTT over WebSocket")
+        return phone_pages(websocket)
     except Invalid as wrong:
         journal.say("join", f"phones cannot join: {wrong}")
         return PLAIN

@@ -308,7 +308,12 @@ def _addresses(config: Config, device: dict[str, Any]) -> dict[str, str | None]:
 
 
 def websocket_address(broker: BrokerOptions, host: str | None = None) -> str | None:
-    """Return the address of MQTT over WebSocket at ``host``, by default as devices reach it; None without one."""
+    """Return the address of MQTT over WebSocket, None without one.
+
+    An external broker has an address of its own; the endpoint's is at ``host``, by default as devices reach it.
+    """
+    if broker.websocket_url is not None:
+        return broker.websocket_url
     if broker.websocket_place is None:
         return None
     secure = "" if broker.certificate is None else "s"

@@ -193,7 +193,7 @@ def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
         "certificate": CERTIFICATE,
         "key": KEY,
     }
-    options |= dict.fromkeys(("password_file", "ca_file", "insecure", "user", "worker_users"))
+    options |= dict.fromkeys(("password_file", "ca_file", "insecure", "user", "worker_users", "websocket_url"))
     if config.path(AUTHORITY).with_name(AUTHORITY_KEY).is_file():
         return options
     if is_loopback(host):

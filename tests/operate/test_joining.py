@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import io
 import json
 import math
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.command import undertone
+from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.mqtt.credentials import servers_names
 from undertone_aggregator.mqtt.endpoint.gate import Gate
@@ -24,6 +26,8 @@ from undertone_aggregator.settings.options import split_address
 from undertone_aggregator.store.store import open_store
 from undertone_operate.doctor import examine
 from undertone_operate.join_codes import BOUND, EXPIRED, FILE, OPEN, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
+from undertone_operate.join_pages import PLAIN
+from undertone_operate.join_server import join_pages
 from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
 from undertone_shared.errors import Invalid
 
@@ -136,6 +140,33 @@ def test_the_address_of_mqtt_over_websocket(home):
     (code,) = codes_of(home, 1)
     addresses = joined(Joining(home), redemption(code))["addresses"]
     assert addresses == {"mqtt": "mqtts://meters.example:8883", "websocket": "wss://meters.example:8443/mqtt"}
+
+
+def test_the_address_of_an_external_brokers_websocket(tmp_path):
+    run("init", tmp_path / "home", "--broker", "mqtts://broker.example")
+    run("campaign", "create", tmp_path / "home", "power", *CREATE)
+    home = Home(tmp_path / "home")
+    (code,) = codes_of(home, 1)
+    assert joined(Joining(home), redemption(code))["addresses"]["websocket"] is None
+    settings = home.folder / "server.toml"
+    option = 'websocket_url = "wss://Broker.example:8084/mqtt"'
+    settings.write_text(settings.read_text().replace("\nuser =", f"\n{option}\nuser ="))
+    home = Home(home.folder)
+    (code,) = codes_of(home, 1)
+    assert joined(Joining(home), redemption(code))["addresses"]["websocket"] == "wss://broker.example:8084/mqtt"
+    pages = join_pages(home.broker_options, Journal(io.StringIO()))
+    assert "connect-src 'self' wss://broker.example:8084;" in pages.policy
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [(("--broker", "mqtts://broker.example"), "websocket_url"), (("--host", "a.example", "--certificates"), "browser")],
+)
+def test_no_app_is_served_where_no_phone_can_take_part(tmp_path, options, word):
+    run("init", tmp_path / "home", *options)
+    log = io.StringIO()
+    assert join_pages(Home(tmp_path / "home").broker_options, Journal(log)) is PLAIN
+    assert word in log.getvalue()
 
 
 def test_the_servers_disk_holds_no_secret_of_a_device_that_joined(home):

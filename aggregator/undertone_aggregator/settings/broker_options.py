@@ -2,6 +2,7 @@
 
 import ipaddress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from undertone_aggregator.settings.options import (
     Checked,
@@ -45,6 +46,26 @@ def hosts(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def websocket_url(name: str, value: object) -> str:
+    """Check the address of MQTT over WebSocket: wss://HOST, with port and path if they are not the usual ones.
+
+    Raises Invalid.
+    """
+    refusal = f"{name} is {value!r}, expected wss://HOST, wss://HOST:PORT or wss://HOST:PORT/PATH"
+    try:
+        parts = urlsplit(text(name, value))
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise Invalid(refusal) from None
+    # Nothing else may be in it, because the page's Content-Security-Policy holds its scheme, host and port.
+    if parts.scheme not in ("ws", "wss") or not is_host(host) or parts.username or parts.query or parts.fragment:
+        raise Invalid(refusal)
+    if parts.scheme == "ws" and not is_loopback(host):
+        raise Invalid(f"{refusal}: without TLS passwords would cross the network in plain text")
+    place = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{place}" + ("" if port is None else f":{port}") + parts.path
+
+
 def _place(text: str) -> tuple[str, int]:
     """Split HOST or HOST:PORT; without a port it is 0. An IPv6 address with a port is in brackets."""
     try:
@@ -79,6 +100,8 @@ class BrokerOptions(Checked):
     key: str | None = option(None, "direct: the certificate's key", text)
     websocket: str | None = option(None, "direct: ADDRESS:PORT of MQTT over WebSocket, for phones and for networks "
                                    "that let only HTTPS pass", listen_at)  # fmt: skip
+    websocket_url: str | None = option(None, "external: wss://HOST:PORT/PATH of the broker's MQTT over WebSocket, by "
+                                       "which phones reach it; absent: phones cannot join", websocket_url)  # fmt: skip
     user: str = option("aggregator", "this server's user name at the broker", check_user)
     password_file: str | None = option(None, "external: a file with this server's own password", text)
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
@@ -118,6 +141,7 @@ _MODES = {
     "password_file": EXTERNAL,
     "insecure": EXTERNAL,
     "hosts": EXTERNAL,
+    "websocket_url": EXTERNAL,
 }
 
 
@@ -138,6 +162,11 @@ def check_broker(broker: BrokerOptions, workers: int) -> None:
         raise Invalid("broker.insecure is true, but broker.ca_file turns TLS on: remove one of them")
     if broker.hosts and broker.host != BrokerOptions.host:
         raise Invalid(f"broker.host is {broker.host!r}, but broker.hosts names the brokers: remove one of them")
+    if broker.hosts and broker.websocket_url is not None:
+        raise Invalid(
+            f"broker.websocket_url is {broker.websocket_url!r}, but broker.hosts names several brokers, of which each"
+            " device has one: remove one of them"
+        )
     if not broker.source.broker:
         _check_direct(broker, workers)
     elif broker.password_file is None:

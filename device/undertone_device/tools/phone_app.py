@@ -57,12 +57,11 @@ def media_type(path: str) -> str:
     return _TYPES[Path(path).suffix]
 
 
-def security_policy(websocket: str | None) -> str:
+def security_policy(websocket: str) -> str:
     """Return the Content-Security-Policy of every answer: no other host than this one and its address ``websocket``."""
-    connect = "'self'" if websocket is None else f"'self' {websocket}"
     return (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self';"
-        f" manifest-src 'self'; worker-src 'self'; connect-src {connect}; base-uri 'none'; form-action 'none';"
+        f" manifest-src 'self'; worker-src 'self'; connect-src 'self' {websocket}; base-uri 'none'; form-action 'none';"
         " frame-ancestors 'none'"
     )
 

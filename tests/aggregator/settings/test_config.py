@@ -76,6 +76,20 @@ def test_what_is_wrong_is_named(options: dict[str, object], facts: tuple[object,
         ('[broker]\nca_file = "x"', ("broker.ca_file", "broker.certificate")),
         (EXTERNAL + 'host = "a"\nhosts = ["b"]', ("broker.host", "'a'", "broker.hosts")),
         (EXTERNAL + 'key = "x"', ("broker.key", "'direct'", "'external'")),
+        (DIRECT + 'websocket_url = "wss://a"', ("broker.websocket_url", "'external'", "'direct'")),
+        *(
+            (EXTERNAL + f'websocket_url = "{url}"', ("broker.websocket_url", url))
+            for url in (
+                "https://a",
+                "wss://a b",
+                "wss://a;script-src *",
+                "wss://me@a",
+                "wss://a/?b",
+                "wss://a:0x1",
+                "ws://broker.example",
+            )
+        ),
+        (EXTERNAL + 'hosts = ["b"]\nwebsocket_url = "wss://a"', ("broker.websocket_url", "broker.hosts")),
         (EXTERNAL + 'access = "a"', ("broker.access", "'direct'", "'external'")),
         (EXTERNAL + 'passwords = "a"', ("broker.passwords", "'direct'", "'external'")),
         (DIRECT + 'ca_file = "a"', ("broker.ca_file", "broker.certificate")),

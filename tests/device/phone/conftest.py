@@ -22,8 +22,9 @@ from support.phone_site import CODE, PATIENCE, PhoneSite, Receiver, WebSocketBro
 def chromium() -> Iterator[Any]:
     if find_chromium() is None:
         unavailable(MISSING)
-    # Its microphone hears beeps, and nobody is asked for permission.
-    with browser("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream") as running:
+    # Its microphone hears beeps, and nobody is asked for permission; certificates are those of the tests.
+    options = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", "--ignore-certificate-errors")
+    with browser(*options) as running:
         yield running
 
 

@@ -1,91 +1,30 @@
 """From `undertone init` to `undertone verify`, with a phone that joins by a link, pauses, is killed and leaves."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.ci import unavailable
+from support.mosquitto import MISSING, find_mosquitto
 from support.phone_browser import KilledPhone
-from support.phone_site import PATIENCE, FastClock
+from support.phone_server import SLOT, PhoneServer
+from support.phone_site import PATIENCE
 from support.phone_tap import Tap
-from support.waiting import wait_for
 from undertone_shared.off_board.intake import unpack
 
-SLOT = 1800
+DAY = 86400
+# Of the 48 slots of a day. The others are for a machine on which a killed browser takes long to start again.
 REPORTS = 20
-# A day passes in 96 s, a slot in 2 s.
-RATE = 900
-# Every Python program of the server begins with this file: its clock, and the same clock in the app that it serves.
-FAST = """
-import time
-real = time.time
-time.time = lambda: {begin} + (real() - {at}) * {rate}
-time.time_ns = lambda: int(time.time() * 1_000_000_000)
-import undertone_device.tools.phone_app as app
-plain = app.phone_files
-app.phone_files = lambda: plain() | {{"clock.js": {script!r}}}
-"""
-
-
-class Server:
-    """A server's folder on a fast clock. ``address``: that of the app, as `KilledPhone` wants it."""
-
-    def __init__(self, folder: Path, free_port: Callable[[], int]) -> None:
-        self.folder = folder
-        self.clock = FastClock(1_800_000_000, RATE)
-        (folder / "fast").mkdir()
-        (folder / "fast/sitecustomize.py").write_text(
-            FAST.format(begin=self.clock.begin, at=self.clock.at, rate=RATE, script=self.clock.script())
-        )
-        self._environment = os.environ | {"PYTHONPATH": str(folder / "fast")}
-        self.websocket, join, health = free_port(), free_port(), free_port()
-        self.address = f"http://127.0.0.1:{join}/join/"
-        self._health = f"127.0.0.1:{health}"
-        self.run("init", "home", "--audit", "--port", str(free_port()), "--health", self._health)
-        toml = folder / "home/server.toml"
-        text = toml.read_text()
-        text = text.replace("\nuser =", f'\nwebsocket = "127.0.0.2:{self.websocket}"\nuser =')
-        head, _, rest = text.partition("[join]\n")
-        rest = rest.replace("insecure = false", "insecure = true")
-        lines = f'listen = "127.0.0.1:{join}"\nurl = "http://127.0.0.1:{join}"\noperator = "The town of Example"\n'
-        toml.write_text(f"{head}[join]\n{lines}{rest}")
-        options = ["rounds=[4]", "cycle=4", "epoch_slots=200", "report_slots=2000", "measure=last", "min_reports=1"]
-        sets = [word for option in options for word in ("--set", option)]
-        self.run("campaign", "create", "home", "meters", "--sensor", "energy", "--unit", "Wh", "--bound", "1000",
-                 "--epsilon", "1", "--slot-seconds", str(SLOT), *sets)  # fmt: skip
-        self.log = (folder / "serve.log").open("wb")
-        self._serving = subprocess.Popen(
-            [sys.executable, "-m", "undertone", "serve", "home"],
-            cwd=folder, env=self._environment, stdout=self.log, stderr=self.log,
-        )  # fmt: skip
-
-    def run(self, *words: str, check: bool = True) -> str:
-        """Run a command as an operator would; return its output."""
-        done = subprocess.run(
-            [sys.executable, "-m", "undertone", *words],
-            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def close(self) -> None:
-        self._serving.send_signal(signal.SIGTERM)
-        self._serving.wait(PATIENCE)
-        self.log.close()
 
 
 @pytest.fixture
-def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Server]:
-    running = Server(tmp_path, free_port)
+def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[PhoneServer]:
+    running = PhoneServer(tmp_path, free_port)
     yield running
     running.close()
 
@@ -93,7 +32,7 @@ def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Server]:
 class Journey:
     """Notes what the phone sends, and kills its browser while it sends a report, as often as it is armed."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PhoneServer) -> None:
         self._server = server
         self._ledger = (server.folder / "phone.log").open("w")
         self.phone: KilledPhone | None = None
@@ -118,22 +57,17 @@ class Journey:
 
 @pytest.mark.services
 def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accounted_for(
-    chromium: Any, server: Server, tmp_path: Path
+    chromium: Any, server: PhoneServer, tmp_path: Path
 ) -> None:
     journey = Journey(server)
     tap = Tap(server.websocket, ("127.0.0.2", server.websocket), journey.sent)
     try:
-        link = server.run("join", "create", "--home", "home", "--about", "How much do homes use?").split()
-        code = next(word for word in link if "/join#" in word).partition("#")[2]
-        wait_for(lambda: listens(server.address), what="the listener for joining")
+        code = server.invite("--about", "How much do homes use?")
         phone = journey.phone = KilledPhone(chromium, server, tmp_path / "profile")
         with phone.running(f"#{code}") as page:
             wait_for_screen(page, "join")
             assert "How much do homes use?" in page.inner_text("#screen")
-            page.get_by_role("button", name="How am I protected?").click()
-            assert "fifty to fifty" in page.inner_text("#screen")
-            page.get_by_role("button", name="I agree and take part").click()
-            wait_for_screen(page, "running")
+            agree(page)
             wait_for_reports(page, journey, 3)
             page.get_by_text("Pause", exact=True).click()
             page.get_by_role("button", name="For a day").click()
@@ -152,9 +86,13 @@ def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accoun
             page.on("dialog", lambda dialog: dialog.accept())
             page.get_by_role("button", name="Leave").click()
             wait_for_screen(page, "left")
-        slots = sorted(journey.reports)
-        assert (slots[-1] - slots[0]) * SLOT < 2 * 86400
-        sequences = [unpack(report).sequence for report in journey.reports.values()]
+        # The ledger, not the clock, tells that all this was one day of slots.
+        lines = (server.folder / "phone.log").read_text().splitlines()
+        reports = [unpack(report) for report in {bytes.fromhex(line.split()[-1]) for line in lines}]
+        slots = {report.slot for report in reports}
+        assert len(slots) == len(reports) >= REPORTS
+        assert (max(slots) - min(slots) + 1) * SLOT <= DAY
+        sequences = [report.sequence for report in reports]
         assert sorted(sequences) == list(range(1, len(sequences) + 1))
         verify = ["verify", "--ledger", "phone.log", "--store", "home/stores/meters.sqlite", "--json"]
         accounts = json.loads(server.run(*verify))
@@ -165,12 +103,40 @@ def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accoun
         journey.close()
 
 
-def listens(address: str) -> bool:
+@pytest.mark.services
+def test_a_phone_reports_to_an_external_broker_at_its_own_address(
+    chromium: Any, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    if find_mosquitto() is None:
+        unavailable(MISSING)
+    server = PhoneServer(tmp_path, free_port, external=True)
+    hosts, trouble = set(), []
     try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+        context = chromium.new_context()
+        page = context.new_page()
+        page.on("websocket", lambda socket: hosts.add(socket.url))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.goto(f"{server.address}#{server.invite()}")
+        agree(page)
+        page.wait_for_function(
+            "() => /has made ([3-9]|\\d\\d) reports/.test(document.body.innerText)"
+            " && !document.body.innerText.includes('to be sent')",
+            timeout=1000 * PATIENCE,
+        )
+        context.close()
+        assert hosts == {f"wss://localhost:{server.websocket}/mqtt"}
+        assert trouble == []
+    finally:
+        server.close()
+
+
+def agree(page: Any) -> None:
+    """Read what the link offers, and agree to it."""
+    wait_for_screen(page, "join")
+    page.get_by_role("button", name="How am I protected?").click()
+    assert "fifty to fifty" in page.inner_text("#screen")
+    page.get_by_role("button", name="I agree and take part").click()
+    wait_for_screen(page, "running")
 
 
 def wait_for_screen(page: Any, name: str) -> None:
