@@ -1,6 +1,9 @@
 # `make test` on a fresh machine is all that a contributor needs; it is also what CI runs.
 PYTHON ?=
-WORKERS ?= 2
+# More than a small machine has cores, because tests with brokers, servers and fleets mostly wait.
+WORKERS ?= 4
+# For what computes all the time.
+JOBS ?= 2
 ARGS ?=
 BIN := .venv/bin
 SLOW_FIRST := --durations=10 --timeout=0
@@ -21,7 +24,7 @@ help:
 	@echo "make mutants     small changes to the core: which of 300 no test notices; ARGS='--count 1000 --seed 2'"
 	@echo "make demo        a simulated fleet over MQTT, with a picture in out/; ARGS='--broker mosquitto' puts a broker between"
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
-	@echo "variables: WORKERS=$(WORKERS)  ARGS='-k name'  PYTHON=python3.11"
+	@echo "variables: WORKERS=$(WORKERS) for tests  JOBS=$(JOBS) for slow, exhaustive and mutants  ARGS='-k name'  PYTHON=python3.11"
 
 # mypy computes while tests wait for brokers, servers and fleets.
 test: lint tools
@@ -72,13 +75,13 @@ format: .venv/.installed
 	$(BIN)/ruff format $(SOURCES)
 
 slow: .venv/.installed tools
-	$(BIN)/pytest -m slow -v -n $(WORKERS) $(SLOW_FIRST) $(ARGS)
+	$(BIN)/pytest -m slow -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)
 
 exhaustive: .venv/.installed tools
-	$(BIN)/pytest -m exhaustive -v -n $(WORKERS) $(SLOW_FIRST) $(ARGS)
+	$(BIN)/pytest -m exhaustive -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)
 
 mutants: .venv/.installed tools
-	$(BIN)/python scripts/mutants.py --jobs $(WORKERS) $(ARGS)
+	$(BIN)/python scripts/mutants.py --jobs $(JOBS) $(ARGS)
 
 chaos: .venv/.installed tools
 	$(BIN)/python -m undertone_studies.chaos --minutes $(MINUTES) $(ARGS)
