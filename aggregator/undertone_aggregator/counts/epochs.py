@@ -61,8 +61,11 @@ class Epoch:
 
     def block_at(self, slot: int) -> int:
         """Return the index of the block of the cycle that contains a slot; each block has a range of its own."""
-        at = slot % self.campaign.cycle
-        return sum(first <= at for first, _, _ in self.campaign.rule.ranges) - 1
+        return bisect_right(self._block_starts, slot % self.campaign.cycle) - 1
+
+    @cached_property
+    def _block_starts(self) -> list[int]:
+        return [first for first, _, _ in self.campaign.rule.ranges]
 
     def choice_of(self, block: int) -> "Threshold | None":
         """Return the choice of θ for one block, which includes an estimate of the block's readings."""

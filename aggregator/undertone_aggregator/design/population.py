@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -57,10 +56,9 @@ class Population:
 
         The random rounding to levels is included: E[E[Y² | level]] - E[min(x, theta)²].
         """
-        second = [
-            float(Fraction(*mechanism.variance(k, theta)) + Fraction(*mechanism.value(k, theta)) ** 2)
-            for k in range(mechanism.levels + 1)
-        ]
+        # Quotients of integers are rounded once, and fractions of integers this long are slow.
+        exact = [(*mechanism.variance(k, theta), *mechanism.value(k, theta)) for k in range(mechanism.levels + 1)]
+        second = [p / q + (r / s) ** 2 for p, q, r, s in exact]
         law = level_law(level_positions(mechanism, theta), theta, self.edges)
         return np.asarray(second @ law - self._squares(theta)) * (4.0 / (theta * theta))
 

@@ -10,6 +10,7 @@ programme.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -176,11 +177,44 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floor: float) -> Vector:
     """Solve for P(j|k), shape [levels + 1, cells].
 
-    Variables are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t. Each pair (j, k) then
-    needs one row, P(j|k) - m_j <= (ratio - 1) m_j, instead of two.
+    Variables are the excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
     """
     # SciPy's modules are imported here, because their import takes long and only the choice of a mechanism needs them.
     from scipy.optimize import linprog
+
+    y, x = grid.centred(grid.ys), grid.centred(grid.values)
+    rows, cells = len(x), len(y)
+    size = rows * cells
+    upper, exact = _constraints(ratio, grid)
+    cost = np.zeros(size + cells + 1)
+    if density is None:
+        cost[-1] = 1
+        most = None
+    else:
+        cost[:size] = np.outer(density, y * y).ravel()
+        cost[size:-1] = density.sum() * y * y
+        most = limit
+    result = linprog(
+        cost,
+        A_ub=upper,
+        b_ub=np.concatenate([np.zeros(size), x * x]),
+        A_eq=exact,
+        b_eq=np.concatenate([np.ones(rows), x]),
+        bounds=[(0, None)] * size + [(floor, None)] * cells + [(0, most)],
+        method="highs",
+    )
+    if not result.success:
+        raise NoTable(f"the linear programme has no solution: {result.message}")
+    return np.asarray(result.x[:size].reshape(rows, cells) + result.x[size:-1])
+
+
+@lru_cache(maxsize=4)
+def _constraints(ratio: float, grid: _Grid) -> tuple[Any, Any]:
+    """Return the sparse matrices of the programme's inequalities and equations; columns as for `_solve`.
+
+    Each pair (j, k) needs one inequality, P(j|k) - m_j <= (ratio - 1) m_j, instead of two. Decisions about θ solve many
+    programmes on the same grid.
+    """
     from scipy.sparse import coo_array, csr_array, hstack, vstack
 
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
@@ -203,26 +237,7 @@ def _solve(ratio: float, grid: _Grid, density: Vector | None, limit: float, floo
         ]
     )
     exact = hstack([vstack([sums(np.ones(cells)), sums(y)]), coo_array((2 * rows, 1))])
-    cost = np.zeros(size + cells + 1)
-    if density is None:
-        cost[-1] = 1
-        most = None
-    else:
-        cost[:size] = np.outer(density, y * y).ravel()
-        cost[size:-1] = density.sum() * y * y
-        most = limit
-    result = linprog(
-        cost,
-        A_ub=upper,
-        b_ub=np.concatenate([np.zeros(size), x * x]),
-        A_eq=exact,
-        b_eq=np.concatenate([np.ones(rows), x]),
-        bounds=[(0, None)] * size + [(floor, None)] * cells + [(0, most)],
-        method="highs",
-    )
-    if not result.success:
-        raise NoTable(f"the linear programme has no solution: {result.message}")
-    return np.asarray(result.x[:size].reshape(rows, cells) + result.x[size:-1])
+    return upper.tocsc(), exact.tocsc()
 
 
 def _rounded(channel: Vector, grid: _Grid) -> TableMechanism | None:

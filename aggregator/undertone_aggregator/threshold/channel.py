@@ -48,6 +48,10 @@ class Channel(Protocol):
         """Return Aᵀ g, the transposed map of a vector g over the symbols; shapes [outputs] → [inputs]."""
         ...
 
+    def columns(self, cells: NDArray[np.intp]) -> Vector:
+        """Return the columns of A for some input cells; shapes [n] → [outputs, n]."""
+        ...
+
 
 class WindowChannel:
     """Channel of a window mechanism, applied in O(cells) by prefix sums.
@@ -104,11 +108,15 @@ class WindowChannel:
         out += self._outside * self._cell_sums[-1]
         return out
 
-    def matrix(self) -> Vector:
-        """Return the matrix A; shape [cells, levels + 1]."""
-        cell, start = np.arange(self.outputs)[:, None], self._start[None, :]
+    def columns(self, cells: NDArray[np.intp]) -> Vector:
+        """Return the columns of A for some levels; shapes [n] → [cells, n]."""
+        cell, start = np.arange(self.outputs)[:, None], self._start[cells]
         within = (cell >= start) & (cell < start + self._window)
         return np.asarray(self._outside + self._inside * within)
+
+    def matrix(self) -> Vector:
+        """Return the matrix A; shape [cells, levels + 1]."""
+        return self.columns(np.arange(self.inputs))
 
 
 class MatrixChannel:
@@ -125,6 +133,10 @@ class MatrixChannel:
     def adjoint(self, g: Vector) -> Vector:
         """Return Aᵀ g, the transposed map of a vector g over the symbols; shapes [outputs] → [inputs]."""
         return np.asarray(g @ self.matrix)
+
+    def columns(self, cells: NDArray[np.intp]) -> Vector:
+        """Return the columns of A for some input cells; shapes [n] → [outputs, n]."""
+        return np.asarray(self.matrix[:, cells])
 
 
 class CoarseChannel:
@@ -152,6 +164,10 @@ class CoarseChannel:
         """Return Cᵀ Aᵀ g; shapes [outputs] → [inputs]."""
         return np.repeat(self._inner.adjoint(g), self._sizes)
 
+    def columns(self, cells: NDArray[np.intp]) -> Vector:
+        """Return the columns of A C for some fine cells; shapes [n] → [outputs, n]."""
+        return self._inner.columns(np.searchsorted(self._starts, cells, side="right") - 1)
+
 
 class StackedChannel:
     """Several channels fed by the same distribution; their outputs are concatenated.
@@ -178,3 +194,7 @@ class StackedChannel:
         for channel, part in zip(self._channels, self._parts, strict=True):
             total += channel.adjoint(g[part])
         return total
+
+    def columns(self, cells: NDArray[np.intp]) -> Vector:
+        """Return the columns of all matrices for some input cells, one below the other; shapes [n] → [outputs, n]."""
+        return np.concatenate([channel.columns(cells) for channel in self._channels])

@@ -8,8 +8,9 @@ readings is known better, because all of the day's reports inform it: a piece's 
 the day's, and the pieces decide only at what time large readings occur.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.excess import without_excess
-from undertone_aggregator.threshold.fit import Likelihood, Mode, Observation
-from undertone_aggregator.threshold.objective import Integers, mean_excess
+from undertone_aggregator.threshold.fit import Likelihoods, Mode, Observation
+from undertone_aggregator.threshold.objective import Excess, Integers
 from undertone_aggregator.threshold.posterior import (
     Posterior,
     cohort_observation,
@@ -84,7 +85,11 @@ class Day:
 
     def excess(self, thetas: Integers) -> Vector:
         """Return E[(x - θ)⁺] of each piece and draw; [pieces, draws, thetas]."""
-        return mean_excess(self.densities, self.edges, thetas)
+        return self._excess.above(thetas)
+
+    @cached_property
+    def _excess(self) -> Excess:
+        return Excess(self.densities, self.edges)
 
 
 def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
@@ -110,7 +115,7 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     first = [-(-int(start) * cycle // base) for start in starts]
     slots = np.diff([*first, cycle])
     lengths = whole.model.lengths(np.log(np.asarray(grid[1:-1], dtype=np.float64)))
-    likelihoods = [Likelihood(whole.model, seen) for seen in _observations(map(_honest, histograms), grid, starts)]
+    likelihoods = Likelihoods(whole.model, _observations(map(_honest, histograms), grid, starts))
     parameters = _draws(likelihoods, _prior(whole.prior, whole.mode), _correlation((starts + 0.5) / base))
     of_day = _spread(whole, grid)
     densities = _raked(_tailed(cell_masses(survival(parameters, lengths)), of_day), of_day, slots / cycle)
@@ -148,26 +153,18 @@ def _honest(phases: Phases) -> Phases:
     return Phases(cleaned, np.maximum(phases.parts - np.rint(np.outer(shares, fakes)).astype(np.int64), 0))
 
 
-def _observations(
-    histograms: Iterable[Phases], grid: tuple[int, ...], starts: NDArray[np.intp]
-) -> Iterator[list[Observation]]:
-    """Yield the observations of each piece."""
-    laws = []
+def _observations(histograms: Iterable[Phases], grid: tuple[int, ...], starts: NDArray[np.intp]) -> list[Observation]:
+    """Return the observations of all pieces, one for each histogram, with counts [pieces, N]."""
+    observations = []
     for phases in histograms:
         whole = phases.whole
-        merged = np.add.reduceat(phases.parts, starts, axis=0)
+        merged = np.add.reduceat(phases.parts, starts, axis=0).astype(np.float64)
         if isinstance(whole, CohortCounts):
-            laws.append((cohort_observation(whole), merged))
+            observations.append(replace(cohort_observation(whole), counts=merged))
         else:
             matrix, groups = report_law(whole, grid)
-            law = Observation(grid[1:-1], matrix, np.zeros(len(groups)))
-            laws.append((law, np.add.reduceat(merged, groups, axis=1)))
-    for piece in range(len(starts)):
-        yield [
-            Observation(law.points, law.matrix, counts[piece].astype(np.float64))
-            for law, counts in laws
-            if counts[piece].any()
-        ]
+            observations.append(Observation(grid[1:-1], matrix, np.add.reduceat(merged, groups, axis=1)))
+    return observations
 
 
 def _correlation(at: Vector) -> Vector:
@@ -176,9 +173,9 @@ def _correlation(at: Vector) -> Vector:
     return np.asarray(np.exp(-np.minimum(apart, 1.0 - apart) / _FADES))
 
 
-def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector) -> Vector:
+def _draws(likelihoods: Likelihoods, prior: Prior, correlation: Vector) -> Vector:
     """Draw all pieces' parameters from the normal approximation of the posterior; [pieces, draws, p]."""
-    pieces, size = len(likelihoods), len(prior.mean)
+    pieces, size = len(correlation), len(prior.mean)
     between = np.asarray(np.linalg.inv(correlation), dtype=np.float64)
 
     def held(away: Vector) -> Vector:
@@ -189,16 +186,15 @@ def _draws(likelihoods: Sequence[Likelihood], prior: Prior, correlation: Vector)
         return np.asarray(between @ away @ prior.precision)
 
     def value(away: Vector) -> float:
-        seen = sum(float(each.value(prior.mean + own)) for each, own in zip(likelihoods, away, strict=True))
-        return seen - float(np.sum(away * held(away))) / 2.0
+        return float(likelihoods.value(prior.mean + away).sum()) - float(np.sum(away * held(away))) / 2.0
 
     def scores(away: Vector) -> tuple[Vector, Vector]:
         """Return the posterior's gradient [pieces, p] and the likelihoods' information matrices [pieces, p, p].
 
         p is the number of parameters of a piece.
         """
-        parts = [each.score(prior.mean + own) for each, own in zip(likelihoods, away, strict=True)]
-        return np.array([slope for slope, _ in parts]) - held(away), np.array([seen for _, seen in parts])
+        gradient, information = likelihoods.score(prior.mean + away)
+        return gradient - held(away), information
 
     away = np.zeros((pieces, size))
     best = value(away)

@@ -12,6 +12,7 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts
 from undertone_aggregator.threshold.em import expectation_maximisation
+from undertone_aggregator.threshold.remembered import remembered_for_each
 
 # A symbol is judged false if a Poisson count as large as the symbol's has at most this probability. With 1,000 symbols
 # in all rounds this is one false alarm in a million campaigns.
@@ -20,6 +21,7 @@ _REPEATS = 20
 _SETTLES = 4
 
 
+@remembered_for_each
 def without_excess(counts: CohortCounts) -> tuple[CohortCounts, int]:
     """Reduce the counts of false symbols to those that the other symbols predict.
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertone_aggregator.threshold.channel import Vector
-from undertone_aggregator.threshold.tail import Prior, TailModel, cell_masses, survival, survival_slope
+from undertone_aggregator.threshold.tail import Prior, TailModel, cell_masses, survival, survival_slope, survival_slopes
 
 _LONGEST_STEP = 1.5
 _MAX_STEPS = 60
 _ENOUGH = 1e-4
 _TINY = 1e-300
+# A matrix is treated as sparse if less than this share of it differs from zero.
+_SPARSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,78 @@ class Likelihood:
             gradient += moved.T @ (observation.counts / law)
             information += observation.total * (moved.T @ (moved / law[:, None]))
         return gradient, information
+
+
+class Likelihoods:
+    """Log-likelihoods of several pieces under one tail model: `Likelihood` of each, computed together.
+
+    ``observations``: of each mechanism's reports the counts of all pieces, [pieces, N].
+    """
+
+    def __init__(self, model: TailModel, observations: Sequence[Observation]) -> None:
+        points = {tuple(observation.points) for observation in observations}
+        lengths = {of: model.lengths(np.log(np.asarray(of, dtype=np.float64))) for of in points}
+        self._lengths = list(lengths.values())
+        self._laws = [_Law.of(lengths[tuple(observation.points)], observation) for observation in observations]
+
+    def value(self, parameters: Vector) -> Vector:
+        """Return the log-likelihood of each piece; parameters [pieces, p] → [pieces]."""
+        total: Vector = np.zeros(len(parameters))
+        for law in self._laws:
+            s = survival(parameters[law.pieces], law.lengths)
+            chances = cell_masses(s) @ law.matrix.T
+            total[law.pieces] += (np.log(np.maximum(chances, _TINY)) * law.counts).sum(axis=1)
+        return total
+
+    def score(self, parameters: Vector) -> tuple[Vector, Vector]:
+        """Return the gradients [pieces, p] and the expected informations [pieces, p, p]; parameters [pieces, p]."""
+        pieces, size = parameters.shape
+        gradient: Vector = np.zeros((pieces, size))
+        information: Vector = np.zeros((pieces, size, size))
+        # Laws of the same points share the survival there.
+        slopes = {id(lengths): survival_slopes(parameters, lengths) for lengths in self._lengths}
+        for law in self._laws:
+            s, slope = slopes[id(law.lengths)]
+            if len(law.pieces) < pieces:
+                s, slope = s[law.pieces], slope[:, law.pieces]
+            chances = np.maximum(cell_masses(s) @ law.matrix.T, _TINY)
+            moved = law.moved(slope)
+            gradient[law.pieces] += np.matmul((law.counts / chances)[:, None, :], moved)[:, 0, :]
+            weights = law.counts.sum(axis=1)[:, None] / chances
+            information[law.pieces] += np.matmul(moved.transpose(0, 2, 1), moved * weights[..., None])
+        return gradient, information
+
+
+@dataclass(frozen=True)
+class _Law:
+    """One mechanism's reports: the ``pieces`` that have some, with their ``counts`` [pieces, N].
+
+    ``change`` [N, m]: the derivative of the symbols' probabilities by the survival at the points, a sparse matrix where
+    most of it is zero, as for windows.
+    """
+
+    lengths: Vector
+    matrix: Vector
+    pieces: NDArray[np.intp]
+    counts: Vector
+    change: Any
+
+    @staticmethod
+    def of(lengths: Vector, observation: Observation) -> "_Law":
+        # Readers of a store import this module but never call it, and scipy.sparse takes long to import.
+        from scipy.sparse import csr_array
+
+        pieces = np.flatnonzero(observation.counts.any(axis=1))
+        change: Any = np.diff(observation.matrix, axis=1)
+        if np.count_nonzero(change) < _SPARSE * change.size:
+            change = csr_array(change)
+        return _Law(lengths, observation.matrix, pieces, observation.counts[pieces], change)
+
+    def moved(self, slope: Vector) -> Vector:
+        """Return the derivatives of the symbols' probabilities; slope [m, pieces, p] → [pieces, N, p]."""
+        points, pieces, size = slope.shape
+        moved = self.change @ slope.reshape(points, pieces * size)
+        return np.asarray(moved).reshape(-1, pieces, size).transpose(1, 0, 2)
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,7 @@ def _newton_point(channel: Channel, counts: Vector, f: Vector, mixed: Vector, gr
     root = np.sqrt(counts)
     # The last row of the system asks that the weights sum to one, with a large weight; the result is normalised anyway.
     system = np.empty((len(counts) + 1, len(support)))
-    unit = np.zeros_like(f)
-    for column, cell in enumerate(support):
-        unit[cell] = 1.0
-        system[:-1, column] = channel.apply(unit) * root / mixed
-        unit[cell] = 0.0
+    system[:-1] = channel.columns(support) * root[:, None] / mixed[:, None]
     # Readers of a store import this module but never call it, and scipy.optimize takes long to import.
     from scipy.optimize import nnls
 

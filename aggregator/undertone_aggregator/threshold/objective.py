@@ -56,17 +56,30 @@ def mean_excess(density: Vector, edges: Sequence[int], thetas: Integers) -> Vect
 
     Shapes: density [..., d], edges [d + 1], thetas [c] → [..., c]; in the unit of the edges. Exact.
     """
-    edge = np.asarray(edges, dtype=np.float64)
-    width = np.diff(edge)
-    middle = (edge[:-1] + edge[1:] - 1.0) / 2.0
-    t = np.asarray(thetas, dtype=np.float64)
-    cell = np.searchsorted(edge, t, side="right") - 1
-    inside = np.clip(cell, 0, len(width) - 1)
-    above = np.where(cell < 0, 0, np.minimum(cell + 1, len(width)))
-    full = _sums_from(density * middle)[..., above] - t * _sums_from(density)[..., above]
-    rest = edge[inside + 1] - 1.0 - t
-    part = density[..., inside] * (rest * (rest + 1.0) / (2.0 * width[inside]))
-    return np.asarray(full + np.where(cell == inside, part, 0.0))
+    return Excess(density, edges).above(thetas)
+
+
+class Excess:
+    """The function `mean_excess` of densities [..., d]: what does not depend on θ is computed once."""
+
+    def __init__(self, density: Vector, edges: Sequence[int]) -> None:
+        edge = np.asarray(edges, dtype=np.float64)
+        self._density, self._edge = density, edge
+        self._masses = _sums_from(density)
+        self._moments = _sums_from(density * ((edge[:-1] + edge[1:] - 1.0) / 2.0))
+
+    def above(self, thetas: Integers) -> Vector:
+        """Return E[(x - θ)⁺] for each θ; [c] → [..., c]."""
+        edge = self._edge
+        width = np.diff(edge)
+        t = np.asarray(thetas, dtype=np.float64)
+        cell = np.searchsorted(edge, t, side="right") - 1
+        inside = np.clip(cell, 0, len(width) - 1)
+        above = np.where(cell < 0, 0, np.minimum(cell + 1, len(width)))
+        full = self._moments[..., above] - t * self._masses[..., above]
+        rest = edge[inside + 1] - 1.0 - t
+        part = self._density[..., inside] * (rest * (rest + 1.0) / (2.0 * width[inside]))
+        return np.asarray(full + np.where(cell == inside, part, 0.0))
 
 
 def _sums_from(values: Vector) -> Vector:

@@ -17,12 +17,14 @@ from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Number of results that are kept for each function; one decision about θ needs no more different ones.
+# Number of results that are kept for each function; one decision about θ needs no more different ones: a posterior for
+# each purpose, and something for each histogram of the remembered epochs.
 _KEPT = 4
+_KEPT_OF_HISTOGRAMS = 48
 
 
-def remembered(function: Callable[P, T]) -> Callable[P, T]:
-    """Keep the newest `_KEPT` results of a pure function of histograms and numbers; threads may share it.
+def remembered(function: Callable[P, T], keep: int = _KEPT) -> Callable[P, T]:
+    """Keep the newest ``keep`` results of a pure function of histograms and numbers; threads may share it.
 
     The results are shared, so no caller may change them. An error is not kept.
     """
@@ -39,11 +41,16 @@ def remembered(function: Callable[P, T]) -> Callable[P, T]:
         result = function(*args, **kwargs)
         with lock:
             results[key] = result
-            while len(results) > _KEPT:
+            while len(results) > keep:
                 del results[next(iter(results))]
         return result
 
     return recall
+
+
+def remembered_for_each(function: Callable[P, T]) -> Callable[P, T]:
+    """Keep results as `remembered` does, of a function of a single histogram: enough for all of one decision."""
+    return remembered(function, _KEPT_OF_HISTOGRAMS)
 
 
 def _content(value: object) -> object:

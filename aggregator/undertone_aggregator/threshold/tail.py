@@ -134,6 +134,19 @@ def survival_slope(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]
     return s, slope
 
 
+def survival_slopes(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]:
+    """Return S [n, m] and ∂S/∂parameters [m, n, J + 2] of `survival_slope`, for many parameters [n, J + 2]."""
+    rates, share = np.exp(parameters[:, 1:-1]), _positive(parameters)
+    hazard = np.exp(np.minimum(parameters[:, :1] + rates @ lengths.T, _LARGEST))
+    s = share[:, None] * np.exp(-hazard)
+    slope = np.empty((len(lengths), *parameters.shape))
+    slope[..., 0] = -(hazard * s).T
+    np.multiply(lengths[:, None, :], rates, out=slope[..., 1:-1])
+    slope[..., 1:-1] *= slope[..., :1]
+    slope[..., -1] = ((1.0 - share)[:, None] * s).T
+    return s, slope
+
+
 def _positive(parameters: Vector) -> Vector:
     return np.asarray(1.0 / (1.0 + np.exp(-parameters[..., -1])))
 

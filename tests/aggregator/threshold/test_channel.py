@@ -26,6 +26,10 @@ def test_the_window_channel_is_the_mechanisms_matrix(integers):
     f, g = rng.random(channel.inputs), rng.random(channel.outputs)
     np.testing.assert_allclose(channel.apply(f), matrix @ f, rtol=1e-12)
     np.testing.assert_allclose(channel.adjoint(g), g @ matrix, rtol=1e-12)
+    unit = np.eye(channel.inputs)
+    assert np.array_equal(
+        channel.columns(np.array([1, 0])), np.transpose([channel.apply(unit[1]), channel.apply(unit[0])])
+    )
 
 
 def test_coarse_and_stacked_channels_are_products_of_matrices():
@@ -37,6 +41,7 @@ def test_coarse_and_stacked_channels_are_products_of_matrices():
     f, g = rng.random(6), rng.random(9)
     np.testing.assert_allclose(stacked.apply(f), whole @ f)
     np.testing.assert_allclose(stacked.adjoint(g), g @ whole)
+    assert np.array_equal(stacked.columns(np.array([5, 1, 2])), whole[:, [5, 1, 2]])
 
 
 @pytest.mark.parametrize("starts", [[0, 2], [1, 2, 3], [0, 3, 3], [0, 2, 6]])

@@ -18,7 +18,7 @@ from undertone_aggregator.threshold import (
 )
 from undertone_aggregator.threshold.choose import fitted_density
 from undertone_aggregator.threshold.counts import level_law
-from undertone_aggregator.threshold.fit import Likelihood, Observation
+from undertone_aggregator.threshold.fit import Likelihood, Likelihoods, Observation
 from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.posterior import posterior
 from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
@@ -105,6 +105,31 @@ def test_the_score_is_the_derivative_of_the_likelihood():
     numeric = [(likelihood.value(p + h) - likelihood.value(p - h)) / 2e-6 for h in step]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
     assert np.linalg.eigvalsh(information).min() > -1e-8
+
+
+def test_pieces_computed_together_are_the_likelihood_of_each():
+    generator = np.random.default_rng(4)
+    model = TailModel.over(200, 2.0)
+    square = WindowChannel(square_wave("1", first_edges(200, 24))).matrix()
+    laws = [
+        ((2, 5, 9, 30, 100), generator.dirichlet(np.ones(8), size=6).T),
+        ((2, 5, 9, 30, 100), generator.dirichlet(np.ones(3), size=6).T),
+        (first_edges(200, 24)[1:-1], square),
+    ]
+    counts = [generator.integers(0, 50, (4, len(matrix))).astype(float) for _, matrix in laws]
+    # Two of the pieces have no report of the second mechanism.
+    counts[1][[0, 2]] = 0.0
+    together = Likelihoods(model, [Observation(*law, seen) for law, seen in zip(laws, counts, strict=True)])
+    p = np.concatenate([[-1.0], np.full(len(model.middles), -0.3), [0.5]]) + generator.normal(
+        0, 0.3, (4, len(model.middles) + 2)
+    )
+    gradients, information = together.score(p)
+    for piece, value in enumerate(together.value(p)):
+        alone = Likelihood(model, [Observation(*law, seen[piece]) for law, seen in zip(laws, counts, strict=True)])
+        assert value == pytest.approx(float(alone.value(p[piece])), rel=1e-13)
+        # Sums of the same terms in another order: they differ in the last digits.
+        for mine, own in zip((gradients[piece], information[piece]), alone.score(p[piece]), strict=True):
+            np.testing.assert_allclose(mine, own, rtol=1e-11, atol=1e-12 * np.abs(own).max())
 
 
 def test_cell_masses_are_a_distribution():
