@@ -50,7 +50,7 @@ def test_appliances_run_on_over_midnight():
     that begins with nothing running, the first half-hour has 40 % too little.
     """
     rng = np.random.default_rng(5)
-    load = _appliances(rng, np.full((200_000, HALF_HOURS), 0.1)).mean(axis=0)
+    load = _appliances(rng, np.full((HALF_HOURS, 200_000), 0.1)).mean(axis=1)
     assert np.abs(load / load.mean() - 1).max() < 0.03
 
 

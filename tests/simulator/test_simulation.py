@@ -65,7 +65,7 @@ def test_neither_chunks_nor_groups_matter(plain):
 
 
 def test_slots_drawn_one_at_a_time_give_the_same(plain, monkeypatch):
-    monkeypatch.setattr(reporting, "BLOCK", 1)
+    monkeypatch.setattr(reporting, "TOGETHER", 1)
     liars = Behaviour(1, drop_out=0.1, liars=0.1)
     assert simulate().partial == plain.partial
     alone = simulate(behaviour=liars)

@@ -17,11 +17,14 @@ from undertone_shared.stream import StreamRule
 from undertone_simulator.fast.draws import Words
 from undertone_simulator.fast.fleet import Flags, FleetPart
 from undertone_simulator.fast.tally import Cell, SimulationTally
-from undertone_simulator.fast.vectorised import BLOCK, histogram, histograms
+from undertone_simulator.fast.vectorised import histogram, histograms
 from undertone_simulator.fast.vectorised_stream import Streams, Unsigned, moments
 from undertone_simulator.readings.readings import Integers
 from undertone_simulator.seeded import Seeded
 from undertone_simulator.wire.liar import largest_lie
+
+# Number of reports that are drawn together where a slot has fewer: enough that numpy's own overhead is small.
+TOGETHER = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class ScalarReporting:
 
     def report(self, slots: Sequence[int], readings: Integers) -> None:
         """Draw and count the part's reports, as `Reporting.report` says."""
-        at_once = max(BLOCK // len(self._part), 1)
+        at_once = max(TOGETHER // len(self._part), 1)
         for first in range(0, len(slots), at_once):
             self._report(slots[first : first + at_once], readings[first : first + at_once, 0])
 

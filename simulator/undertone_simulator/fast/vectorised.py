@@ -5,6 +5,7 @@ in a core's cache and in memory that is reused.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator.fast.draws import Index, PatientDraws, Unsigned, VectorDraws, Words
+from undertone_simulator.fast.lookup import Lookup
 from undertone_simulator.seeded import Memory
 
 # Number of devices per block, whose arrays fit in a core's second-level cache; then the number of devices whose reports
@@ -37,7 +39,8 @@ def _replace(values: Unsigned, others: Unsigned, where: NDArray[np.bool_], memor
 
 def _window_level(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
     if mechanism.edges is not None:
-        return np.searchsorted(mechanism.edges[1:-1], x, side="right").astype(np.uint32)
+        low, high, cells = _cells(mechanism.edges)
+        return cells(np.clip(x, low, high) - low)
     level = draws.memory("level", len(x), np.uint32)
     if mechanism.levels == 1:
         np.less(draws.below(theta), x, out=level, casting="unsafe")
@@ -75,30 +78,61 @@ def _window(mechanism: WindowMechanism, x: NDArray[Any], theta: int, draws: Vect
 
 
 @lru_cache(maxsize=8)
-def _numbers(mechanism: TableMechanism) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (values of the levels, cumulative weights of all rows one after the other) of a table.
+def _cells(edges: tuple[int, ...]) -> tuple[int, int, Lookup]:
+    """Return (low, high, lookup): readings below ``low`` are in the first cell, others by the lookup of x - low."""
+    low, high = edges[1] - 1, edges[-2]
+    return low, high, Lookup(np.array(edges[1:-1], dtype=np.int64) - low, high - low + 1)
 
-    The cumulative weights form one increasing sequence: those of row k lie between k and k + 1 row totals.
+
+@dataclass(frozen=True)
+class _TableNumbers:
+    """The numbers of a table mechanism.
+
+    ``levels``: number of the level at or below a scaled reading. ``values``: the levels' values modulo 2^32; ``gaps``:
+    from each level to the next one. ``cells``: lookup of level · row total + drawn word in the cumulative weights of
+    all rows one after the other: those of row k lie between k and k + 1 row totals.
     """
+
+    levels: Lookup
+    values: Unsigned
+    gaps: Unsigned
+    cells: Lookup
+    kind: type[np.uint32] | type[np.int64]
+
+
+@lru_cache(maxsize=8)
+def _numbers(mechanism: TableMechanism) -> _TableNumbers:
     rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.int64)
-    return np.array(mechanism.values, dtype=np.int64), np.cumsum(rows.ravel())
+    values, stop = np.array(mechanism.values, dtype=np.int64), len(rows) << mechanism.bits
+    return _TableNumbers(
+        Lookup(values[1:-1], int(values[-1]) + 1),
+        values.astype(np.uint32),
+        np.diff(values).astype(np.uint32),
+        Lookup(np.cumsum(rows.ravel()), stop),
+        np.uint32 if stop <= 1 << 32 else np.int64,
+    )
 
 
 def _table(mechanism: TableMechanism, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:
-    values, cumulative = _numbers(mechanism)
-    scaled = x.astype(np.int64)
+    numbers = _numbers(mechanism)
+    # All numbers but those for ``cells`` are small integers, as on a board.
+    scaled: Unsigned = x
     if theta != mechanism.reach:
-        scaled *= mechanism.reach
-        whole = scaled // theta
-        scaled = whole + (draws.below(theta) < scaled - whole * theta)
-    scaled <<= mechanism.shift
-    below = np.searchsorted(values[1:-1], scaled, side="right")
-    gap = np.diff(values).astype(np.uint32)[below]
-    level = below.astype(np.uint32) + (draws.below(gap) < scaled - values[below])
+        product = x * np.uint32(mechanism.reach)
+        scaled = product // np.uint32(theta)
+        product -= scaled * np.uint32(theta)
+        scaled += draws.below(theta) < product
+    scaled = scaled << np.uint32(mechanism.shift)
+    level = numbers.levels(scaled)
+    scaled -= numbers.values[level]
+    level += draws.below(numbers.gaps[level]) < scaled
     u = draws.below(mechanism.row_total())
-    outcome = (level.astype(np.int64) << mechanism.bits) + u
-    cell = np.searchsorted(cumulative, outcome, side="right").astype(np.uint32)
-    return cell - level * np.uint32(mechanism.symbols)
+    outcome: Any = level.astype(numbers.kind)
+    outcome <<= numbers.kind(mechanism.bits)
+    outcome += u
+    cell = numbers.cells(outcome)
+    cell -= level * np.uint32(mechanism.symbols)
+    return cell
 
 
 def _hybrid(mechanism: Hybrid, x: NDArray[Any], theta: int, draws: VectorDraws) -> Unsigned:

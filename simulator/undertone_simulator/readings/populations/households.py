@@ -120,19 +120,29 @@ class Households(Synthetic):
 
     def _traits(self, rng: np.random.Generator) -> dict[str, Floats]:
         return {
-            "size": np.exp(SPREAD * rng.standard_normal(BLOCK))[:, None],
-            "base": np.exp(BASE_SD * rng.standard_normal(BLOCK))[:, None],
+            "size": np.exp(SPREAD * rng.standard_normal(BLOCK)),
+            "base": np.exp(BASE_SD * rng.standard_normal(BLOCK)),
             "habits": _persistent(rng, HABIT_SD),
         }
 
     def _day(self, rng: np.random.Generator, traits: dict[str, Floats], day: int) -> Floats:
+        # Arrays are [HALF_HOURS, BLOCK], because each half-hour is computed from the one before it.
         size, habits = traits["size"], traits["habits"]
-        shape = _ABOVE_FLOOR * _WEEKDAY * (_WEEKEND if is_weekend(day) else 1.0)
-        activity = shape * np.exp(habits + _persistent(rng, DAY_SD) - (HABIT_SD**2 + DAY_SD**2) / 2)
-        load = SCALE * size * season(day) * (BASE * traits["base"] + ACTIVITY * activity)
-        load += _appliances(rng, STARTS * size * shape * np.exp(habits - HABIT_SD**2 / 2))
-        load[rng.random(load.shape) < ABSENT] = 0.0
-        return load
+        shape = (_ABOVE_FLOOR * _WEEKDAY * (_WEEKEND if is_weekend(day) else 1.0))[:, None]
+        load = habits + _persistent(rng, DAY_SD)
+        load -= (HABIT_SD**2 + DAY_SD**2) / 2
+        np.exp(load, out=load)
+        load *= shape
+        load *= ACTIVITY
+        load += BASE * traits["base"]
+        load *= SCALE * size * season(day)
+        starts = habits - HABIT_SD**2 / 2
+        np.exp(starts, out=starts)
+        starts *= STARTS * size * shape
+        load += _appliances(rng, starts)
+        absent, half_hours = np.divmod(np.flatnonzero(rng.random(BLOCK * HALF_HOURS) < ABSENT), HALF_HOURS)
+        load[half_hours, absent] = 0.0
+        return load.T
 
 
 def season(day: int) -> float:
@@ -145,27 +155,31 @@ def season(day: int) -> float:
 
 
 def _persistent(rng: np.random.Generator, sd: float) -> Floats:
-    """Make a stationary AR(1) process over a day per household, with standard deviation `sd`; [BLOCK, HALF_HOURS]."""
-    process = rng.standard_normal((BLOCK, HALF_HOURS)) * sd
-    fresh = math.sqrt(1.0 - PERSISTENCE**2)
+    """Make a stationary AR(1) process over a day per household, with standard deviation `sd`; [HALF_HOURS, BLOCK]."""
+    process = np.ascontiguousarray(rng.standard_normal((BLOCK, HALF_HOURS)).T)
+    process *= sd
+    process[1:] *= math.sqrt(1.0 - PERSISTENCE**2)
+    before = np.empty(BLOCK)
     for t in range(1, HALF_HOURS):
-        process[:, t] = PERSISTENCE * process[:, t - 1] + fresh * process[:, t]
+        process[t] += np.multiply(process[t - 1], PERSISTENCE, out=before)
     return process
 
 
 def _appliances(rng: np.random.Generator, starts: Floats) -> Floats:
     """Return the energy of appliances that start with these probabilities and run for a geometric time.
 
-    Shape [BLOCK, HALF_HOURS]. Appliances that run at midnight started on a separate evening with the same
+    Shapes [HALF_HOURS, households]. Appliances that run at midnight started on a separate evening with the same
     probabilities, so that days are independent.
     """
-    starts = np.concatenate([starts[:, -EVENING:], starts], axis=1)
-    starting = rng.random(starts.shape) < starts
-    energy = LEAST + rng.exponential(MORE, starts.shape)
-    runs_on = rng.random(starts.shape) < RUN_ON
-    load = np.zeros(starts.shape)
-    running = np.zeros(len(starts))
-    for t in range(starts.shape[1]):
-        running = np.where(starting[:, t], energy[:, t], np.where(runs_on[:, t], running, 0.0))
-        load[:, t] = running
-    return load[:, EVENING:]
+    starts = np.concatenate([starts[-EVENING:], starts])
+    half_hours, count = starts.shape
+    starting = starts > rng.random((count, half_hours)).T
+    load = np.add(rng.exponential(MORE, (count, half_hours)).T, LEAST, order="C")
+    runs_on = np.ascontiguousarray((rng.random((count, half_hours)) < RUN_ON).T)
+    # The energy of what starts is written over by what runs in each half-hour.
+    running = np.zeros(count)
+    for t in range(half_hours):
+        running *= runs_on[t]
+        np.copyto(running, load[t], where=starting[t])
+        load[t] = running
+    return load[EVENING:]

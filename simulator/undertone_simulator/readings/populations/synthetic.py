@@ -19,8 +19,8 @@ Integers = NDArray[np.int64]
 BLOCK = 1024
 LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
-# Number of blocks whose traits stay in memory, at most half a megabyte each.
-_KEPT = 32
+# Number of blocks whose traits stay in memory, at most half a megabyte each: as many devices as are simulated together.
+_KEPT = 128
 
 
 class Synthetic:
