@@ -99,6 +99,26 @@ def test_readings_far_from_zero_are_truncated_at_both_ends_with_the_bias_of_each
     assert all("%" not in fact for name, fact in planned.facts().items() if name.startswith("error"))
 
 
+def test_a_higher_reach_lowers_the_noise_and_lets_one_false_report_count_for_more(households):
+    tight, wide = (plan_fleet(households, 500, "2", kind="optimal", reach=reach) for reach in (1.1, 1.25))
+    assert (tight.reach, wide.reach) == (1.1, 1.25)
+    assert tight.reach_cost > 0.03
+    assert wide.reach_cost == 0.0
+    assert wide.gain > tight.gain + 0.02
+    width = tight.theta
+    assert tight.one_lie * tight.reports == pytest.approx(width / 2 * (1 + 1.1 / math.tanh(1)), rel=0.02)
+    assert wide.one_lie / wide.theta > 1.05 * tight.one_lie / width
+    assert plan_fleet(households, 500, "2", kind="hybrid").reach is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"reach": 3.0}, "reach is 3.0"), ({"reach": 1.2, "mechanism": "hybrid"}, "no table")]
+)
+def test_a_reach_is_a_tables(options, said):
+    with pytest.raises(Invalid, match=said):
+        undertone.plan(**options)
+
+
 def test_an_error_in_per_cent_of_readings_far_from_zero_is_refused():
     with pytest.raises(Invalid, match="error is '5%', expected a number"):
         undertone.plan(population="temperature", devices=300, error="5%")

@@ -215,7 +215,9 @@ class Rounds:
         reports = evidence.reports() if plan.method == ROBUST else ()
         day = evidence.day() if plan.method == ROBUST and plan.blocks > 1 else None
         choice = ThetaChoice(plan, cohort, query, before, reports, day)
-        return choose_jointly(plan.mechanism, plan.epsilon, plan.levels, choice.choose, self._means.progress)
+        return choose_jointly(
+            plan.mechanism, plan.epsilon, plan.levels, choice.choose, self._means.progress, plan.reach
+        )
 
     def _soonest(self, now: int) -> int:
         clock = self._means.clock

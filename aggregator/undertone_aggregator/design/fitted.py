@@ -4,9 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.levels import Vector
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import ReadingModel
+from undertone_aggregator.design.reach import REACH, largest_value
 from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_variance, optimal_table
 from undertone_aggregator.design.window import hybrid, most_levels
 from undertone_shared.table import LARGEST_LEVEL
@@ -15,12 +17,18 @@ _COARSE_LEVELS = 12
 _COARSE_CELLS = 33
 
 
-def population_table(epsilon: Fraction | float | str, theta: int, population: ReadingModel) -> Mechanism:
-    """Design the table of least mean variance for the readings truncated at ``theta``. Raises NoTable."""
+def population_table(
+    epsilon: Fraction | float | str, theta: int, population: ReadingModel, reach: float = REACH
+) -> Mechanism:
+    """Design the table of least mean variance for the readings truncated at ``theta``; see `design.reach`.
+
+    Raises NoTable.
+    """
     if theta > LARGEST_LEVEL:
         raise NoTable(f"theta = {theta} is above {LARGEST_LEVEL}, the largest of a table")
     density = population.levels(np.linspace(0.0, theta, LEVELS + 1), theta)
-    return optimal_table(epsilon, theta, levels=LEVELS, cells=CELLS, density=_probabilities(density))
+    largest = _largest(epsilon, reach)
+    return optimal_table(epsilon, theta, levels=LEVELS, cells=CELLS, density=_probabilities(density), largest=largest)
 
 
 def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, population: ReadingModel) -> float:
@@ -29,15 +37,21 @@ def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, popu
     return 1.0 - population.mean_variance(mechanism, theta) / population.mean_variance(baseline, theta)
 
 
-def promised_variance(epsilon: Fraction | float | str, theta: int, population: ReadingModel) -> float:
+def promised_variance(
+    epsilon: Fraction | float | str, theta: int, population: ReadingModel, reach: float = REACH
+) -> float:
     """Predict the variance of `population_table` to 1 % in a tenth of its time; inf if there is no table."""
     if theta > LARGEST_LEVEL:
         return float("inf")
     density = population.levels(np.linspace(0.0, theta, _COARSE_LEVELS + 1), theta)
     try:
-        return ideal_variance(epsilon, _probabilities(density), _COARSE_CELLS)
+        return ideal_variance(epsilon, _probabilities(density), _COARSE_CELLS, largest=_largest(epsilon, reach))
     except NoTable:
         return float("inf")
+
+
+def _largest(epsilon: Fraction | float | str, reach: float) -> float:
+    return largest_value(Budget.parse(epsilon).approximate[0], reach)
 
 
 def _probabilities(density: Vector) -> tuple[float, ...]:

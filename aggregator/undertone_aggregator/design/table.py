@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.design.budget import Budget, best_fraction
 from undertone_aggregator.design.continuous import worst_hybrid_variance
+from undertone_aggregator.design.reach import REACH, largest_value
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.table import LARGEST_LEVEL, LARGEST_PACKED, WIDTH, TableMechanism
@@ -27,8 +28,6 @@ Vector = NDArray[np.float64]
 LEVELS = 24
 CELLS = 65
 BITS = 24
-# In a table for a population, the largest decoded value is this factor above the least possible one, see `_reach`.
-REACH = 1.1
 # Pairs (margin below the cap, least probability of a cell) that keep rounding from breaking the cap. The first pair
 # that passes is used; pairs that cost more variance come later. Cells to which the first solution gives less than the
 # least probability are dropped.
@@ -73,15 +72,16 @@ def optimal_table(
     *,
     levels: int = LEVELS,
     cells: int = CELLS,
-    reach: float | None = None,
+    largest: float | None = None,
     density: Sequence[float] | None = None,
     worst: float = 1.25,
 ) -> TableMechanism:
     """Design the table for truncated readings in [0, theta] with certificate at most ``best_fraction(epsilon)``.
 
     ``density``: probability of each level (levels + 1 numbers); then the mean variance over it is minimised, and the
-    worst is at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``reach``: the largest
-    decoded value, for readings in [-1, 1]. Raises Invalid for bad input, NoTable.
+    worst is at most ``worst`` times the hybrid's. Without it the worst variance is minimised. ``largest``: the largest
+    decoded value, for readings in [-1, 1]; by default that of `design.reach` with a density. Raises Invalid for bad
+    input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     check_integer("theta", theta, 1, LARGEST_LEVEL)
@@ -89,7 +89,7 @@ def optimal_table(
     check_integer("cells", cells, 12, 128)
     weights = None if density is None else _weights(density, levels)
     cap = best_fraction(epsilon)
-    grid = _grid(theta, levels, cells, _reach(e, weights) if reach is None else reach)
+    grid = _grid(theta, levels, cells, _largest(e, weights) if largest is None else largest)
     limit = worst * worst_hybrid_variance(e)
     ratio = cap[0] / cap[1]
     likely = _solve(ratio, grid, weights, limit, 0.0).min(axis=0)
@@ -107,16 +107,22 @@ def optimal_table(
 
 
 def ideal_variance(
-    epsilon: Fraction | float | str, density: Sequence[float], cells: int = CELLS, worst: float = 1.25
+    epsilon: Fraction | float | str,
+    density: Sequence[float],
+    cells: int = CELLS,
+    worst: float = 1.25,
+    largest: float | None = None,
 ) -> float:
     """Return the least mean variance over a density of levels, before rounding to integers; readings in [-1, 1].
 
-    The random rounding of readings to levels is not included. Raises Invalid for bad input, NoTable.
+    The random rounding of readings to levels is not included. ``largest`` as for `optimal_table`. Raises Invalid for
+    bad input, NoTable.
     """
     e = Budget.parse(epsilon).approximate[0]
     a, b = best_fraction(epsilon)
     weights = _weights(density, len(density) - 1)
-    grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), _reach(e, weights))
+    largest = _largest(e, weights) if largest is None else largest
+    grid = _grid(LARGEST_LEVEL, len(density) - 1, check_integer("cells", cells, 12, 128), largest)
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
     return float(weights @ (_solve(a / b, grid, weights, worst * worst_hybrid_variance(e), 0.0) @ (y * y) - x * x))
 
@@ -128,23 +134,23 @@ def _weights(density: Sequence[float], levels: int) -> Vector:
     return np.asarray(weights / weights.sum())
 
 
-def _reach(epsilon: float, weights: Vector | None) -> float:
+def _largest(epsilon: float, weights: Vector | None) -> float:
     """Return the largest decoded value, for readings in [-1, 1].
 
     With a density it is slightly above the least possible value (e^ε + 1)/(e^ε - 1), that of stochastic rounding: one
     false report then moves a mean little further than it must, for a few per cent of variance. The least worst variance
     needs the piecewise mechanism's (e^{ε/2} + 1)/(e^{ε/2} - 1).
     """
-    return float(1.0 / np.tanh(epsilon / 4) if weights is None else REACH / np.tanh(epsilon / 2))
+    return float(1.0 / np.tanh(epsilon / 4) if weights is None else largest_value(epsilon, REACH))
 
 
-def _grid(theta: int, levels: int, cells: int, reach: float) -> _Grid:
+def _grid(theta: int, levels: int, cells: int, largest: float) -> _Grid:
     shift = 0
     while theta << (shift + 1) <= LARGEST_LEVEL and shift < 20:
         shift += 1
     top = theta << shift
     values = tuple(round(k * top / levels) for k in range(levels + 1))
-    step = round(reach * top / (cells - 1))
+    step = round(largest * top / (cells - 1))
     base = round(top / 2 - step * (cells - 1) / 2)
     return _Grid(tuple(base + step * j for j in range(cells)), step, values, shift)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.join_options import JoinOptions
@@ -32,6 +33,8 @@ LARGEST_FILE = 1 << 20
 _READING = SMALL - 1
 # The two ways of collecting, by the names that configurations and commands use: single reports, or whole streams.
 COLLECT = ("reports", "stream")
+# The mechanisms that may be tables.
+TABLES = ("auto", "optimal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,9 @@ class CampaignPlan(Checked):
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
                             "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
+    reach: float = option(REACH, "largest value of a table's symbols over the least possible, 1.01 to 2: a higher "
+                          "reach lowers the noise, and lets one false report move a mean further",
+                          check.reach)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
@@ -117,6 +123,11 @@ class CampaignPlan(Checked):
             raise Invalid(
                 f"campaign.theta_max is {self.theta_max}, expected more than offset = {self.offset}, and at most"
                 f" offset + bound = {most}"
+            )
+        if self.reach != REACH and self.mechanism not in TABLES:
+            raise Invalid(
+                f"campaign.reach is {self.reach}, but campaign.mechanism is {self.mechanism!r}, which is no table:"
+                f" expected one of {', '.join(TABLES)}"
             )
         if self.start is not None and self.start % self.slot_seconds:
             raise Invalid(f"campaign.start is {self.start}, expected a multiple of slot_seconds = {self.slot_seconds}")
@@ -290,6 +301,8 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         raise Invalid(
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )
+    if campaign.collect == "stream" and "reach" in tables["campaign"]:
+        raise Invalid(f"campaign.reach is {campaign.reach}, expected nothing: streams have no tables")
     for name in ("window", "theta_max") if campaign.collect == "stream" else ():
         if name in tables["campaign"]:
             raise Invalid(

@@ -12,6 +12,7 @@ from undertone_aggregator.base.durations import YEAR_SECONDS, seconds_of
 from undertone_aggregator.base.zones import weekend_of
 from undertone_aggregator.base.zones import zone as _zone_named
 from undertone_aggregator.design import Budget
+from undertone_aggregator.design.reach import LARGEST_REACH, LEAST_REACH
 from undertone_aggregator.estimate.spreadsheets import FORMULA
 from undertone_aggregator.settings.options import integer, text
 from undertone_shared.campaign import LONGEST_UNIT
@@ -65,6 +66,12 @@ def start(name: str, value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _U32:
         raise Invalid(f'{name} is {value!r}, expected "now" or a Unix second')
     return value
+
+
+def reach(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not LEAST_REACH <= value <= LARGEST_REACH:
+        raise Invalid(f"{name} is {value!r}, expected {LEAST_REACH} to {LARGEST_REACH:g}")
+    return float(value)
 
 
 def share(name: str, value: object) -> float:

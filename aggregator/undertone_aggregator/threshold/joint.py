@@ -12,6 +12,7 @@ import numpy as np
 
 from undertone_aggregator.design.fitted import gain, population_table, promised_variance
 from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.design.table import NoTable
 from undertone_aggregator.design.window import hybrid, most_levels, piecewise, worst_variance
 from undertone_aggregator.threshold.objective import Variance
@@ -48,6 +49,7 @@ def choose_jointly(
     levels: int,
     choose: Choose,
     progress: Progress = lambda _: None,
+    reach: float = REACH,
 ) -> Design:
     """Choose θ and the mechanism for one kind of `PLANNED`.
 
@@ -56,7 +58,8 @@ def choose_jointly(
 
     "optimal" takes the best table that can be made; "auto" takes that table only if its variance is enough below the
     Hybrid's. If no table can be made, the result is the Hybrid with its own θ. ``levels``: largest number of input
-    levels of the Hybrid and the piecewise mechanism. Raises Invalid for another kind, or if `hybrid` raises it.
+    levels of the Hybrid and the piecewise mechanism. ``reach``: that of a table, see `design.reach`. Raises Invalid for
+    another kind, or if `hybrid` raises it.
     """
     if kind not in PLANNED:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")
@@ -70,14 +73,14 @@ def choose_jointly(
     def variance_at(theta: int) -> float:
         if kind == "piecewise":
             return population.mean_variance(piecewise(epsilon, most_levels(theta, levels)), theta)
-        return min(promised_variance(epsilon, theta, population), worst)
+        return min(promised_variance(epsilon, theta, population, reach), worst)
 
     chosen = choose(_interpolated(variance_at, plain, progress))
     if kind == "piecewise":
         return Design(chosen, piecewise(epsilon, most_levels(chosen.width, levels)))
     progress(f"designing the table for theta = {chosen.offset + chosen.bottom + chosen.width}")
     try:
-        table = population_table(epsilon, _reach(chosen), chosen.readings)
+        table = population_table(epsilon, _range(chosen), chosen.readings, reach)
     except NoTable as error:
         return replace(fallback, reason=f"the Hybrid reports: {error}")
     gained = gain(table, epsilon, chosen.width, chosen.readings)
@@ -86,7 +89,7 @@ def choose_jointly(
     return Design(chosen, table)
 
 
-def _reach(chosen: Threshold) -> int:
+def _range(chosen: Threshold) -> int:
     """Return the range that the table is designed for.
 
     Devices scale another block's readings to it in small integers.

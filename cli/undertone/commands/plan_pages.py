@@ -27,6 +27,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     from rich.table import Table
 
     from undertone_aggregator.design.budget import shown
+    from undertone_aggregator.design.reach import WIDE_REACH
 
     unit, console = plan.unit, Console(highlight=False)
     table = Table("mean over", "noise", "error", box=None, pad_edge=False)
@@ -49,6 +50,11 @@ def _show_reports(plan: "FleetPlan") -> None:
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
     console.print(f"best: {ends} {unit}, mechanism {plan.mechanism}{gain}")
+    if plan.reach is not None:
+        console.print(
+            f"reach {plan.reach:g}: with a reach of {WIDE_REACH} the variance would be {plan.reach_cost:.1%} lower; one"
+            f" false report moves a slot's mean by at most {plan.one_lie:.3g} {unit}"
+        )
     if plan.day is not None:
         blocks = plan.day.blocks
         least, most = (end(block.standard_error for block in blocks) for end in (min, max))

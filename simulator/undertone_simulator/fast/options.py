@@ -20,6 +20,7 @@ _CAMPAIGN = [
     "rounds",
     "collect",
     "mechanism",
+    "reach",
     "cohort_share",
     "blocks",
     "window",
@@ -29,7 +30,10 @@ _CAMPAIGN = [
     "dimension",
 ]
 # The options that apply to one way of collecting only.
-_ONLY = {"reports": ("rounds", "cohort_share", "blocks", "window"), "stream": ("delta", "slew", "theta", "dimension")}
+_ONLY = {
+    "reports": ("rounds", "reach", "cohort_share", "blocks", "window"),
+    "stream": ("delta", "slew", "theta", "dimension"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,9 @@ class SimulateOptions(FleetOptions):
     mechanism: Annotated[
         str | None,
         "With reports: auto (default), hybrid, piecewise, optimal; with a stream: gaussian (default), one-bit, direct.",
+    ] = None
+    reach: Annotated[
+        float | None, "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.1)."
     ] = None
     cohort_share: Annotated[
         float | None, "With reports: share of the reports that keeps the threshold up to date (default 0.05)."

@@ -95,7 +95,7 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         "cohort_share": 0.05,
         "mechanism": "auto",
     }
-    names = options.given(["cohort_share", "mechanism", "blocks", "window"])
+    names = options.given(["cohort_share", "mechanism", "reach", "blocks", "window"])
     return _parsed(table | {name: getattr(options, name) for name in names}), None, None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.config import TABLES, Config
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.options import PlanOptions
 from undertone_simulator.planning.plan import Plan, plan
@@ -29,7 +29,12 @@ def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> P
     own: dict[str, Any] = {"window": f"{campaign.window}s"}
     if campaign.window is None:
         days = max(campaign.report_slots * campaign.slot_seconds // _DAY, 1)
-        own = {"mechanism": campaign.mechanism, "cohort_share": campaign.cohort_share, "days": days}
+        own = {
+            "mechanism": campaign.mechanism,
+            "reach": campaign.reach if campaign.mechanism in TABLES else None,
+            "cohort_share": campaign.cohort_share,
+            "days": days,
+        }
     options = PlanOptions(devices=devices, epsilon=campaign.epsilon, bound=campaign.bound, **readings, **own)
     source = open_source(options, 1, 1).source
     if source.unit != campaign.unit or source.per_day * campaign.slot_seconds != _DAY:

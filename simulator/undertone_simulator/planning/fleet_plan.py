@@ -14,7 +14,9 @@ import numpy as np
 from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
+from undertone_aggregator.design.fitted import promised_variance
 from undertone_aggregator.design.mechanisms import traits_of
+from undertone_aggregator.design.reach import REACH, WIDE_REACH
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
 from undertone_aggregator.settings.options import ROUNDS
 from undertone_aggregator.threshold import constant_variance
@@ -49,6 +51,9 @@ class FleetPlan(Summarised):
 
     ``devices_needed``, ``epsilon_needed``: needed for an error ``wanted`` of a slot's mean; None if not requested or
     not possible. ``day``: the plan with different θ by block of the day; None if one θ is as good.
+
+    ``reach``: the table's reach, None without a table. ``reach_cost``: share by which the variance would be lower with
+    a reach of 1.25. ``one_lie``: how far one false report can move a slot's mean.
     """
 
     devices: int
@@ -70,6 +75,9 @@ class FleetPlan(Summarised):
     devices_needed: int | None = None
     epsilon_needed: float | None = None
     bottom: int = 0
+    reach: float | None = None
+    reach_cost: float = 0.0
+    one_lie: float = 0.0
 
     @property
     def far_from_zero(self) -> bool:
@@ -100,13 +108,18 @@ class Predictor:
     epsilon: Fraction
     kind: str = "auto"
     levels: int = 256
+    reach: float = REACH
     _designs: dict[int, Design] = field(default_factory=dict)
 
     def design(self, reports: int) -> Design:
         """Return θ and mechanism for ``reports`` reports a slot."""
         if reports not in self._designs:
             self._designs[reports] = choose_jointly(
-                self.kind, self.epsilon, self.levels, lambda variance: self.known.best(reports, variance)
+                self.kind,
+                self.epsilon,
+                self.levels,
+                lambda variance: self.known.best(reports, variance),
+                reach=self.reach,
             )
         return self._designs[reports]
 
@@ -114,6 +127,21 @@ class Predictor:
         """Return V, the designed mechanism's mean variance over the readings, in units of half the width squared."""
         design = self.design(reports)
         return design.threshold.population.mean_variance(design.mechanism, design.threshold.width)
+
+    def reach_cost(self, reports: int) -> float:
+        """Return the share by which a table of reach `WIDE_REACH` has less variance, at the same range; at least 0."""
+        chosen = self.design(reports).threshold
+        least, own = (
+            promised_variance(self.epsilon, chosen.width, chosen.readings, reach) for reach in (WIDE_REACH, self.reach)
+        )
+        return max(1.0 - least / own, 0.0)
+
+    def one_lie(self, reports: int) -> float:
+        """Return the largest distance from a reading to a decoded symbol, divided by the number of reports."""
+        design = self.design(reports)
+        width = design.threshold.width
+        decoded = [float(Fraction(*design.mechanism.decode(j, width))) for j in range(design.mechanism.symbols)]
+        return max(max(decoded), width - min(decoded)) / reports
 
     def prediction(self, reports: int) -> Prediction:
         """Return the errors of the design for ``reports`` reports a slot."""
@@ -131,6 +159,7 @@ def plan_fleet(
     epsilon: Fraction | float | str,
     *,
     kind: str = "auto",
+    reach: float = REACH,
     cohort_share: float = 0.05,
     wanted: float | None = None,
     slots: int | None = None,
@@ -140,15 +169,17 @@ def plan_fleet(
 ) -> FleetPlan:
     """Predict errors and costs. Raises Invalid.
 
-    ``slots``: number of slots of the whole campaign; by default a year. ``rounds``: slots of each threshold round.
+    ``reach``: that of a table, see `design.reach`. ``slots``: number of slots of the whole campaign; by default a year.
+    ``rounds``: slots of each threshold round.
     """
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
-    predictor = Predictor(population, exact, kind)
+    predictor = Predictor(population, exact, kind, reach=reach)
     reports = _reports(devices, cohort_share)
     design = predictor.design(reports)
     threshold, mechanism = design.threshold, design.mechanism
     variance = predictor.variance(reports)
+    has_table = traits_of(mechanism).kind == "optimal"
     per_hour = population.per_day // 24
     spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", population.per_day)]
     total = 365 * population.per_day if slots is None else slots
@@ -186,6 +217,9 @@ def plan_fleet(
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(population, reports, wanted),
         threshold.bottom,
+        reach if has_table else None,
+        predictor.reach_cost(reports) if has_table else 0.0,
+        predictor.one_lie(reports),
     )
 
 

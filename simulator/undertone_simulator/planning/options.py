@@ -17,7 +17,7 @@ CHAINS = 1
 
 # The options of each planner, besides `devices` and `epsilon`, which all of them take.
 OPTIONS = {
-    "reports": "collect error population data unit bound mechanism cohort_share days",
+    "reports": "collect error population data unit bound mechanism reach cohort_share days",
     "stream": "collect slots delta slew query chains movement per_report",
     "window": "window population data unit bound delta",
 }
@@ -42,6 +42,9 @@ class PlanOptions(FleetOptions):
         "Wanted error of a slot's mean, in the unit or such as 5%: print how many devices or which ε would reach it.",
     ] = None
     mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
+    reach: Annotated[
+        float | None, "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.1)."
+    ] = None
     cohort_share: Annotated[
         float | None, f"of reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})"
     ] = None

@@ -4,7 +4,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from undertone_aggregator.base.durations import seconds_of
+from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.design.stream import StreamComparison, plan_stream
+from undertone_aggregator.settings import plan_checks as check
+from undertone_aggregator.settings.config import TABLES
 from undertone_aggregator.settings.options import ROUNDS
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
@@ -38,12 +41,18 @@ def plan(options: PlanOptions, rounds: Sequence[int] = ROUNDS) -> Plan:
 
 
 def _reports(options: PlanOptions, rounds: Sequence[int]) -> FleetPlan:
+    reach, kind = REACH, options.mechanism or "auto"
+    if options.reach is not None:
+        reach = check.reach("reach", options.reach)
+        if kind not in TABLES:
+            raise Invalid(f"reach is {reach:g}, but mechanism is {kind!r}, which is no table")
     population = _known(options)
     return plan_fleet(
         population,
         options.devices,
         options.epsilon,
-        kind=options.mechanism or "auto",
+        kind=kind,
+        reach=reach,
         cohort_share=COHORT_SHARE if options.cohort_share is None else options.cohort_share,
         wanted=None if options.error is None else _wanted(options.error, population),
         slots=(options.days or DAYS) * population.per_day,

@@ -64,7 +64,7 @@ def test_one_false_report_moves_a_mean_little_further_than_it_must(tables, epsil
     # Against the Hybrid, whose largest value is its piecewise part's; for at most 5 % of the variance without a limit.
     density = tuple(np.exp(-8 * np.arange(25) / 24))
     table = tables(epsilon, density=density)
-    wide = tables(epsilon, density=density, reach=1 / np.tanh(float(epsilon) / 4))
+    wide = tables(epsilon, density=density, largest=1 / np.tanh(float(epsilon) / 4))
 
     def facts(mechanism):
         largest = max(abs(2 * Fraction(*mechanism.decode(j, 613)) / 613 - 1) for j in range(mechanism.symbols))
@@ -127,7 +127,7 @@ def test_bad_input_is_one_sentence(options, sentence):
 
 def test_a_reach_that_is_too_short_has_no_table():
     with pytest.raises(NoTable, match="the linear programme"):
-        optimal_table("1", 613, reach=1.5)
+        optimal_table("1", 613, largest=1.5)
 
 
 def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():

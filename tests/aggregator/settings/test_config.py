@@ -48,6 +48,9 @@ def test_an_epsilon_is_the_decimal_that_is_written() -> None:
     [
         ({"epsilon": 9}, ("campaign.epsilon", 9, 0.05, 8)),
         ({"bound": 0}, ("campaign.bound", 0, 1)),
+        ({"reach": 1}, ("campaign.reach", 1, 1.01, 2)),
+        ({"reach": 1.2, "mechanism": '"auto"', "collect": '"stream"'}, ("campaign.reach", 1.2, "streams")),
+        ({"reach": 1.2, "mechanism": '"hybrid"'}, ("campaign.reach", 1.2, "campaign.mechanism", "auto", "optimal")),
         ({"bound": '"1"'}, ("campaign.bound", "'1'", "integer")),
         ({"name": '"Meters"'}, ("campaign.name", "'Meters'")),
         ({"rounds": []}, ("campaign.rounds", "[]")),

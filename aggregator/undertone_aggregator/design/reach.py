@@ -1,0 +1,18 @@
+"""Reach of a table that is designed for readings: how far its largest decoded value may lie from its readings.
+
+A table whose symbols decode to larger values has less noise, and one false report moves a mean further. The least
+possible largest value, for readings in [-1, 1], is (e^ε + 1)/(e^ε - 1), that of stochastic rounding. A table's reach is
+its largest value, divided by this.
+"""
+
+import math
+
+# The reach of a campaign that names none, and the limits of one.
+REACH, LEAST_REACH, LARGEST_REACH = 1.1, 1.01, 2.0
+# A table with a larger reach than this hardly has less variance.
+WIDE_REACH = 1.25
+
+
+def largest_value(epsilon: float, reach: float) -> float:
+    """Return the largest decoded value of a table with this reach, for readings in [-1, 1]."""
+    return reach / math.tanh(epsilon / 2)
