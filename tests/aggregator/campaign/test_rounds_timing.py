@@ -82,7 +82,8 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
             given.update(named)
             return replace(CHOSEN, theta=theta)
 
-        def jointly(kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any) -> Design:
+        def jointly(kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any, reach: float) -> Design:
+            given.update(reach=reach)
             threshold = chosen(lambda _: 1.0)
             return Design(threshold, server.campaign(theta=500).report.mechanism, reason)  # type: ignore[union-attr]
 
@@ -293,6 +294,11 @@ def test_theta_is_chosen_for_the_devices_that_will_report(decide: Decide) -> Non
     assert given["query"] == Query.fleet(round(300 * share))
     _, given, _ = decide(epochs[:1], NOW + 9, rounds=[4], now_there=0, at_most=0)
     assert given["query"] == Query.fleet(1)
+
+
+def test_a_table_has_the_reach_of_the_plan(decide: Decide) -> None:
+    _, given, _ = decide(server.two_epochs()[:1], NOW + 9, rounds=[4], mechanism='"auto"', reach=1.3)
+    assert given["reach"] == 1.3
 
 
 def test_both_ends_of_a_block_move() -> None:
