@@ -47,7 +47,7 @@ _LARGEST_BODY = 1024
 _BODY_SECONDS = 10.0
 # Seconds after which a client that found the server busy or unable to answer should try again.
 _BUSY_SECONDS = 10.0
-# Requests for redemptions that wait; more are asked to come back.
+# Largest number of redemptions that wait for their batch; the server asks further clients to try again later.
 _LONGEST_QUEUE = 4096
 _LARGEST_BATCH = 500
 

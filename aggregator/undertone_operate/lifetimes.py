@@ -1,4 +1,4 @@
-"""Lifetimes: how many reports devices' policies allow in a device's whole life, and how many campaigns may take.
+"""Lifetimes: how many reports a device's policy allows in its whole life, and how many of them a campaign may take.
 
 A campaign's predecessors had the same devices and count, because a device has one ledger for all its campaigns.
 """

@@ -165,7 +165,8 @@ class Phone:
             None if entered else lambda now: _phone.sample(),
             storage=self.storage,
         )
-        # The slot in which the last one was reported, and when the next may be: milliseconds from a count of ticks.
+        # The slot for which a value was published last, and the earliest time to publish the next one: ``_due``
+        # milliseconds after the tick ``_since``.
         self._slot = -1
         self._due = 0
         self._since = 0

@@ -215,8 +215,8 @@ class MissingReports:
         # The report that arrived was missing; that was noticed at a later slot, the store does not say at which. So the
         # next later slot with a missing report is taken.
         newest = self._newest.get(group, slot)
-        # If many reports are missing, the next such slot is near, so first look at the few slots that follow. If it is
-        # not among them, search all slots with missing reports.
+        # If many reports are missing, a later slot with a missing report is near: the few slots that follow are tried
+        # first, and then all slots with missing reports.
         near = range(slot + 1, min(newest, slot + len(slots)) + 1) if missing else ()
         later = next((noticed for noticed in near if slots[noticed] > 0), None)
         if missing and later is None and newest > slot + len(slots):

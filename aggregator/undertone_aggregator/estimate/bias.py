@@ -337,7 +337,8 @@ class TwoSidedBias:
     def _weights(self, around: Sequence[Level]) -> NDArray[np.float64]:
         """Return the posterior probabilities of the shifts, given each level ``around`` a slot; [slots, shifts]."""
         means, errors = np.array([level[:2] for level in around]).T[:, :, None]
-        # Half the grid's step is added to the error of the level, so that a shift between two of the grid is possible.
+        # The true shift may lie between two shifts of the grid. Half the grid's step is added to the error of the
+        # level, so that such a shift keeps its probability.
         step = (self._moves[1] - self._moves[0]) / 2.0
         return _probabilities(np.square(self._levels - means) / (2.0 * (errors**2 + step**2)) + self._prior)
 

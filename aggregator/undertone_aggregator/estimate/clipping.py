@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 # its shape (clipping removes most where the mean of the readings rises).
 _PART = 0.5
 _SHARED, _SHAPE = 1.0, 1.2
-# Levels of the distribution function per step of the slew limit and over the whole range, at least.
+# The distribution function is computed at so many levels per step of the slew limit, and at least at so many in all.
 _PER_STEP, _LEVELS = 4, 200
 # Rates of the exponential distributions, as multiples of the inverse of the range; negative ones rise with x.
 _RATES = np.concatenate([-np.geomspace(1e-3, 50.0, 40)[::-1], np.geomspace(1e-3, 400.0, 60)])

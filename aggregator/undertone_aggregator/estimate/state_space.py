@@ -131,9 +131,10 @@ class _Independent:
 
 @dataclass(frozen=True)
 class _Chained:
-    """Noise of chains: ``mean`` [models, b], ``variance`` [models, b], and its covariances.
+    """Noise of chains in a block's b values, given the state before the block: ``mean`` and ``variance`` [models, b].
 
-    ``with_values`` [models, b, b] and ``with_state`` [models, b, size]: with the values, and with the state after them.
+    ``with_values`` [models, b, b]: its covariances with the block's values. ``with_state`` [models, b, size]: those
+    with the state after the block.
     """
 
     mean: Vector

@@ -170,7 +170,7 @@ def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Wor
     rank = np.arange(len(devices)) - starts[device]
     keys, begun = devices[order[starts]], slots[order[starts]]
     column, words = seen.look_up(keys)
-    # The words of a new device are such that its first report is newer by one slot.
+    # A new device gets the words of a device whose newest report was one slot before its first report.
     new = np.flatnonzero((column < 0) & (begun >= 1))
     new = new[~seen.waits(keys[new])]
     if len(new):

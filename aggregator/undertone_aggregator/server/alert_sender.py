@@ -37,7 +37,7 @@ class AlertService:
         if service is None:
             raise Invalid(f"line {line} of {file} is not an address that Apprise knows, such as mailtos:// or json://")
         self.name = f"{service.service_name} in line {line}"
-        # Tells this address from others in the file of what was sent.
+        # Stands for the address in the file of what was sent, which must not hold the address itself.
         self.key = hashlib.sha256(url.encode()).hexdigest()[:16]
         self._url = url
 

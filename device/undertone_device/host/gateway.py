@@ -194,7 +194,7 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
 
 def _paho(config: DeviceConfig, policy: Policy) -> "Transport":
     """Return the connection of phones and gateways. Raises Invalid."""
-    # Only here: a program that brings a transport of its own needs no paho-mqtt.
+    # The import is here, because a program that brings its own transport may lack paho-mqtt.
     from undertone_device.host.paho_transport import PahoTransport
 
     broker = config.broker

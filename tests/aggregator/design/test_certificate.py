@@ -1,17 +1,15 @@
 """What a certificate says of a mechanism, number for number, and what it refuses to certify."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
 
 from support.designed import small_table
-from support.refusal import refused
+from support.refusal import refused, told
 from support.server import two_epochs
 from undertone_aggregator.design import certificate, window
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism, certify_named, certify_table
-from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
 
 
@@ -52,7 +50,7 @@ def table(theta: int, decoded: list[int]) -> bytes:
 
 @pytest.mark.parametrize("theta", [1, (1 << 30) - 1])
 def test_the_ends_of_theta_are_taken_and_nothing_beyond(theta: int) -> None:
-    with pytest.raises(certificate.audit.NotCertified, match="the weights give the mean"):
+    with pytest.raises(certificate.audit.NotCertified, match="mean"):
         certify_table(table(theta, [0, 0, 0, 0, 0]), "2")
     beyond = 0 if theta == 1 else 1 << 30
     with refused("theta", beyond, 1, 1073741823):
@@ -62,7 +60,7 @@ def test_the_ends_of_theta_are_taken_and_nothing_beyond(theta: int) -> None:
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_the_ends_of_a_decode_are_taken_and_nothing_beyond(sign: int) -> None:
     end = sign << 62
-    with pytest.raises(certificate.audit.NotCertified, match="the weights give the mean"):
+    with pytest.raises(certificate.audit.NotCertified, match="mean"):
         certify_table(table(1, [end, 0, 0, 0, 0]), "2")
     with refused(0, end + sign, -1 << 62, 1 << 62):
         certify_table(table(1, [end + sign, 0, 0, 0, 0]), "2")
@@ -71,7 +69,7 @@ def test_the_ends_of_a_decode_are_taken_and_nothing_beyond(sign: int) -> None:
 def test_a_kind_of_rule_that_nobody_certifies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = SimpleNamespace(rule=SimpleNamespace(kind="sketch"))
     monkeypatch.setattr(certificate, "Campaign", lambda _: rule)
-    with pytest.raises(Invalid, match="the campaign's rule has kind 'sketch', expected one of scalar, stream"):
+    with refused("kind", "'sketch'", "scalar", "stream"):
         certify_campaign(b"{}", "1")
 
 
@@ -88,7 +86,7 @@ def test_a_day_has_48_reports_and_a_square_wave_128_bins_unless_told() -> None:
     assert made.mechanism.describe() == window.square_wave("1", range(129)).describe()
     assert made.as_json()["epsilon_per_day"] == 48 * made.epsilon_achieved
     assert certify_named("piecewise", "1").mechanism.levels == 256
-    assert f"48 reports a day add up to {48 * made.epsilon_achieved:.6g} for" in "".join(made.lines())
+    assert told("\n".join(made.lines()), 48, f"{48 * made.epsilon_achieved:.6g}")
 
 
 @pytest.mark.parametrize("name", ["stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal"])
@@ -107,24 +105,24 @@ def test_the_worst_ratio_is_of_each_level_but_for_best_windows_and_tables(name: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "facts"),
     [
-        ({"mechanism": window.hybrid("1", 4).describe()}, "mechanism is not a table"),
-        ({"decoded": {"0": 1}}, "decoded is {'0': 1}, expected a list of integers"),
-        ({"denominator": 0}, f"denominator is 0, expected an integer from 1 to {1 << 62}"),
-        ({"denominator": (1 << 62) + 1}, f"denominator is {(1 << 62) + 1}, expected an integer from 1 to {1 << 62}"),
+        ({"mechanism": window.hybrid("1", 4).describe()}, ("mechanism", "table")),
+        ({"decoded": {"0": 1}}, ("decoded", "{'0': 1}")),
+        ({"denominator": 0}, ("denominator", 0, 1, 1 << 62)),
+        ({"denominator": (1 << 62) + 1}, ("denominator", (1 << 62) + 1, 1, 1 << 62)),
     ],
 )
-def test_a_decode_that_is_none_is_refused(changes: dict[str, object], sentence: str) -> None:
+def test_a_decode_that_is_none_is_refused(changes: dict[str, object], facts: tuple[object, ...]) -> None:
     fields = json.loads(table(12, list(small_table(0).decoded[0])))
-    with pytest.raises(Invalid, match=re.escape(sentence)):
+    with refused(*facts):
         certify_table(json.dumps({**fields, **changes}).encode(), "2")
 
 
 def test_the_ends_of_a_denominator_are_taken() -> None:
     fields = json.loads(table(12, [0, 0, 0, 0, 0]))
     for denominator in (1, 1 << 62):
-        with pytest.raises(certificate.audit.NotCertified, match="the weights give the mean"):
+        with pytest.raises(certificate.audit.NotCertified, match="mean"):
             certify_table(json.dumps({**fields, "denominator": denominator}).encode(), "2")
 
 

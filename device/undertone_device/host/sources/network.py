@@ -173,7 +173,7 @@ class Entity(SensorSource):
 
 def open_transport(fields: Fields) -> "PahoTransport":
     """Make a connection to the household's own broker, with TLS if ``ca`` is given. Raises Invalid."""
-    # Only here: a program that brings a transport of its own needs no paho-mqtt.
+    # The import is here, because a program that brings its own transport may lack paho-mqtt.
     from undertone_device.host.paho_transport import PahoTransport
 
     ca = fields.get("ca")

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from support.refusal import refused, told
 from undertone_device.host.sources.background import BackgroundReader
 from undertone_device.host.sources.source import SensorSource
 
@@ -39,7 +40,7 @@ def test_an_answer_comes_once_and_in_its_slot():
     assert background.answer(1000, 900) is None
     # Another question while the first has no answer is not asked.
     assert background.read(1100) is None
-    assert background.trouble == "no sample: asked 100 s ago, and there is no answer yet"
+    assert told(background.trouble, "no sample", "100 s")
     assert answer(background, source, 1799, 900) == 7
     assert background.answer(1799, 900) is None
     assert (source.asked, background.trouble) == (1, "")
@@ -49,9 +50,9 @@ def test_an_answer_after_its_slot_is_none():
     source = Slow(7, 8)
     background = BackgroundReader(source)
     background.read(1000)
-    with pytest.raises(ValueError, match="after the end of its slot"):
+    with refused("slot", error=ValueError):
         answer(background, source, 1800, 900)
-    assert background.trouble == "no sample: the answer came after the end of its slot"
+    assert told(background.trouble, "no sample", "slot")
     background.read(1800)
     assert answer(background, source, 1810, 900) == 8
     assert background.trouble == ""

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support.refusal import refused
+from support.refusal import refused, told
 from undertone_device.host.sources import network
 from undertone_device.host.sources.network import number_in
 from undertone_device.host.sources.source import Plausible, SensorSource, parse_sample
@@ -85,7 +85,7 @@ def test_a_file_and_a_command_are_read_twice(opened, tmp_path):
     count.write_text("x")
     assert opened(kind="file", path=str(tmp_path / "meter"), twice=True).read(0) == 42
     command = opened(kind="command", command=[sys.executable, "-c", print_once], twice=True)
-    with pytest.raises(ValueError, match="two reads in a row differ"):
+    with pytest.raises(ValueError, match="differ"):
         command.read(0)
     assert command.read(0) == 2
 
@@ -95,7 +95,7 @@ def test_a_range_holds_for_what_arrives_and_what_is_asked(opened, tmp_path):
     meter = opened(kind="file", path=str(tmp_path / "meter"), range=[0, 41])
     with refused(0, 41, error=ValueError):
         meter.read(0)
-    assert meter.trouble == "no sample: a sample is out of bounds, expected 0 to 41"
+    assert told(meter.trouble, "no sample", 0, 41)
     (tmp_path / "meter").write_text("41")
     assert (meter.read(0), meter.trouble) == (41, "")
 
@@ -123,7 +123,7 @@ def test_what_arrives_outside_the_range_is_said_until_something_better_comes():
 
     source = Plausible(Arriving(), (0, 10))
     assert source.arrived() == [5]
-    assert source.trouble == "no sample: a sample is out of bounds, expected 0 to 10"
+    assert told(source.trouble, "no sample", 0, 10)
     assert source.arrived() == []
     assert source.trouble
     assert source.arrived() == [7]
