@@ -1,13 +1,15 @@
-"""Sharing of the interpreter by a process's ingest threads: two run at a time, and garbage is collected rarely."""
+"""Sharing of the interpreter by a process's ingest threads: one runs at a time, and garbage is collected rarely."""
 
 import gc
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Batches that are judged and stored at the same time; with more, threads compete for the interpreter.
-CONCURRENT_BATCHES = 2
+# Threads that read connections, judge and store batches, or acknowledge them, at the same time. If two of them compete
+# for the interpreter, each system call of one wakes the other, which costs more than the work itself.
+CONCURRENT_THREADS = 1
 # Seconds after which a thread no longer counts. Judging and storing a batch takes some milliseconds.
 LONGEST_RUN_SECONDS = 0.05
 # Thresholds of Python's garbage collector: allocations before it looks at young objects, and such collections before it
@@ -17,7 +19,8 @@ _THRESHOLDS = (50_000, 20, 50)
 
 
 class ThreadLimit:
-    """Lets ``most`` threads run at a time. A thread stops counting ``seconds`` after it began.
+    """Lets ``most`` threads run at a time, in the order in which they came. A thread stops counting ``seconds`` after
+    it began.
 
     A thread that takes longer waits for its store, which may hang or be locked, and so does not compete for the
     interpreter. ``clock`` gives monotonic seconds.
@@ -25,37 +28,68 @@ class ThreadLimit:
 
     def __init__(
         self,
-        most: int = CONCURRENT_BATCHES,
+        most: int = CONCURRENT_THREADS,
         seconds: float = LONGEST_RUN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = most
         self._seconds = seconds
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         # Identifier of each thread that counts -> the time from which it no longer counts.
         self._until: dict[int, float] = {}
+        # The threads that wait, in order of arrival, each with a condition of its own: a wake-up wakes only one.
+        self._line: deque[threading.Condition] = deque()
 
     @contextmanager
-    def limited(self) -> Iterator[None]:
-        """Wait until fewer than ``most`` threads run, and count this thread as running until the block ends."""
-        with self._changed:
-            while (seconds := self._wait()) > 0:
-                self._changed.wait(seconds)
-            self._until[threading.get_ident()] = self._clock() + self._seconds
+    def limited(self, *, first: bool = False) -> Iterator[None]:
+        """Wait until fewer than ``most`` threads run, and count this thread as running until the block ends.
+
+        ``first``: before all threads that wait. A thread that counts already does not wait.
+        """
+        self.enter(first=first)
         try:
             yield
         finally:
             self.leave()
 
+    def enter(self, *, first: bool = False) -> None:
+        """Do what `limited` does at its begin; `leave` is its end."""
+        with self._lock:
+            if threading.get_ident() in self._until:
+                return
+            turn = threading.Condition(self._lock)
+            self._line.insert(0 if first else len(self._line), turn)
+            try:
+                while (seconds := self._wait(turn)) is None or seconds > 0:
+                    turn.wait(seconds)
+                self._until[threading.get_ident()] = self._clock() + self._seconds
+            finally:
+                self._line.remove(turn)
+                self._wake()
+
     def leave(self) -> None:
         """Stop counting this thread, if it counts: from now on it only waits for its disk or its database."""
-        with self._changed:
+        with self._lock:
             if self._until.pop(threading.get_ident(), None) is not None:
-                self._changed.notify()
+                self._wake()
 
-    def _wait(self) -> float:
-        """Return the seconds until fewer than ``most`` threads count, if none of them ends before."""
+    @property
+    def waiting(self) -> int:
+        """Number of threads that wait."""
+        return len(self._line)
+
+    def _wake(self) -> None:
+        if self._line:
+            self._line[0].notify()
+
+    def _wait(self, turn: threading.Condition) -> float | None:
+        """Return the seconds until fewer than ``most`` threads count, if none of them ends before.
+
+        None for a thread that is not the first of those that wait: the one before it wakes it.
+        """
+        if self._line[0] is not turn:
+            return None
         now = self._clock()
         running = sorted(until for until in self._until.values() if until > now)
         return running[len(running) - self._most] - now if len(running) >= self._most else 0.0

@@ -122,8 +122,8 @@ class Ingest:
     ``failpoint(place)`` is called at the places after_landing, before_commit, after_commit, during_acknowledgement and
     after_acknowledgement; a test may end the process there. ``clock`` gives Unix seconds. ``check_lease`` is called
     between batches, and raises when another worker has these shards. ``threads`` limits how many workers of this
-    process judge and store a batch at the same time. ``all_shards``: use the deduplication state of all shards, to
-    count what waits in a session of another number of workers.
+    process judge, store or acknowledge a batch at the same time. ``all_shards``: use the deduplication state of all
+    shards, to count what waits in a session of another number of workers.
     """
 
     def __init__(
@@ -188,9 +188,10 @@ class Ingest:
             return 0
         self._failpoint("after_commit")
         half = len(deliveries) // 2
-        self._intake.acknowledge(deliveries[:half])
-        self._failpoint("during_acknowledgement")
-        self._intake.acknowledge(deliveries[half:])
+        with self._threads.limited(first=True):
+            self._intake.acknowledge(deliveries[:half])
+            self._failpoint("during_acknowledgement")
+            self._intake.acknowledge(deliveries[half:])
         self._failpoint("after_acknowledgement")
         return len(deliveries)
 

@@ -6,7 +6,9 @@ stores nothing: a device keeps unacknowledged reports and sends them again.
 With one campaign, the thread that takes reports also reads the connections, commits, and writes the PUBACKs: two
 threads would wait for each other at every report. Only while that thread is busy for long, such as with a store that is
 slow or fails, does the endpoint's own thread read, so that no device takes the server for dead. With several campaigns
-the endpoint's thread reads for all of them, so that none waits for another's store.
+the endpoint's thread reads for all of them, so that none waits for another's store. It takes turns with the threads
+that commit and acknowledge (`undertone_aggregator.base.interpreter`), because threads that compete for the interpreter
+cost twice as much; a thread that waits for its store holds up nobody.
 """
 
 import errno
@@ -20,6 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from undertone_aggregator.base.interpreter import INGEST_THREADS
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.endpoint.connection import Connection, Receipt
@@ -39,6 +42,9 @@ _WINDOW_SECONDS = 0.02
 _MANY = 24
 _WINDOW_OF_CAMPAIGN_SECONDS = 0.003
 _LONGEST_WINDOW_SECONDS = 0.06
+# With several campaigns, events on the sockets gather for so long, because the reading thread takes turns with the
+# threads that commit: a few long turns cost less than many short ones.
+_GATHER_SECONDS = 0.005
 _SWEEP_SECONDS = 1.0
 # If the only campaign has taken no reports for the first number of seconds, the endpoint's own thread reads the
 # connections, for the second number of seconds at a time.
@@ -211,6 +217,9 @@ class Endpoint:
             self._gather(queue, 1, self._batch_seconds)
             longer = min(_WINDOW_OF_CAMPAIGN_SECONDS * len(self._taking), _LONGEST_WINDOW_SECONDS)
             self._gather(queue, _MANY, longer)
+            if queue.waiting:
+                # The batch grows until it is this thread's turn, which ends with the commit.
+                INGEST_THREADS.enter()
         return queue.take(self._batch)
 
     def _gather(self, queue: Queue, least: int, seconds: float) -> None:
@@ -303,10 +312,13 @@ class Endpoint:
             self._read_at = time.monotonic()
             self._reading = False
 
-    def _serve(self, seconds: float) -> int:
-        """Wait for events on the sockets and handle them; return their number."""
+    def _serve(self, seconds: float, gather: float = 0.0) -> int:
+        """Wait for events on the sockets, let more of them gather, and handle them; return their number."""
         happened = self._selector.select(seconds)
-        with self.turn:
+        if happened and gather:
+            time.sleep(gather)
+            happened = self._selector.select(0)
+        with INGEST_THREADS.limited(), self.turn:
             for key, _ in happened:
                 self._guard(key.data)
             if time.monotonic() >= self._sweep_at:
@@ -323,7 +335,7 @@ class Endpoint:
             if self._idle:
                 self._ended.wait(_KEEP_SECONDS)
             else:
-                self._serve(_KEEP_SECONDS)
+                self._serve(_KEEP_SECONDS, _GATHER_SECONDS if len(self._taking) > 1 else 0.0)
 
     @property
     def _idle(self) -> bool:
