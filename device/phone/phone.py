@@ -207,7 +207,7 @@ class Phone:
         if not self._ready or (ticks() - self._since) & TICKS_MASK < self._due:
             return
         reporter.run_once(self._value(campaign, slot - 1), now)
-        # The two obstacles that can pass during the slot.
+        # Only a pause for one of these two reasons can end during the slot, so that its value can still be published.
         self._ready = reporter.paused in ("clock", "rate")
 
     def _value(self, campaign: "Campaign", slot: int) -> "Sample | None":

@@ -24,9 +24,10 @@ from undertone_shared.stream import StreamRule
 
 Vector = NDArray[np.float64]
 
-# Share of the second extreme that is assumed, and the errors as shares of the bias: of its average over the day and of
-# its shape (clipping removes most where the mean of the readings rises).
+# The bias is assumed to be this share of its value in the second extreme, in which each reading is drawn afresh.
 _PART = 0.5
+# Standard errors as shares of the bias: of its average over the day, and of its shape over the day. It has a shape,
+# because clipping removes most where the mean of the readings rises.
 _SHARED, _SHAPE = 1.0, 1.2
 # The distribution function is computed at so many levels per step of the slew limit, and at least at so many in all.
 _PER_STEP, _LEVELS = 4, 200

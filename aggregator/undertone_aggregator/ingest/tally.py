@@ -142,7 +142,10 @@ class Tally:
             self._note_sequence(device, slot, sequence, admitted.group_name(int(groups[i])), batch)
 
     def _note_expected(self, keys: Words, slots: Integers, numbers: Integers, batch: Batch) -> Mask:
-        """Do `_note_sequence` for those of the reports [n] after which none is missing; return which ones."""
+        """Do `_note_sequence` at once for all reports that follow the report before them of the same device.
+
+        ``keys``, ``slots`` and ``numbers`` [n] describe reports. Return a mask [n] of those that follow so.
+        """
         plain = self.sequences.expected(keys, slots, numbers, self.timeline.epochs[0].campaign.first_slot)
         batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
         return plain
