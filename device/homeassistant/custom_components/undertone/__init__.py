@@ -14,65 +14,67 @@ _PACKAGES = Path(__file__).parent / "packages"
 if _PACKAGES.is_dir() and str(_PACKAGES) not in sys.path:
     sys.path.insert(0, str(_PACKAGES))
 
-import shutil
+import asyncio
+import contextlib
+import logging
 from datetime import timedelta
 from typing import Any
 
-from homeassistant.config_entries import ConfigEntry
 from homeassistant.const import EVENT_HOMEASSISTANT_STOP, Platform
 from homeassistant.core import Event, HomeAssistant, State, callback
 from homeassistant.exceptions import ConfigEntryError, ConfigEntryNotReady
-from homeassistant.helpers import issue_registry
+from homeassistant.helpers import entity_registry
+from homeassistant.helpers.aiohttp_client import async_get_clientsession
 from homeassistant.helpers.dispatcher import async_dispatcher_send
 from homeassistant.helpers.event import (
-    async_call_later,
+    async_track_entity_registry_updated_event,
     async_track_state_change_event,
     async_track_time_interval,
 )
 
-from .const import DOMAIN, ENTITY, FOLDER, OFFER, SIGNAL
-from .participation import Invalid, Participation
+from .const import ENTITY, FOLDER, OFFER, SIGNAL
+from .entity import UndertoneEntry
+from .folders import device_folder, forget
+from .issues import delete_issues, show_issue, update_issues
+from .joining import JoinError, JoinServer
+from .participation import Invalid, Joined, Participation
 from .units import convertible
 
+_LOGGER = logging.getLogger(__name__)
 PLATFORMS = [Platform.BUTTON, Platform.SENSOR, Platform.SWITCH]
 _AGAIN = timedelta(seconds=30)
-# Home Assistant stores a new entry within seconds; the key that can repeat the redemption is deleted after this time.
-_STORED = timedelta(minutes=2)
+_LEAVE_SECONDS = 10
 _RISING = ("total", "total_increasing")
 
 
-def device_folder(hass: HomeAssistant, name: str) -> Path:
-    """Return the folder of a participation's files. It is in the configuration folder, which survives updates."""
-    return Path(hass.config.path(".storage", DOMAIN, name))
-
-
-async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry) -> bool:
+async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     """Start a participation."""
     offer: dict[str, Any] = entry.data[OFFER]
     unit: str = offer["measures"]["unit"]
-    folder = device_folder(hass, entry.data[FOLDER])
+    entity_id: str = entry.data[ENTITY]
 
     @callback
     def show() -> None:
-        _update_issues(hass, entry, participation)
+        update_issues(hass, entry, participation)
         async_dispatcher_send(hass, SIGNAL.format(entry.entry_id))
 
     def changed() -> None:
-        hass.loop.call_soon_threadsafe(show)
+        # While Home Assistant ends, its event loop may be closed before the device's thread has ended.
+        with contextlib.suppress(RuntimeError):
+            hass.loop.call_soon_threadsafe(show)
 
-    entity_id: str = entry.data[ENTITY]
     state = hass.states.get(entity_id)
     cumulative = offer["measures"]["measure"] == "counter" or (
         state is not None and state.attributes.get("state_class") in _RISING
     )
-    participation = Participation(folder, unit, cumulative, changed)
+    participation = Participation(device_folder(hass, entry.data[FOLDER]), unit, cumulative, changed)
     try:
         await hass.async_add_executor_job(participation.start)
     except Invalid as error:
         raise ConfigEntryError(str(error)) from error
     except OSError as error:
         raise ConfigEntryNotReady(str(error)) from error
-    hass.data.setdefault(DOMAIN, {})[entry.entry_id] = participation
+    entry.runtime_data = participation
 
     @callback
     def take(newest: State | None) -> None:
@@ -81,7 +83,9 @@ async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry) -> bool:
         wrong = (
             newest is not None and newest.state not in ("unavailable", "unknown") and not convertible(unit_now, unit)
         )
-        _issue(hass, entry, "wrong_unit", wrong, entity=entity_id, unit=str(unit_now), wanted=unit)
+        show_issue(hass, entry, "wrong_unit", wrong, entity=entity_id, unit=str(unit_now), wanted=unit)
+        # When Home Assistant starts, the meter's own integration may be later than this one.
+        show_issue(hass, entry, "no_entity", newest is None and hass.is_running, entity=entity_id)
 
     @callback
     def on_change(event: Event) -> None:
@@ -91,73 +95,49 @@ async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry) -> bool:
     def on_time(_: Any) -> None:
         # A state that stays the same makes no event, but it is a reading all the same.
         take(hass.states.get(entity_id))
+        update_issues(hass, entry, participation)
 
-    slot = int(offer["measures"]["slot_seconds"])
-    entry.async_on_unload(async_track_state_change_event(hass, entity_id, on_change))
-    every = min(_AGAIN, timedelta(seconds=max(slot / 4, 0.25)))
-    entry.async_on_unload(async_track_time_interval(hass, on_time, every))
-    take(state)
+    @callback
+    def on_registry(event: Event[entity_registry.EventEntityRegistryUpdatedData]) -> None:
+        if event.data["action"] == "update" and "old_entity_id" in event.data:
+            # A person has given the entity another id.
+            hass.config_entries.async_update_entry(entry, data={**entry.data, ENTITY: event.data["entity_id"]})
+            hass.config_entries.async_schedule_reload(entry.entry_id)
 
     async def stop(_: Event) -> None:
         await hass.async_add_executor_job(participation.stop)
 
+    slot = int(offer["measures"]["slot_seconds"])
+    entry.async_on_unload(async_track_state_change_event(hass, entity_id, on_change))
+    entry.async_on_unload(async_track_entity_registry_updated_event(hass, entity_id, on_registry))
+    every = min(_AGAIN, timedelta(seconds=max(slot / 4, 0.25)))
+    entry.async_on_unload(async_track_time_interval(hass, on_time, every))
     entry.async_on_unload(hass.bus.async_listen_once(EVENT_HOMEASSISTANT_STOP, stop))
-    key_file = device_folder(hass, f"{entry.data[FOLDER].rpartition('-')[2]}.key")
-
-    async def forget_key(_: Any) -> None:
-        await hass.async_add_executor_job(lambda: key_file.unlink(missing_ok=True))
-
-    entry.async_on_unload(async_call_later(hass, _STORED, forget_key))
+    take(state)
     await hass.config_entries.async_forward_entry_setups(entry, PLATFORMS)
     return True
 
 
-async def async_unload_entry(hass: HomeAssistant, entry: ConfigEntry) -> bool:
-    """Stop a participation."""
-    unloaded = await hass.config_entries.async_unload_platforms(entry, PLATFORMS)
-    if unloaded:
-        participation: Participation = hass.data[DOMAIN].pop(entry.entry_id)
-        await hass.async_add_executor_job(participation.stop)
-    return unloaded
+async def async_unload_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
+    """Stop a participation; False if its thread does not end, so that no second one can be started beside it."""
+    if not await hass.config_entries.async_unload_platforms(entry, PLATFORMS):
+        return False
+    return await hass.async_add_executor_job(entry.runtime_data.stop)
 
 
-async def async_remove_entry(hass: HomeAssistant, entry: ConfigEntry) -> None:
-    """Leave: delete the device's files with its credentials. The server sees that it reports no more."""
-    for name in _ISSUES:
-        issue_registry.async_delete_issue(hass, DOMAIN, f"{name}_{entry.entry_id}")
+async def async_remove_entry(hass: HomeAssistant, entry: UndertoneEntry) -> None:
+    """Leave: have the server revoke the device, and delete its files with its credentials.
+
+    If the server cannot be reached, it sees only that the device reports no more.
+    """
+    delete_issues(hass, entry)
     folder = device_folder(hass, entry.data[FOLDER])
-    await hass.async_add_executor_job(lambda: shutil.rmtree(folder, ignore_errors=True))
-
-
-_ISSUES = ("wrong_unit", "campaign_refused", "wrong_clock", "campaign_over", "lifetime_spent")
-_BY_PAUSE = {"clock": "wrong_clock", "ended": "campaign_over"}
-
-
-def _update_issues(hass: HomeAssistant, entry: ConfigEntry, participation: Participation) -> None:
-    """Raise and clear repair issues by the device's status, and ask for a new password if the old one is refused."""
-    state = participation.state
-    if state is None:
-        return
-    for word, name in _BY_PAUSE.items():
-        _issue(hass, entry, name, state["paused"] == word)
-    _issue(hass, entry, "lifetime_spent", bool(state["lifetime"]) and state["ever"] >= state["lifetime"])
-    trouble: str = state["trouble"]
-    _issue(hass, entry, "campaign_refused", trouble.startswith("campaign refused"), reason=trouble)
-    if "refuses the connection" in trouble or "not authorised" in trouble.lower():
-        entry.async_start_reauth(hass)
-
-
-def _issue(hass: HomeAssistant, entry: ConfigEntry, name: str, present: bool, **words: str) -> None:
-    key = f"{name}_{entry.entry_id}"
-    if not present:
-        issue_registry.async_delete_issue(hass, DOMAIN, key)
-        return
-    issue_registry.async_create_issue(
-        hass,
-        DOMAIN,
-        key,
-        is_fixable=False,
-        severity=issue_registry.IssueSeverity.WARNING,
-        translation_key=name,
-        translation_placeholders={"title": entry.title, **words},
-    )
+    try:
+        joined = await hass.async_add_executor_job(Joined.read, folder)
+        if joined is not None:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await JoinServer(async_get_clientsession(hass), joined.link).leave(joined.key)
+    except (JoinError, OSError, ValueError, TypeError, KeyError) as error:
+        reason = error.reason if isinstance(error, JoinError) else type(error).__name__
+        _LOGGER.warning("The server was not told that %s has left: %s", entry.title, reason)
+    await hass.async_add_executor_job(forget, folder)

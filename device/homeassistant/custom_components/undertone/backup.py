@@ -2,8 +2,8 @@
 
 from homeassistant.core import HomeAssistant
 
-from . import device_folder
 from .const import DOMAIN, FOLDER
+from .folders import device_folder
 from .participation import mark_backup
 
 

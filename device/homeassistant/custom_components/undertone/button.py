@@ -1,17 +1,19 @@
 """The button that ends a participation for good."""
 
 from homeassistant.components.button import ButtonEntity
-from homeassistant.config_entries import ConfigEntry
 from homeassistant.core import HomeAssistant
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
-from .const import DOMAIN
-from .entity import ParticipationEntity
+from .entity import ParticipationEntity, UndertoneEntry
+
+PARALLEL_UPDATES = 1
 
 
-async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry, async_add_entities: AddEntitiesCallback) -> None:
+async def async_setup_entry(
+    hass: HomeAssistant, entry: UndertoneEntry, async_add_entities: AddEntitiesCallback
+) -> None:
     """Add the button of one participation."""
-    async_add_entities([LeaveButton(entry, hass.data[DOMAIN][entry.entry_id], "leave")])
+    async_add_entities([LeaveButton(entry, entry.runtime_data, "leave")])
 
 
 class LeaveButton(ParticipationEntity, ButtonEntity):

@@ -1,23 +1,21 @@
-"""The steps in which a person joins a campaign: the link, the offer, the entity; and a new password later."""
+"""The steps in which a person joins: the link, the offer, the entity. Later: another entity, a new password."""
 
-import hashlib
-import json
+import re
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import voluptuous as vol
-from homeassistant.config_entries import ConfigEntry, ConfigFlow, ConfigFlowResult
+from homeassistant.config_entries import ConfigFlow, ConfigFlowResult
+from homeassistant.core import HomeAssistant
 from homeassistant.helpers import selector
 from homeassistant.helpers.aiohttp_client import async_get_clientsession
+from homeassistant.util import dt as dt_util
 
-from undertone_device.setup.storage import FileStorage
-
-from . import device_folder
 from .const import DEVICE, DOMAIN, ENTITY, FOLDER, LINK, OFFER
-from .joining import JoinError, Link, ask_offer, redeem
-from .participation import Invalid, Participation, store_files
+from .folders import device_folder, forget
+from .joining import JoinError, JoinServer, Link
+from .participation import Invalid, Joined, set_password, store_files
 from .units import convertible, units_for
 
 AGREE, PASSWORD = "agree", "password"
@@ -33,6 +31,10 @@ _ERRORS = (
     "unknown",
     "used",
 )
+# Refusals after which the same link may work again with the same key.
+_AGAIN = ("cannot_connect", "certificate", "slow_down", "unavailable")
+# What Markdown would not show as it is written.
+_MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~])")
 
 
 class UndertoneFlow(ConfigFlow, domain=DOMAIN):
@@ -41,17 +43,17 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
     VERSION = 1
 
     def __init__(self) -> None:
-        self._link: Link | None = None
-        self._offer: dict[str, Any] = {}
-        self._entry: ConfigEntry | None = None
+        self._joined: Joined | None = None
 
     async def async_step_user(self, user_input: dict[str, Any] | None = None) -> ConfigFlowResult:
         """Take the link that the person was given, and ask the server for its offer."""
         errors = {}
         if user_input is not None:
             try:
-                self._link = Link.parse(user_input[LINK])
-                self._offer = await ask_offer(async_get_clientsession(self.hass), self._link, self.hass.config.language)
+                link = Link.parse(user_input[LINK])
+                await self.async_set_unique_id(link.folder)
+                self._abort_if_unique_id_configured()
+                self._joined = await self._begin(link)
             except JoinError as error:
                 errors[LINK] = _known(error)
             else:
@@ -61,101 +63,144 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
             step_id="user", data_schema=self.add_suggested_values_to_schema(schema, user_input), errors=errors
         )
 
+    async def _begin(self, link: Link) -> Joined:
+        """Return the server's offer with a new key; the stored ones if this home has begun to use the link before.
+
+        Raises JoinError.
+        """
+        try:
+            before = await self.hass.async_add_executor_job(Joined.read, device_folder(self.hass, link.folder))
+        except (OSError, ValueError, TypeError, KeyError):
+            before = None
+        if before is not None:
+            return Joined(link, before.key, before.offer)
+        offer = await JoinServer(async_get_clientsession(self.hass), link).offer(self.hass.config.language)
+        return Joined(link, secrets.token_hex(32), offer)
+
     async def async_step_offer(self, user_input: dict[str, Any] | None = None) -> ConfigFlowResult:
         """Show who asks, what is measured, how often, and the guarantee; the person agrees and chooses the entity."""
-        measures = self._offer["measures"]
+        assert self._joined is not None
+        offer = self._joined.offer
+        measures, guarantee, reports = offer["measures"], offer["guarantee"], offer["reports"]
         errors = {}
         if user_input is not None:
-            state = self.hass.states.get(user_input[ENTITY])
-            unit = None if state is None else state.attributes.get("unit_of_measurement")
             if not user_input[AGREE]:
                 errors[AGREE] = "not_agreed"
-            elif not convertible(unit, measures["unit"]):
+            elif not _fits(self.hass, user_input[ENTITY], measures):
                 errors[ENTITY] = "wrong_unit"
             else:
                 try:
-                    return await self._join(user_input[ENTITY])
+                    return await self._join(self._joined, user_input[ENTITY])
                 except JoinError as error:
                     errors["base"] = _known(error)
                 except Invalid:
                     errors["base"] = "invalid"
-        guarantee, reports = self._offer["guarantee"], self._offer["reports"]
+        until = dt_util.parse_datetime(reports["until"])
+        schema = vol.Schema(
+            {vol.Required(ENTITY): _entities(self.hass, measures), vol.Required(AGREE, default=False): bool}
+        )
         return self.async_show_form(
             step_id="offer",
-            data_schema=self.add_suggested_values_to_schema(
-                vol.Schema({vol.Required(ENTITY): self._entities(), vol.Required(AGREE, default=False): bool}),
-                user_input,
-            ),
+            data_schema=self.add_suggested_values_to_schema(schema, user_input),
             description_placeholders={
-                "operator": self._offer["operator"],
-                "campaign": self._offer["campaign"],
-                "about": self._offer.get("about") or "",
-                "measures": measures["text"],
+                # In the step's title, which is no Markdown.
+                "operator": offer["operator"],
+                "campaign": _plain(offer["campaign"]),
+                "about": _plain(offer.get("about") or ""),
+                "measures": _plain(measures["text"]),
                 "per_day": str(reports["per_day"]),
-                "until": reports["until"],
-                "day": guarantee["sentence_day"],
-                "life": guarantee["sentence_life"],
+                "until": reports["until"] if until is None else dt_util.as_local(until).date().isoformat(),
+                "day": _plain(guarantee["sentence_day"]),
+                "life": _plain(guarantee["sentence_life"]),
             },
             errors=errors,
         )
 
-    def _entities(self) -> selector.EntitySelector:
-        """Return the choice of entities whose unit converts to the campaign's."""
-        measures = self._offer["measures"]
-        wanted = units_for(measures["unit"])
-        entities = [
-            state.entity_id
-            for state in self.hass.states.async_all(("sensor", "number", "input_number"))
-            if state.attributes.get("unit_of_measurement") in wanted
-            and (measures["measure"] != "counter" or state.attributes.get("state_class") != "measurement")
-        ]
-        return selector.EntitySelector(selector.EntitySelectorConfig(include_entities=entities))
-
-    async def _join(self, entity: str) -> ConfigFlowResult:
+    async def _join(self, joined: Joined, entity: str) -> ConfigFlowResult:
         """Redeem the code and store the device's files. Raises JoinError, Invalid."""
-        assert self._link is not None
+        folder = device_folder(self.hass, joined.link.folder)
+        server = JoinServer(async_get_clientsession(self.hass), joined.link)
         # The key is on disk before it is used: if the answer is lost, or Home Assistant ends before it has stored the
-        # new entry, the same link can be used again in this home. `async_setup_entry` deletes the key later.
-        code = hashlib.sha256(self._link.code.encode()).hexdigest()[:16]
-        key = await self.hass.async_add_executor_job(_key, device_folder(self.hass, f"{code}.key"))
-        answer = await redeem(async_get_clientsession(self.hass), self._link, key)
-        files: Mapping[str, str] = answer["files"]
-        await self.async_set_unique_id(f"{self._link.base}#{answer['device']}")
-        self._abort_if_unique_id_configured()
-        folder = f"{answer['device']}-{code}"
-        await self.hass.async_add_executor_job(
-            store_files, device_folder(self.hass, folder), {**files, "device.json": _of_home(files["device.json"])}
-        )
+        # new entry, the same link can be used again in this home.
+        await self.hass.async_add_executor_job(joined.store, folder)
+        try:
+            answer = await server.redeem(joined.key)
+        except JoinError as error:
+            if error.reason not in _AGAIN:
+                await self.hass.async_add_executor_job(forget, folder)
+            raise
+        try:
+            name, files = answer["device"], answer["files"]
+            if not isinstance(name, str) or not isinstance(files, dict):
+                raise Invalid("the answer has no device or no files")
+            await self.hass.async_add_executor_job(store_files, folder, files, joined)
+        except (Invalid, KeyError, TypeError, AttributeError):
+            await self.hass.async_add_executor_job(forget, folder)
+            await server.leave(joined.key)
+            raise Invalid("the server sent files that this home cannot use") from None
         return self.async_create_entry(
-            title=f"{self._offer['operator']}: {self._offer['campaign']}",
-            data={DEVICE: answer["device"], ENTITY: entity, FOLDER: folder, OFFER: self._offer},
+            title=f"{joined.offer['operator']}: {joined.offer['campaign']}",
+            data={DEVICE: name, ENTITY: entity, FOLDER: joined.link.folder, OFFER: joined.offer},
+        )
+
+    async def async_step_reconfigure(self, user_input: dict[str, Any] | None = None) -> ConfigFlowResult:
+        """Measure with another entity from now on; the ledger and the policy stay."""
+        entry = self._get_reconfigure_entry()
+        measures = entry.data[OFFER]["measures"]
+        errors = {}
+        if user_input is not None:
+            if _fits(self.hass, user_input[ENTITY], measures):
+                return self.async_update_reload_and_abort(entry, data_updates={ENTITY: user_input[ENTITY]})
+            errors[ENTITY] = "wrong_unit"
+        schema = vol.Schema({vol.Required(ENTITY): _entities(self.hass, measures)})
+        return self.async_show_form(
+            step_id="reconfigure",
+            data_schema=self.add_suggested_values_to_schema(schema, user_input or entry.data),
+            description_placeholders={"title": entry.title, "measures": _plain(measures["text"])},
+            errors=errors,
         )
 
     async def async_step_reauth(self, entry_data: Mapping[str, Any]) -> ConfigFlowResult:
         """Begin to replace a password that the server refuses."""
-        self._entry = self.hass.config_entries.async_get_entry(self.context["entry_id"])
         return await self.async_step_reauth_confirm()
 
     async def async_step_reauth_confirm(self, user_input: dict[str, Any] | None = None) -> ConfigFlowResult:
-        """Take the new password, which whoever runs the server has issued."""
-        assert self._entry is not None
+        """Take the new password, which the people who run the server have issued."""
+        entry = self._get_reauth_entry()
         errors = {}
         if user_input is not None:
-            participation: Participation = self.hass.data[DOMAIN][self._entry.entry_id]
+            folder = device_folder(self.hass, entry.data[FOLDER])
             try:
-                await self.hass.async_add_executor_job(participation.set_password, user_input[PASSWORD].strip())
+                await self.hass.async_add_executor_job(set_password, folder, user_input[PASSWORD].strip())
             except (Invalid, OSError):
-                errors["base"] = "invalid"
+                errors[PASSWORD] = "invalid_password"
             else:
-                await self.hass.config_entries.async_reload(self._entry.entry_id)
-                return self.async_abort(reason="reauth_successful")
+                return self.async_update_reload_and_abort(entry)
         password = selector.TextSelector(selector.TextSelectorConfig(type=selector.TextSelectorType.PASSWORD))
         return self.async_show_form(
             step_id="reauth_confirm",
             data_schema=vol.Schema({vol.Required(PASSWORD): password}),
-            description_placeholders={"title": self._entry.title},
+            description_placeholders={"title": entry.title},
             errors=errors,
         )
+
+
+def _entities(hass: HomeAssistant, measures: dict[str, Any]) -> selector.EntitySelector:
+    """Return the choice of the entities that can measure this."""
+    wanted = units_for(measures["unit"])
+    entities = [
+        state.entity_id
+        for state in hass.states.async_all(("sensor", "number", "input_number"))
+        if state.attributes.get("unit_of_measurement") in wanted
+        and (measures["measure"] != "counter" or state.attributes.get("state_class") != "measurement")
+    ]
+    return selector.EntitySelector(selector.EntitySelectorConfig(include_entities=entities))
+
+
+def _fits(hass: HomeAssistant, entity: str, measures: dict[str, Any]) -> bool:
+    """Return True if the entity has a unit that converts to the campaign's."""
+    state = hass.states.get(entity)
+    return state is not None and convertible(state.attributes.get("unit_of_measurement"), measures["unit"])
 
 
 def _known(error: JoinError) -> str:
@@ -165,18 +210,6 @@ def _known(error: JoinError) -> str:
     return error.reason if error.reason in _ERRORS else "cannot_connect"
 
 
-def _key(path: Path) -> str:
-    """Return the key that is stored at ``path``, a new one if there is none."""
-    if path.exists():
-        return path.read_text("ascii")
-    key = secrets.token_hex(32)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    FileStorage(str(path.parent)).write(path.name, key.encode())
-    return key
-
-
-def _of_home(device: str) -> str:
-    """Return device.json without a source, because Home Assistant gives the samples."""
-    fields = json.loads(device)
-    fields.pop("source", None)
-    return json.dumps(fields)
+def _plain(text: str) -> str:
+    """Return text from the server so that Markdown shows it as it is, without links and pictures."""
+    return _MARKUP.sub(r"\\\1", text)

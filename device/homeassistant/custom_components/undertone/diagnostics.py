@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from homeassistant.config_entries import ConfigEntry
 from homeassistant.core import HomeAssistant
 
-from .const import DOMAIN, OFFER
+from .const import OFFER
+from .entity import UndertoneEntry
 
 _FIELDS = (
     "online paused counts most_a_day recent month ever lifetime losses sequence rest_seconds rest_by pause"
@@ -13,9 +13,9 @@ _FIELDS = (
 ).split()
 
 
-async def async_get_config_entry_diagnostics(hass: HomeAssistant, entry: ConfigEntry) -> dict[str, Any]:
+async def async_get_config_entry_diagnostics(hass: HomeAssistant, entry: UndertoneEntry) -> dict[str, Any]:
     """Return the offer and the device's status, without what names a place, a person or a reading."""
-    participation = hass.data[DOMAIN][entry.entry_id]
+    participation = entry.runtime_data
     status = participation.state or {}
     offer = entry.data[OFFER]
     return {

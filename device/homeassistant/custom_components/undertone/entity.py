@@ -9,6 +9,9 @@ from homeassistant.helpers.entity import Entity
 from .const import DEVICE, DOMAIN, SIGNAL
 from .participation import Participation
 
+# Its ``runtime_data`` is the participation.
+UndertoneEntry = ConfigEntry[Participation]
+
 
 class ParticipationEntity(Entity):
     """An entity of one participation; it is written again whenever the device's status changes."""
@@ -16,7 +19,7 @@ class ParticipationEntity(Entity):
     _attr_has_entity_name = True
     _attr_should_poll = False
 
-    def __init__(self, entry: ConfigEntry, participation: Participation, key: str) -> None:
+    def __init__(self, entry: UndertoneEntry, participation: Participation, key: str) -> None:
         self.entry = entry
         self.participation = participation
         self._attr_translation_key = key

@@ -1,8 +1,16 @@
-"""Joining by a link: takes the link apart, asks the campaign's server what it offers, and redeems the code."""
+"""Joining by a link: takes the link apart, asks the campaign's server what it offers, redeems the code, and leaves.
+
+The API is that of the server's `GET /api/join/openapi.json`.
+"""
 
 import asyncio
+import hashlib
+import json
+import re
+import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
+from types import NoneType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,12 +18,19 @@ import aiohttp
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _LARGEST = 1 << 20
+_LARGEST_AUTHORITY = 1 << 14
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
+# Characters that people read as one of a code's letters.
+_MISREAD = str.maketrans("018", "OIB", "- ")
 
 
 class JoinError(Exception):
-    """The server refused, or could not be reached. ``reason``: a word of the API, or cannot_connect, invalid_link."""
+    """The server refused, or could not be reached. ``reason``: a word of the API, or one of this module.
+
+    Those of this module: cannot_connect, certificate, invalid_link.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -24,69 +39,175 @@ class JoinError(Exception):
 
 @dataclass(frozen=True)
 class Link:
-    """A join link: the address of the server's join API, and the one-time code."""
+    """A join link: the address of the server's join API, the one-time code, and the private authority's fingerprint.
+
+    ``fingerprint``: SHA-256 of the authority's certificate (DER) as 64 hexadecimal digits; "" for a certificate of a
+    public authority.
+    """
 
     base: str
     code: str
+    fingerprint: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "Link":
-        """Take ``https://HOST[:PORT]/join#CODE`` apart. Raises JoinError; plain HTTP is allowed on loopback only."""
+        """Take ``https://HOST[:PORT]/join#CODE[.FINGERPRINT]`` apart. Raises JoinError.
+
+        Plain HTTP is allowed on loopback only.
+        """
         try:
             parts = urlsplit(text.strip())
-            host, code, port = parts.hostname or "", parts.fragment.strip(), parts.port
+            host, port = parts.hostname or "", parts.port
         except ValueError:
             raise JoinError("invalid_link") from None
+        code, dot, fingerprint = parts.fragment.strip().partition(".")
+        code = code.translate(_MISREAD).upper()
         if not host or not 16 <= len(code) <= 64 or not parts.path.rstrip("/").endswith("/join"):
             raise JoinError("invalid_link")
-        if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)):
+        if dot and _FINGERPRINT.fullmatch(fingerprint) is None:
+            raise JoinError("invalid_link")
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host) and not dot):
             raise JoinError("invalid_link")
         place = f"[{host}]" if ":" in host else host
         prefix = parts.path.rstrip("/").removesuffix("/join")
-        return cls(f"{parts.scheme}://{place}{'' if port is None else f':{port}'}{prefix}", code)
+        return cls(f"{parts.scheme}://{place}{'' if port is None else f':{port}'}{prefix}", code, fingerprint)
+
+    @property
+    def secure(self) -> bool:
+        """True unless the link is one of plain HTTP, on this machine."""
+        return self.base.startswith("https:")
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder for the device that joins by this link. It tells nothing about the code."""
+        return hashlib.sha256(self.code.encode()).hexdigest()[:16]
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True for an address or name of this machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-async def ask_offer(session: aiohttp.ClientSession, link: Link, language: str) -> dict[str, Any]:
-    """Return what the campaign offers; this has no effect on the server. Raises JoinError."""
-    return await _post(session, f"{link.base}/api/join/offer", {"code": link.code}, language)
+class JoinServer:
+    """The server of a link. Every method raises JoinError."""
 
+    def __init__(self, session: aiohttp.ClientSession, link: Link) -> None:
+        self._session = session
+        self._link = link
+        # True: the authorities that this machine trusts.
+        self._tls: ssl.SSLContext | bool = True
 
-async def redeem(session: aiohttp.ClientSession, link: Link, key: str) -> dict[str, Any]:
-    """Redeem the code with ``key``, 64 hexadecimal digits: the same key gets the same answer again. Raises JoinError.
+    async def offer(self, language: str) -> dict[str, Any]:
+        """Return what the campaign offers; this has no effect on the server."""
+        offer = await self._post("offer", {}, language)
+        _check_offer(offer)
+        return offer
 
-    A broken connection is tried again, because a code that was redeemed just before it broke is not lost.
-    """
-    for attempt in range(_TRIES):
+    async def redeem(self, key: str) -> dict[str, Any]:
+        """Redeem the code with ``key``, 64 hexadecimal digits: the same key gets the same answer again.
+
+        A broken connection is tried again, because a code that was redeemed just before it broke is not lost.
+        """
+        for attempt in range(_TRIES):
+            try:
+                return await self._post("redeem", {"key": key}, "en")
+            except JoinError as error:
+                if error.reason not in ("cannot_connect", "unavailable") or attempt == _TRIES - 1:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise JoinError("cannot_connect")
+
+    async def leave(self, key: str) -> None:
+        """Have the server revoke the device that joined with ``key``."""
+        await self._post("leave", {"key": key}, "en")
+
+    async def _post(self, action: str, fields: dict[str, str], language: str) -> dict[str, Any]:
+        if self._link.fingerprint and self._tls is True:
+            self._tls = await self._private_authority()
+        body = {"code": self._link.code, **fields}
+        headers = {"Accept-Language": language}
+        status, text = await self._ask("POST", action, _LARGEST, self._tls, json=body, headers=headers)
+        data = _parse(text)
+        if status != 200:
+            raise JoinError(str(data.get("reason", "cannot_connect")))
+        return data
+
+    async def _private_authority(self) -> ssl.SSLContext:
+        """Return a context that trusts nothing but the authority of the link's fingerprint.
+
+        The first request is not verified and holds no secret; its answer must have the fingerprint.
+        """
+        status, text = await self._ask("GET", "ca.crt", _LARGEST_AUTHORITY, False)
+        if status != 200:
+            raise JoinError("certificate")
+        return await asyncio.to_thread(_trusting, text, self._link.fingerprint)
+
+    async def _ask(
+        self, method: str, path: str, largest: int, tls: ssl.SSLContext | bool, **options: Any
+    ) -> tuple[int, bytes]:
+        """Return status and body of an answer of at most ``largest`` bytes. Raises JoinError."""
+        url = f"{self._link.base}/api/join/{path}"
         try:
-            return await _post(session, f"{link.base}/api/join/redeem", {"code": link.code, "key": key}, "en")
-        except JoinError as error:
-            if error.reason not in ("cannot_connect", "unavailable") or attempt == _TRIES - 1:
-                raise
-        await asyncio.sleep(_PAUSE_SECONDS)
-    raise JoinError("cannot_connect")
+            async with self._session.request(
+                method, url, ssl=tls, timeout=_TIMEOUT, allow_redirects=False, **options
+            ) as answer:
+                text = b""
+                async for part in answer.content.iter_chunked(_LARGEST_AUTHORITY):
+                    text += part
+                    if len(text) > largest:
+                        raise JoinError("cannot_connect")
+                return answer.status, text
+        except aiohttp.ClientConnectorCertificateError:
+            raise JoinError("certificate") from None
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            raise JoinError("cannot_connect") from None
 
 
-async def _post(session: aiohttp.ClientSession, url: str, body: dict[str, str], language: str) -> dict[str, Any]:
+def _parse(text: bytes) -> dict[str, Any]:
+    """Return the JSON object of an answer. Raises JoinError."""
     try:
-        async with session.post(
-            url, json=body, timeout=_TIMEOUT, headers={"Accept-Language": language}, allow_redirects=False
-        ) as answer:
-            if (answer.content_length or 0) > _LARGEST:
-                raise JoinError("cannot_connect")
-            data = await answer.json()
-    except aiohttp.ClientConnectorCertificateError:
-        raise JoinError("certificate") from None
-    except (aiohttp.ClientError, TimeoutError, ValueError):
-        raise JoinError("cannot_connect") from None
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
     if not isinstance(data, dict):
         raise JoinError("cannot_connect")
-    if answer.status != 200:
-        raise JoinError(str(data.get("reason", "cannot_connect")))
     return data
+
+
+def _check_offer(offer: dict[str, Any]) -> None:
+    """Check the fields of an offer that this integration uses. Raises JoinError."""
+    words, numbers = (str,), (int,)
+    kinds: dict[str, dict[str, tuple[type, ...]]] = {
+        "measures": {"text": words, "unit": words, "measure": words, "slot_seconds": numbers},
+        "reports": {"per_day": (int, float), "until": words},
+        "guarantee": {
+            "sentence_day": words,
+            "sentence_life": words,
+            "day_epsilon": (str, NoneType),
+            "life_epsilon": (str, NoneType),
+        },
+    }
+    complete = all(isinstance(offer.get(name), str) for name in ("operator", "campaign")) and all(
+        isinstance(offer.get(part), dict)
+        and all(name in offer[part] and isinstance(offer[part][name], types) for name, types in fields.items())
+        for part, fields in kinds.items()
+    )
+    if not complete or offer["measures"]["slot_seconds"] < 1:
+        raise JoinError("cannot_connect")
+
+
+def _trusting(text: bytes, fingerprint: str) -> ssl.SSLContext:
+    """Return a context for the authority in ``text`` (PEM), if that has the fingerprint. Raises JoinError."""
+    try:
+        certificate = ssl.PEM_cert_to_DER_cert(text.decode("ascii"))
+        if hashlib.sha256(certificate).hexdigest() != fingerprint:
+            raise JoinError("certificate")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # The very bytes whose fingerprint was compared.
+        context.load_verify_locations(cadata=certificate)
+    except (ValueError, ssl.SSLError):
+        raise JoinError("certificate") from None
+    return context

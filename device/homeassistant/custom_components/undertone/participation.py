@@ -10,26 +10,44 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from undertone_device.core.ledger import FILE as LEDGER
+from undertone_device.core.spent import most_reports
+from undertone_device.core.units import UNIT, epsilon_units
 from undertone_device.host import household
 from undertone_device.host.gateway import HostedDevice
 from undertone_device.host.sources.source import SensorSource
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig, read_config
-from undertone_device.setup.storage import FileStorage
+from undertone_device.setup.storage import LARGEST_SECRET, FileStorage
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import parse_policy
 
+from .joining import Link, is_loopback
 from .units import sample
 
 _LOGGER = logging.getLogger(__name__)
 _STEP_MILLISECONDS = 250
-_STOP_SECONDS = 10
+# Connecting and its TLS handshake may take 10 s each; sending what waits takes at most two more.
+_STOP_SECONDS = 25
+# How the device's status begins or goes on if the server refuses its credentials.
+_REFUSALS = ("bad user name or password", "not authorised")
+# Seconds after the start for which a device that was never connected may be refused.
+_PATIENCE_SECONDS = 120
 # A file in the state folder while Home Assistant writes a backup: a ledger that is restored with it is old.
 BACKUP_MARK = "in-a-backup"
 _WAITING = 1000
+CONFIG = "device.json"
+_JOINED = "join.json"
+# Files of a new device that a server may send.
+_FILES = (CONFIG, "policy.json", "ca.crt", "password", "device.crt", "device.key")
+_DAY = 86400
+# An offer's numbers are rounded for people.
+_ROUNDED = Fraction(1001, 1000)
 
 
 class StateSource(SensorSource):
@@ -48,6 +66,8 @@ class StateSource(SensorSource):
         self._cumulative = cumulative
         self._newest: int | None = None
         self._before_reset = 0
+        # Unix second of the newest sample, for the household.
+        self.heard: int | None = None
         self._samples: deque[int] = deque(maxlen=_WAITING)
 
     def offer(self, state: str | None, unit: str | None) -> None:
@@ -75,6 +95,8 @@ class StateSource(SensorSource):
         samples = []
         while self._samples:
             samples.append(self._samples.popleft())
+        if samples:
+            self.heard = clock.unix_time()
         return samples
 
 
@@ -90,13 +112,25 @@ class Participation:
         self._changed = changed
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._started = 0.0
         self._config: DeviceConfig | None = None
 
     @property
     def config(self) -> DeviceConfig:
         """The device's configuration. Raises Invalid."""
-        self._config = self._config or read_config(str(self._folder / "device.json"))
+        self._config = self._config or read_config(str(self._folder / CONFIG))
         return self._config
+
+    @property
+    def refused(self) -> bool:
+        """True while the server refuses the device's credentials, and that is not its first moment on the server.
+
+        A server may refuse a new device for a moment, until it has read its changed files.
+        """
+        state = self.state
+        if state is None or state["online"] or not any(word in state["trouble"] for word in _REFUSALS):
+            return False
+        return state["counts"]["connected"] > 0 or time.monotonic() - self._started > _PATIENCE_SECONDS
 
     def start(self) -> None:
         """Open the device's files, lock them, and start its thread; it may block. Raises Invalid, OSError."""
@@ -107,6 +141,7 @@ class Participation:
         # The text is not kept, because a sentence of the device may name files; what matters is in its status.
         device = HostedDevice(config, _LOGGER.debug, self._note, self.source, transport)
         self._stopped.clear()
+        self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, args=(device,), name=f"undertone {config.name}", daemon=True)
         self._thread.start()
 
@@ -115,9 +150,10 @@ class Participation:
         try:
             while not self._stopped.is_set():
                 device.step(_STEP_MILLISECONDS)
-                self.state = device.state
-                # As text, because the status holds counters that the device goes on changing.
-                important = device.state and json.dumps({**device.state, "time": 0})
+                self.state = device.state and {**device.state, "last_reading": self.source.heard}
+                # As text, because the status holds counters that the device goes on changing. A meter may be read each
+                # second: such times are shown together with the next change.
+                important = self.state and json.dumps({**self.state, "time": 0, "last_reading": 0})
                 if important != shown:
                     shown = important
                     self._changed()
@@ -136,11 +172,13 @@ class Participation:
             with self._log.open("a", encoding="ascii") as file:
                 file.write(f"{time.time_ns() // 1_000_000} {word} {device} {report.hex()}\n")
 
-    def stop(self) -> None:
-        """End the thread after its current step; it may block for some seconds."""
+    def stop(self) -> bool:
+        """End the thread after its current step; it may block for some seconds. Return True if the thread has ended."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_SECONDS)
+        if self._thread is None:
+            return True
+        self._thread.join(_STOP_SECONDS)
+        return not self._thread.is_alive()
 
     def pause(self, on: bool) -> None:
         """Begin or end the household's pause by the device's own rules; it may block. Raises Invalid, OSError."""
@@ -149,35 +187,117 @@ class Participation:
         else:
             household.resume(self.config, clock.unix_time())
 
-    def set_password(self, password: str) -> None:
-        """Store the new password of a device whose old one was replaced; it may block. Raises Invalid, OSError."""
-        name = self.config.broker.password_file
-        if name is None:
-            raise Invalid("the device has no password, expected one that authenticates by password")
-        path = Path(name)
-        FileStorage(str(path.parent)).write(path.name, password.encode())
+
+@dataclass(frozen=True)
+class Joined:
+    """What a home remembers of joining: link, key and the offer that a person agreed to.
+
+    It is stored before the code is redeemed: the same key can redeem it again if an answer was lost, and lets the home
+    leave. ``key``: 64 hexadecimal digits, as secret as the device's password.
+    """
+
+    link: Link
+    key: str
+    offer: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Joined | None":
+        """Return what is stored in a device's folder, None if there is nothing. Raises OSError, ValueError."""
+        text = FileStorage(str(folder)).read(_JOINED) if folder.is_dir() else None
+        if text is None:
+            return None
+        fields = json.loads(text)
+        return cls(Link(**fields["link"]), fields["key"], fields["offer"])
+
+    def store(self, folder: Path) -> None:
+        """Store it durably, readable by this user only. Raises OSError."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        FileStorage(str(folder)).write(_JOINED, json.dumps(asdict(self)).encode())
 
 
-def store_files(folder: Path, files: dict[str, str]) -> None:
-    """Write the files of a new device durably, readable by this user only. Raises Invalid, OSError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def set_password(folder: Path, password: str) -> None:
+    """Store the new password of a device whose old one was replaced. Raises Invalid, OSError."""
+    name = read_config(str(folder / CONFIG)).broker.password_file
+    if name is None:
+        raise Invalid("the device has no password, expected one that authenticates by password")
+    if not 0 < len(password.encode()) <= LARGEST_SECRET or not password.isprintable():
+        raise Invalid(f"the password has {len(password)} characters, expected 1 to {LARGEST_SECRET} printable ones")
+    FileStorage(str(folder)).write(Path(name).name, password.encode())
+
+
+def store_files(folder: Path, files: dict[str, str], joined: Joined) -> None:
+    """Write the files of a new device durably, readable by this user only. Raises Invalid, OSError.
+
+    The files come from the server, and the person has agreed to the offer alone. So the configuration may name no file
+    but those that came with it, and the policy may allow no more than the offer said.
+    """
+    for name in files:
+        if name not in _FILES:
+            raise Invalid(f"a file's name is {name!r}, expected one of {', '.join(_FILES)}")
     storage = FileStorage(str(folder))
-    for name, text in files.items():
-        if not name or "/" in name or name.startswith("."):
-            raise Invalid(f"a file's name is {name!r}, expected one without / and without . at its beginning")
+    configuration = _home_configuration(files, joined.link)
+    check_promise(files["policy.json"], joined.offer["guarantee"])
+    for name, text in {**files, CONFIG: json.dumps(configuration)}.items():
         storage.write(name, text.encode())
-    check_device(folder)
-
-
-def check_device(folder: Path) -> None:
-    """Check the files of a device. Raises Invalid."""
-    config = read_config(str(folder / "device.json"))
+    config = read_config(str(folder / CONFIG))
     assembly.tls_context(config.broker, assembly.read_policy(config))
+
+
+def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
+    """Return the fields of device.json without a source, because Home Assistant gives the samples. Raises Invalid."""
+    fields: Any
+    try:
+        fields = json.loads(files[CONFIG])
+    except (KeyError, ValueError, RecursionError):
+        fields = None
+    broker = fields.get("broker") if isinstance(fields, dict) else None
+    if not isinstance(broker, dict) or "policy.json" not in files:
+        raise Invalid("the server's files are incomplete, expected device.json and policy.json")
+    tls = broker.get("tls")
+    if tls is None and (link.secure or not is_loopback(str(broker.get("host")))):
+        raise Invalid("broker has no field tls, expected one for a server that is not on this machine")
+    tls = tls if isinstance(tls, dict) else {}
+    expected = {
+        "policy": (fields.get("policy"), ("policy.json",)),
+        "state": (fields.get("state"), ("state",)),
+        "broker.password_file": (broker.get("password_file"), (None, "password")),
+        "broker.tls.ca": (tls.get("ca"), (None, "", "ca.crt")),
+        "broker.tls.identity": (tls.get("identity"), (None, "device")),
+    }
+    for name, (value, allowed) in expected.items():
+        if value not in allowed:
+            raise Invalid(f"{name} is {value!r}, expected {allowed[-1]!r}")
+    return {name: value for name, value in fields.items() if name not in ("source", "wifi", "ntp")}
+
+
+def check_promise(policy_text: str, guarantee: dict[str, Any]) -> None:
+    """Check that a policy allows no more than the offer's ``guarantee`` said. Raises Invalid.
+
+    The limits of streams are in other units, so that a policy with streams is not compared.
+    """
+    policy = parse_policy(policy_text.encode())
+    if policy.stream:
+        return
+    day = epsilon_units(*policy.cap) * most_reports(policy, _DAY, "counter" in policy.measures)
+    if policy.lifetime:
+        day = min(day, policy.lifetime)
+    for name, allowed, promised in (
+        ("day", day, guarantee["day_epsilon"]),
+        ("life", policy.lifetime or 0, guarantee["life_epsilon"]),
+    ):
+        try:
+            most = None if promised is None else Fraction(promised) * _ROUNDED
+        except ValueError:
+            raise Invalid(f"guarantee.{name}_epsilon is {promised!r}, expected a number") from None
+        if most is not None and not 0 < Fraction(allowed, UNIT) <= most:
+            raise Invalid(
+                f"the policy allows epsilon = {allowed / UNIT:.4g} for a {name}, expected at most {promised} as offered"
+            )
 
 
 def mark_backup(folder: Path, on: bool) -> None:
     """Mark the state folder for the time in which a backup copies it, or remove the mark. Raises OSError."""
-    state = Path(read_config(str(folder / "device.json")).state)
+    state = folder / "state"
     if state.is_dir():
         storage = FileStorage(str(state))
         if on:
@@ -197,4 +317,4 @@ def forget_restored(state: Path) -> None:
         storage.delete(BACKUP_MARK)
 
 
-__all__ = ["Invalid", "Participation", "StateSource", "check_device", "mark_backup", "store_files"]
+__all__ = ["Invalid", "Joined", "Participation", "StateSource", "mark_backup", "set_password", "store_files"]

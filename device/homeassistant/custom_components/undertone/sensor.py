@@ -6,16 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from homeassistant.components.sensor import SensorDeviceClass, SensorEntity, SensorStateClass
-from homeassistant.config_entries import ConfigEntry
 from homeassistant.const import EntityCategory
 from homeassistant.core import HomeAssistant
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
 from undertone_device.core.units import UNIT, epsilon_units
 
-from .const import DOMAIN
-from .entity import ParticipationEntity
+from .entity import ParticipationEntity, UndertoneEntry
 from .participation import Participation
+
+# The status is pushed: nothing is asked for.
+PARALLEL_UPDATES = 0
 
 Status = dict[str, Any]
 Value = float | int | str | datetime | None
@@ -52,13 +53,19 @@ def _next_report(status: Status) -> datetime | None:
 
 
 def _last_report(status: Status) -> datetime | None:
-    return datetime.fromtimestamp(status["spent_until"], UTC) if status["sequence"] else None
+    return _time(status["spent_until"]) if status["sequence"] else None
+
+
+def _time(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _connection(status: Status) -> str:
-    if status["online"]:
-        return "paused" if status["paused"] == "pause" else "online"
-    return "offline"
+    if not status["online"]:
+        return "offline"
+    if status["paused"] == "pause":
+        return "paused"
+    return "no_reading" if status["source"] else "online"
 
 
 SENSORS = (
@@ -66,6 +73,7 @@ SENSORS = (
     Shown("spent_today", lambda s: s["recent"] / UNIT, precision=2, category=None),
     Shown("any_24_hours", _any_day, precision=2),
     Shown("spent_for_life", lambda s: s["ever"] / UNIT, _lifetime, precision=2, category=None),
+    Shown("last_reading", lambda s: _time(s["last_reading"]), device_class=SensorDeviceClass.TIMESTAMP),
     Shown("last_report", _last_report, device_class=SensorDeviceClass.TIMESTAMP),
     Shown("next_report", _next_report, device_class=SensorDeviceClass.TIMESTAMP),
     Shown("reports", lambda s: s["counts"]["acked"], counts=True),
@@ -73,16 +81,18 @@ SENSORS = (
 )
 
 
-async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry, async_add_entities: AddEntitiesCallback) -> None:
+async def async_setup_entry(
+    hass: HomeAssistant, entry: UndertoneEntry, async_add_entities: AddEntitiesCallback
+) -> None:
     """Add the sensors of one participation."""
-    participation = hass.data[DOMAIN][entry.entry_id]
+    participation = entry.runtime_data
     async_add_entities(ParticipationSensor(entry, participation, shown) for shown in SENSORS)
 
 
 class ParticipationSensor(ParticipationEntity, SensorEntity):
     """One number, word or time of the device's status."""
 
-    def __init__(self, entry: ConfigEntry, participation: Participation, shown: Shown) -> None:
+    def __init__(self, entry: UndertoneEntry, participation: Participation, shown: Shown) -> None:
         super().__init__(entry, participation, shown.key)
         self._shown = shown
         self._attr_device_class = shown.device_class
@@ -90,7 +100,7 @@ class ParticipationSensor(ParticipationEntity, SensorEntity):
         self._attr_entity_category = shown.category
         if shown.key == "status":
             self._attr_device_class = SensorDeviceClass.ENUM
-            self._attr_options = ["offline", "online", "paused"]
+            self._attr_options = ["no_reading", "offline", "online", "paused"]
         if shown.counts:
             self._attr_state_class = SensorStateClass.TOTAL_INCREASING
 

@@ -3,19 +3,25 @@
 from typing import Any
 
 from homeassistant.components.switch import SwitchEntity
-from homeassistant.config_entries import ConfigEntry
 from homeassistant.core import HomeAssistant
+from homeassistant.exceptions import HomeAssistantError
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
 from undertone_device.setup import clock
 
 from .const import DOMAIN
-from .entity import ParticipationEntity
+from .entity import ParticipationEntity, UndertoneEntry
+from .participation import Invalid
+
+# The household's pause is one file.
+PARALLEL_UPDATES = 1
 
 
-async def async_setup_entry(hass: HomeAssistant, entry: ConfigEntry, async_add_entities: AddEntitiesCallback) -> None:
+async def async_setup_entry(
+    hass: HomeAssistant, entry: UndertoneEntry, async_add_entities: AddEntitiesCallback
+) -> None:
     """Add the switch of one participation."""
-    async_add_entities([PauseSwitch(entry, hass.data[DOMAIN][entry.entry_id], "pause")])
+    async_add_entities([PauseSwitch(entry, entry.runtime_data, "pause")])
 
 
 class PauseSwitch(ParticipationEntity, SwitchEntity):
@@ -35,8 +41,14 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
 
     async def async_turn_on(self, **_: Any) -> None:
         """Begin a pause at the edge of a slot, a rest ahead."""
-        await self.hass.async_add_executor_job(self.participation.pause, True)
+        await self._pause(True)
 
     async def async_turn_off(self, **_: Any) -> None:
         """End the pause at the edge of a slot."""
-        await self.hass.async_add_executor_job(self.participation.pause, False)
+        await self._pause(False)
+
+    async def _pause(self, on: bool) -> None:
+        try:
+            await self.hass.async_add_executor_job(self.participation.pause, on)
+        except (Invalid, OSError) as error:
+            raise HomeAssistantError(translation_domain=DOMAIN, translation_key="not_paused") from error
