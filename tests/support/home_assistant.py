@@ -50,6 +50,19 @@ class HomeAssistant:
         home_assistant_zip.main(str(folder / "undertone.zip"))
         shutil.unpack_archive(folder / "undertone.zip", folder / "custom_components/undertone")
 
+    def watch_loop(self) -> None:
+        """From the next start on, measure what the integration does in the event loop: see `support.loop_watch`."""
+        place = self.folder / "custom_components/loop_watch"
+        place.mkdir()
+        shutil.copy(REPO / "tests/support/loop_watch.py", place / "__init__.py")
+        (place / "manifest.json").write_text(json.dumps({"domain": "loop_watch", "name": "W", "version": "1.0.0"}))
+        with (self.folder / "configuration.yaml").open("a") as file:
+            file.write("loop_watch:\n")
+
+    def loop_times(self) -> dict[str, Any]:
+        """Return what was measured, once Home Assistant has ended."""
+        return dict(json.loads((self.folder / "loop_watch.json").read_text()))
+
     def start(self) -> None:
         """Start it, and wait until it answers. The first start makes its owner."""
         with (self.folder / "output.log").open("ab") as log:
@@ -131,6 +144,10 @@ class HomeAssistant:
         """Give an entity a state, as an integration of a meter does."""
         known = {"unit_of_measurement": unit, "device_class": "energy", "state_class": "total_increasing"}
         self.post(f"/api/states/{entity}", {"state": str(value), "attributes": known | attributes})
+
+    def remove(self, entity: str) -> None:
+        """Remove an entity's state, as an integration that is deleted does."""
+        self._ask("DELETE", f"/api/states/{entity}")
 
     def states(self, part: str = "") -> dict[str, Any]:
         """Return the states of the entities whose id contains ``part``."""

@@ -36,7 +36,8 @@ from .const import ENTITY, FOLDER, OFFER, SIGNAL
 from .entity import UndertoneEntry
 from .folders import device_folder, forget
 from .issues import delete_issues, show_issue, update_issues
-from .joining import JoinError, JoinServer
+from .joining import JoinServer
+from .links import JoinError
 from .participation import Invalid, Joined, Participation
 from .units import convertible
 
@@ -137,7 +138,7 @@ async def async_remove_entry(hass: HomeAssistant, entry: UndertoneEntry) -> None
         if joined is not None:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await JoinServer(async_get_clientsession(hass), joined.link).leave(joined.key)
-    except (JoinError, OSError, ValueError, TypeError, KeyError) as error:
+    except (JoinError, OSError) as error:
         reason = error.reason if isinstance(error, JoinError) else type(error).__name__
         _LOGGER.warning("The server was not told that %s has left: %s", entry.title, reason)
     await hass.async_add_executor_job(forget, folder)

@@ -14,7 +14,8 @@ from homeassistant.util import dt as dt_util
 
 from .const import DEVICE, DOMAIN, ENTITY, FOLDER, LINK, OFFER
 from .folders import device_folder, forget
-from .joining import JoinError, JoinServer, Link
+from .joining import JoinServer
+from .links import JoinError, Link
 from .participation import Invalid, Joined, set_password, store_files
 from .units import convertible, units_for
 
@@ -51,7 +52,8 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         if user_input is not None:
             try:
                 link = Link.parse(user_input[LINK])
-                await self.async_set_unique_id(link.folder)
+                # A flow that a person has left open in another window does not count.
+                await self.async_set_unique_id(link.folder, raise_on_progress=False)
                 self._abort_if_unique_id_configured()
                 self._joined = await self._begin(link)
             except JoinError as error:
@@ -68,10 +70,7 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
 
         Raises JoinError.
         """
-        try:
-            before = await self.hass.async_add_executor_job(Joined.read, device_folder(self.hass, link.folder))
-        except (OSError, ValueError, TypeError, KeyError):
-            before = None
+        before = await self.hass.async_add_executor_job(Joined.read, device_folder(self.hass, link.folder))
         if before is not None:
             return Joined(link, before.key, before.offer)
         offer = await JoinServer(async_get_clientsession(self.hass), link).offer(self.hass.config.language)
@@ -95,6 +94,8 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
                     errors["base"] = _known(error)
                 except Invalid:
                     errors["base"] = "invalid"
+                except OSError:
+                    errors["base"] = "disk"
         until = dt_util.parse_datetime(reports["until"])
         schema = vol.Schema(
             {vol.Required(ENTITY): _entities(self.hass, measures), vol.Required(AGREE, default=False): bool}
@@ -117,12 +118,13 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         )
 
     async def _join(self, joined: Joined, entity: str) -> ConfigFlowResult:
-        """Redeem the code and store the device's files. Raises JoinError, Invalid."""
+        """Redeem the code and store the device's files. Raises JoinError, Invalid, OSError."""
+        self._abort_if_unique_id_configured()
         folder = device_folder(self.hass, joined.link.folder)
         server = JoinServer(async_get_clientsession(self.hass), joined.link)
         # The key is on disk before it is used: if the answer is lost, or Home Assistant ends before it has stored the
         # new entry, the same link can be used again in this home.
-        await self.hass.async_add_executor_job(joined.store, folder)
+        joined = await self.hass.async_add_executor_job(joined.store, folder)
         try:
             answer = await server.redeem(joined.key)
         except JoinError as error:

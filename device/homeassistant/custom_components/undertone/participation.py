@@ -27,7 +27,7 @@ from undertone_device.setup.storage import LARGEST_SECRET, FileStorage
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 
-from .joining import Link, is_loopback
+from .links import Link, is_loopback
 from .units import sample
 
 _LOGGER = logging.getLogger(__name__)
@@ -150,6 +150,7 @@ class Participation:
         try:
             while not self._stopped.is_set():
                 device.step(_STEP_MILLISECONDS)
+                self._log_connection(device)
                 self.state = device.state and {**device.state, "last_reading": self.source.heard}
                 # As text, because the status holds counters that the device goes on changing. A meter may be read each
                 # second: such times are shown together with the next change.
@@ -165,6 +166,12 @@ class Participation:
             self._changed()
         finally:
             device.close()
+
+    def _log_connection(self, device: HostedDevice) -> None:
+        """Log once that the connection is lost, and once that it is back; called before ``state`` is replaced."""
+        before, now = self.state, device.state
+        if before and now and before["online"] != now["online"]:
+            _LOGGER.info("%s is %s", device.name, "connected again" if now["online"] else "not connected")
 
     def _note(self, word: str, device: str, report: bytes) -> None:
         """Append a report that is sent or acknowledged to the file ``reports.log``, if the owner has made one."""
@@ -202,17 +209,21 @@ class Joined:
 
     @classmethod
     def read(cls, folder: Path) -> "Joined | None":
-        """Return what is stored in a device's folder, None if there is nothing. Raises OSError, ValueError."""
+        """Return what is stored in a device's folder, None if there is nothing or nothing usable. Raises OSError."""
         text = FileStorage(str(folder)).read(_JOINED) if folder.is_dir() else None
-        if text is None:
+        try:
+            fields = json.loads(text or b"")
+            return cls(Link(**fields["link"]), str(fields["key"]), dict(fields["offer"]))
+        except (ValueError, TypeError, KeyError):
             return None
-        fields = json.loads(text)
-        return cls(Link(**fields["link"]), fields["key"], fields["offer"])
 
-    def store(self, folder: Path) -> None:
-        """Store it durably, readable by this user only. Raises OSError."""
+    def store(self, folder: Path) -> "Joined":
+        """Store it durably, readable by this user only; return what is stored: an earlier key stays. Raises OSError."""
+        before = Joined.read(folder)
+        stored = self if before is None else Joined(self.link, before.key, self.offer)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        FileStorage(str(folder)).write(_JOINED, json.dumps(asdict(self)).encode())
+        FileStorage(str(folder)).write(_JOINED, json.dumps(asdict(stored)).encode())
+        return stored
 
 
 def set_password(folder: Path, password: str) -> None:

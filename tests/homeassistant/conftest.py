@@ -1,0 +1,66 @@
+"""A server, a home with Home Assistant, and a home that takes part."""
+
+import json
+
+import pytest
+
+from support.ci import unavailable
+from support.home_assistant import HomeAssistant, hass_program
+from support.joined_home import Meter, Server, join, write_each_report_down
+
+
+@pytest.fixture
+def server(tmp_path, free_port):
+    """A running server with the campaign ``energy``."""
+    running = Server(tmp_path / "server", free_port)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def home(tmp_path, free_port):
+    """A running Home Assistant. Its own detection must report no blocking call of the integration, nor any error."""
+    if hass_program() is None:
+        unavailable("Home Assistant, which make services installs")
+    running = HomeAssistant(tmp_path / "home", free_port())
+    running.start()
+    yield running
+    running.stop()
+    check_log(running)
+
+
+def check_log(home):
+    """Check what Home Assistant has logged about the integration."""
+    lines = home.log().splitlines()
+    blocking = [line for line in lines if "blocking call" in line and "undertone" in line]
+    assert blocking == []
+    errors = [line for line in lines if " ERROR " in line and "undertone" in line]
+    assert errors == []
+    for secret in secrets_of(home):
+        assert secret not in home.log()
+
+
+def secrets_of(home):
+    """The codes, keys and passwords of the home's devices."""
+    found = []
+    for path in (home.folder / ".storage/undertone").glob("*/join.json"):
+        joined = json.loads(path.read_text())
+        found += [joined["key"], joined["link"]["code"]]
+    found += [path.read_text().strip() for path in (home.folder / ".storage/undertone").glob("*/password")]
+    return found
+
+
+@pytest.fixture
+def meter(home):
+    """The home's meter."""
+    return Meter(home)
+
+
+@pytest.fixture
+def joined(home, server, meter):
+    """The folder of a home's device, which takes part and writes down what it sends."""
+    folder = join(home, server)
+    write_each_report_down(home, folder)
+    meter.show()
+    return folder

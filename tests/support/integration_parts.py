@@ -1,0 +1,19 @@
+"""The modules of the integration for Home Assistant that need no Home Assistant, as package ``undertone_in_home``."""
+
+import sys
+import types
+
+from support.micropython import REPO
+
+FOLDER = REPO / "device/homeassistant/custom_components/undertone"
+PACKAGE = "undertone_in_home"
+
+
+def _package() -> None:
+    # The package's own __init__ imports Home Assistant; this one only has its folder.
+    package = types.ModuleType(PACKAGE)
+    package.__path__ = [str(FOLDER)]
+    sys.modules.setdefault(PACKAGE, package)
+
+
+_package()

@@ -1,0 +1,216 @@
+"""A home with Home Assistant that takes part in campaigns of a real server; and what must hold after each life."""
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from support.home_assistant import HomeAssistant
+from support.waiting import wait_for
+from undertone_aggregator.store.store import open_store
+from undertone_shared.off_board.intake import unpack
+
+METER = "sensor.meter"
+SLOT = 2
+# Options of the campaign `energy`, whose slots have two seconds.
+ENERGY = ("--sensor", "energy", "--unit", "Wh", "--bound", "20000", "--set", "measure=counter")
+TEMPERATURE = ("--sensor", "temperature", "--unit", "dC", "--bound", "400", "--set", "measure=mean")
+
+
+class Server:
+    """A server's folder with the campaign ``energy``. ``tls``: with a private authority, as `init --tls` makes it."""
+
+    def __init__(self, folder: Path, free_port, tls: bool = False):
+        self.folder = folder
+        self.environment = os.environ | {
+            "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),
+            "COLUMNS": "120",
+        }
+        self._join_port = free_port()
+        self.link_base = f"http{'s' if tls else ''}://127.0.0.1:{self._join_port}"
+        self.run(
+            "init", folder, "--audit", "--port", free_port(), "--join-port", self._join_port,
+            "--health", f"127.0.0.1:{free_port()}", *(("--tls", "--websocket-port", 0) if tls else ()),
+        )  # fmt: skip
+        self.create("energy", *ENERGY)
+        self._process = None
+
+    def create(self, name, *options, report_slots=4000):
+        """Make a campaign."""
+        self.run(
+            "campaign", "create", self.folder, name, *options, "--epsilon", "1", "--slot-seconds", SLOT,
+            "--set", "cycle=4", "--set", "rounds=[4]", "--set", f"report_slots={report_slots}",
+        )  # fmt: skip
+
+    def run(self, *words, code=0):
+        """Run the command `undertone`, and return what it prints."""
+        done = subprocess.run(
+            ["undertone", *map(str, words)], env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def link(self, campaign="energy"):
+        """Return a new link."""
+        made = json.loads(self.run("join", "create", "--home", self.folder, "--campaign", campaign, "--json"))
+        return made["links"][0]
+
+    def start(self):
+        """Start the server, and wait until people can join."""
+        with (self.folder / "serve.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["undertone", "serve", str(self.folder)], env=self.environment, stdout=log, stderr=subprocess.STDOUT
+            )
+        wait_for(self._join_answers, what="the join listener's answer")
+
+    def _join_answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self._join_port), 5):
+                return True
+        except OSError:
+            return False
+
+    def stop(self):
+        """End the server."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None
+
+    def state_of(self, device):
+        """active, revoked: what the server's inventory says of a device."""
+        rows = json.loads(self.run("devices", "list", "--home", self.folder, "--json"))
+        [state] = [row["state"] for row in rows if row["name"] == device]
+        return state
+
+    def counted(self, campaign="energy"):
+        """(device, slot) of each counted report; each pair is there once."""
+        path = self.folder / f"stores/{campaign}.sqlite"
+        if not path.exists():
+            return []
+        with open_store(path, read_only=True) as store:
+            pairs = [(device, slot) for device, slot, outcome in store.audit() if outcome == "counted"]
+        assert len(pairs) == len(set(pairs))
+        return pairs
+
+
+class Meter:
+    """An entity of the home that counts energy, a dozen watt-hours at a time."""
+
+    def __init__(self, home: HomeAssistant, entity: str = METER) -> None:
+        self.entity = entity
+        self.kwh = 1234.5
+        self._home = home
+        self.show()
+
+    def show(self):
+        """Give the entity its state again, as after a restart."""
+        self._home.set(self.entity, self.kwh)
+
+    def rise(self):
+        """Count on."""
+        self.kwh = round(self.kwh + 0.013, 3)
+        self.show()
+        return True
+
+    def wait(self, condition, what):
+        """Wait until the condition holds, while the meter counts on."""
+        return wait_for(lambda: self.rise() and condition(), what=what)
+
+
+def reports(server, count, *meters, campaign="energy"):
+    """Wait until the campaign has counted so many reports, while the meters count on."""
+    wait_for(
+        lambda: all(meter.rise() for meter in meters) and len(server.counted(campaign)) >= count,
+        what=f"{count} counted reports",
+    )
+
+
+def join(home, server, campaign="energy", entity=METER):
+    """Take part by a new link; return the device's folder, which notes from now on what the device sends."""
+    before = set(folders(home))
+    answer = home.flow({"link": server.link(campaign)}, {"entity": entity, "agree": True})
+    assert answer["type"] == "create_entry", answer
+    [folder] = set(folders(home)) - before
+    (folder / "reports.log").touch()
+    return folder
+
+
+def folders(home):
+    """The folders of the home's devices."""
+    place = home.folder / ".storage/undertone"
+    return [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
+
+
+def write_each_report_down(home, *places):
+    """Let the devices write down each report before it leaves, and start as often as they like.
+
+    Slots this short are otherwise reserved a minute at a time, which a restart forfeits, and a policy allows only four
+    starts a day that draw.
+    """
+    home.stop()
+    for folder in places:
+        policy = json.loads((folder / "policy.json").read_text()) | {"write_seconds": 1, "boots_per_day": 1000}
+        (folder / "policy.json").write_text(json.dumps(policy))
+    home.start()
+
+
+def sent(folder):
+    """(campaign's fingerprint, slot) of each report that the device has sent. Each was drawn once."""
+    drawn = defaultdict(set)
+    for line in (folder / "reports.log").read_text().splitlines():
+        _, word, _, text = line.split()
+        report = unpack(bytes.fromhex(text))
+        if word == "sent":
+            drawn[report.fingerprint, report.slot].add(text)
+    assert [key for key, texts in drawn.items() if len(texts) > 1] == []
+    return sorted(drawn)
+
+
+def check_account(server, folder, campaigns=("energy",)):
+    """Check that nothing was drawn twice, no window was exceeded, and each report is counted or refused for a reason.
+
+    A campaign and its successor have one device and one ledger.
+    """
+    policy = json.loads((folder / "policy.json").read_text())
+    times = sorted(slot * SLOT for _, slot in sent(folder))
+    assert times
+    for earlier, later in itertools.pairwise(times):
+        assert later - earlier >= max(SLOT, policy.get("rest_seconds", 0))
+    # The fixed window of the policy, and a window that begins at any report.
+    for first in times:
+        in_window = [time for time in times if first <= time < first + policy["period_seconds"]]
+        assert len(in_window) <= policy["reports_per_period"]
+    for campaign in campaigns:
+        server.run("verify", "--store", server.folder / f"stores/{campaign}.sqlite", "--ledger", folder / "reports.log")
+
+
+def state_of(home, name, entry=""):
+    """The state of the participation's entity with this translation key. ``entry``: a part of the entity's id."""
+    [state] = [state for entity, state in home.states(entry).items() if f"_{name}" in entity]
+    return state
+
+
+def value(home, name, entry=""):
+    """The state's value."""
+    return state_of(home, name, entry)["state"]
+
+
+def why(home):
+    """The reason of the status, as the household sees it."""
+    return state_of(home, "status")["attributes"]["why"] or ""
+
+
+def flows(home):
+    """The flows that wait for a person."""
+    return home.websocket("config_entries/flow/progress")["result"]
+
+
+def issues(home):
+    """The names of the repair issues that are shown."""
+    shown = home.websocket("repairs/list_issues")["result"]["issues"]
+    return {issue["translation_key"] for issue in shown if issue["domain"] == "undertone"}
