@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from support.micropython import REPO
+from undertone_device.host import household
 
 sys.path.append(str(REPO / "scripts"))
 
@@ -148,6 +149,9 @@ def test_every_word_of_the_code_has_a_text():
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "ISSUES"
     ]
     assert set(issues) == set(load("strings.json")["issues"])
+    reasons = load("strings.json")["entity"]["sensor"]["status"]["state_attributes"]["why"]["state"]
+    # A board that sleeps has one more, which no home has.
+    assert set(reasons) == household._WHY.keys() - {"one_shot"}
     shown = re.findall(r'Shown\(\s*"(\w+)"', (FOLDER / "sensor.py").read_text("utf-8"))
     entities = load("strings.json")["entity"]
     assert set(shown) == set(entities["sensor"])

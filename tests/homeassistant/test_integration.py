@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from support.joined_home import (
+    ENERGY,
     METER,
     SLOT,
     TEMPERATURE,
@@ -141,15 +142,14 @@ class Outside(Meter):
 
 
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
-    server.create("short", "--sensor", "energy", "--unit", "Wh", "--bound", "20000", "--set", "measure=counter",
-                  report_slots=24)  # fmt: skip
+    server.create("short", *ENERGY, report_slots=60)
     server.stop()
     server.start()
     folder = join(home, server, "short")
     write_each_report_down(home, folder)
     meter.show()
     reports(server, 1, meter, campaign="short")
-    server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=4000")
+    server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
     reports(server, 3, meter, campaign="long")
     [name] = {device for device, _ in server.counted("short")}
     assert {device for device, _ in server.counted("long")} == {name}
@@ -176,7 +176,7 @@ def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, ser
     assert value(home, "last_reading") == heard
     home.set(METER, 5, "m³", device_class="gas")
     wait_for(lambda: "wrong_unit" in issues(home), what="the issue")
-    assert "unit" in why(home)
+    wait_for(lambda: "unit" in why(home), what="the reason")
     # The entity is removed, and the person chooses another one.
     home.remove(METER)
     wait_for(lambda: issues(home) == {"no_entity"}, what="the issue")

@@ -23,7 +23,8 @@ sys.path.append(str(REPO / "scripts"))
 import home_assistant_zip
 
 PROGRAM = REPO / ".tools/home-assistant/bin/hass"
-_SECONDS = 120
+# Patience: a busy machine needs minutes to start it.
+_SECONDS = 600
 
 
 def hass_program() -> Path | None:

@@ -6,15 +6,17 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
 from support.home_assistant import HomeAssistant
-from support.waiting import wait_for
+from support.waiting import PATIENCE_SECONDS, wait_for
 from undertone_aggregator.store.store import open_store
 from undertone_shared.off_board.intake import unpack
 
 METER = "sensor.meter"
+_PACE_SECONDS = 0.1
 SLOT = 2
 # Options of the campaign `energy`, whose slots have two seconds.
 ENERGY = ("--sensor", "energy", "--unit", "Wh", "--bound", "20000", "--set", "measure=counter")
@@ -112,7 +114,8 @@ class Meter:
         self._home.set(self.entity, self.kwh)
 
     def rise(self):
-        """Count on."""
+        """Count on, some ten times a second."""
+        time.sleep(_PACE_SECONDS)
         self.kwh = round(self.kwh + 0.013, 3)
         self.show()
         return True
@@ -126,7 +129,8 @@ def reports(server, count, *meters, campaign="energy"):
     """Wait until the campaign has counted so many reports, while the meters count on."""
     wait_for(
         lambda: all(meter.rise() for meter in meters) and len(server.counted(campaign)) >= count,
-        what=f"{count} counted reports",
+        4 * PATIENCE_SECONDS,
+        f"{count} counted reports of {campaign}",
     )
 
 
@@ -183,7 +187,7 @@ def check_account(server, folder, campaigns=("energy",)):
         assert later - earlier >= max(SLOT, policy.get("rest_seconds", 0))
     # The fixed window of the policy, and a window that begins at any report.
     for first in times:
-        in_window = [time for time in times if first <= time < first + policy["period_seconds"]]
+        in_window = [begin for begin in times if first <= begin < first + policy["period_seconds"]]
         assert len(in_window) <= policy["reports_per_period"]
     for campaign in campaigns:
         server.run("verify", "--store", server.folder / f"stores/{campaign}.sqlite", "--ledger", folder / "reports.log")

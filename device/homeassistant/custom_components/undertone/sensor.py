@@ -35,6 +35,12 @@ class Shown:
     category: EntityCategory | None = EntityCategory.DIAGNOSTIC
 
 
+def _why(status: Status) -> str:
+    """Return the reason of the state: a word of the device, which is translated, or a sentence."""
+    parts = ("source", "paused", "trouble") if status["online"] else ("trouble", "source", "paused")
+    return next((status[part] for part in parts if status[part]), "")
+
+
 def _any_day(status: Status) -> float:
     return status["most_a_day"] * epsilon_units(*status["cap"]) / UNIT
 
@@ -69,7 +75,7 @@ def _connection(status: Status) -> str:
 
 
 SENSORS = (
-    Shown("status", _connection, lambda s: {"why": s["paused"] or s["trouble"] or s["source"]}, category=None),
+    Shown("status", _connection, lambda s: {"why": _why(s)}, category=None),
     Shown("spent_today", lambda s: s["recent"] / UNIT, precision=2, category=None),
     Shown("any_24_hours", _any_day, precision=2),
     Shown("spent_for_life", lambda s: s["ever"] / UNIT, _lifetime, precision=2, category=None),
