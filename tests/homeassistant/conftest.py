@@ -13,9 +13,11 @@ from support.joined_home import Meter, Server, join, write_each_report_down
 def server(tmp_path, free_port):
     """A running server with the campaign ``energy``."""
     running = Server(tmp_path / "server", free_port)
-    running.start()
-    yield running
-    running.stop()
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture
@@ -24,9 +26,11 @@ def home(tmp_path, free_port):
     if hass_program() is None:
         unavailable("Home Assistant, which make services installs")
     running = HomeAssistant(tmp_path / "home", free_port())
-    running.start()
-    yield running
-    running.stop()
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
     check_log(running)
 
 
