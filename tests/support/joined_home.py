@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -89,6 +90,11 @@ class Server:
         [state] = [row["state"] for row in rows if row["name"] == device]
         return state
 
+    def begin_of(self, campaign):
+        """Unix second at which a successor begins; 0 for a campaign that succeeds none."""
+        plan = tomllib.loads((self.folder / f"campaigns/{campaign}.toml").read_text())["campaign"]
+        return plan["start"] if "succeeds" in plan else 0
+
     def counted(self, campaign="energy"):
         """(device, slot) of each counted report; each pair is there once."""
         path = self.folder / f"stores/{campaign}.sqlite"
@@ -168,17 +174,22 @@ def sent(folder):
     drawn = defaultdict(set)
     for line in (folder / "reports.log").read_text().splitlines():
         _, word, _, text = line.split()
-        report = unpack(bytes.fromhex(text))
+        report = _report(line)
         if word == "sent":
             drawn[report.fingerprint, report.slot].add(text)
     assert [key for key, texts in drawn.items() if len(texts) > 1] == []
     return sorted(drawn)
 
 
+def _report(line):
+    """The report in a line of the device's log."""
+    return unpack(bytes.fromhex(line.split()[3]))
+
+
 def check_account(server, folder, campaigns=("energy",)):
     """Check that nothing was drawn twice, no window was exceeded, and each report is counted or refused for a reason.
 
-    A campaign and its successor have one device and one ledger.
+    ``campaigns``: a campaign and its successors, which have one device and one ledger.
     """
     policy = json.loads((folder / "policy.json").read_text())
     times = sorted(slot * SLOT for _, slot in sent(folder))
@@ -189,8 +200,12 @@ def check_account(server, folder, campaigns=("energy",)):
     for first in times:
         in_window = [begin for begin in times if first <= begin < first + policy["period_seconds"]]
         assert len(in_window) <= policy["reports_per_period"]
-    for campaign in campaigns:
-        server.run("verify", "--store", server.folder / f"stores/{campaign}.sqlite", "--ledger", folder / "reports.log")
+    lines = (folder / "reports.log").read_text().splitlines(keepends=True)
+    begins = [server.begin_of(campaign) for campaign in campaigns]
+    for campaign, begin, end in zip(campaigns, begins, [*begins[1:], sys.maxsize], strict=True):
+        log = server.folder / f"{folder.name}-{campaign}.log"
+        log.write_text("".join(line for line in lines if begin <= SLOT * _report(line).slot < end))
+        server.run("verify", "--store", server.folder / f"stores/{campaign}.sqlite", "--ledger", log)
 
 
 def state_of(home, name, entry=""):
