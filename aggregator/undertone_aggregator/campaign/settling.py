@@ -109,7 +109,7 @@ class Settling:
         # Begin with slots that an earlier run of the server published, because the new filter has not seen them.
         raw, smallest = self._raw(min(first, self._filtered + 1), last)
         self._filtered = last
-        return [estimate for estimate in raw + self._live.take(raw) if estimate.slot >= first], smallest
+        return [estimate for estimate in [*raw, *self._live.take(raw)] if estimate.slot >= first], smallest
 
     def _estimator(self) -> Estimator:
         """Return the estimator of the current timeline, the same for all its slots: a decoder takes 0.1 s to make."""

@@ -2,12 +2,13 @@
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertone_aggregator.base.plain import plain
 from undertone_shared.campaign import GRACE_SLOTS, Campaign
@@ -106,6 +107,12 @@ class Timeline:
         epoch = self.at(slot)
         ranges = () if epoch is None else epoch.campaign.ranges
         return ranges[epoch.block_at(slot)][1] if epoch is not None and ranges else 0
+
+    def parts(self, slots: NDArray[np.int64]) -> Iterator[tuple[Epoch, NDArray[np.bool_]]]:
+        """Yield each epoch that applies in some of the ``slots``, with a true value for each of these."""
+        places = np.searchsorted(self._starts, slots, side="right") - 1
+        for i in np.unique(places[places >= 0]).tolist():
+            yield self.epochs[i], (places == i) & (slots <= self.epochs[i].campaign.last_slot)
 
     def of(self, fingerprint: bytes) -> Epoch | None:
         """Return the epoch with this fingerprint, or None."""

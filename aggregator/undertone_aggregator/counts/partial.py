@@ -104,6 +104,14 @@ class Partial(Mapping[Key, Counts]):
         return sum(reports_in(key.kind, counts) for key, counts in self._counts.items())
 
 
+def by_group(partial: Mapping[Key, Counts]) -> dict[str, list[tuple[Key, Counts]]]:
+    """Return the histograms by group; all of them are under `EVERYBODY`."""
+    groups: dict[str, list[tuple[Key, Counts]]] = {}
+    for item in partial.items():
+        groups.setdefault(item[0].group, []).append(item)
+    return groups | {EVERYBODY: list(partial.items())}
+
+
 def reports_in(kind: int, counts: Counts) -> int:
     """Return the number of reports in a histogram, or in a vector of moments, of this kind."""
     return int(counts[0] if kind == STREAM else counts.sum())

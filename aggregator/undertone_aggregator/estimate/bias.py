@@ -16,14 +16,15 @@ too. Readings that are truncated at both ends change by an amount instead of a f
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.counts.epochs import Epoch
-from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.estimates import Estimate, Estimates
 from undertone_aggregator.threshold import Threshold
 from undertone_shared.campaign import Campaign
 
@@ -75,6 +76,28 @@ class Level(NamedTuple):
     whole: bool = False
 
 
+class Levels(NamedTuple):
+    """The `Level` around each of some slots; arrays [slots]."""
+
+    mean: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
+    whole: bool = False
+
+    @classmethod
+    def of(cls, level: Level) -> "Levels":
+        """Return the levels of one slot."""
+        return cls(np.array([level.mean]), np.array([level.standard_error]), level.whole)
+
+    def part(self, first: int, stop: int) -> "Levels":
+        """Return the levels of the slots first <= i < stop."""
+        return Levels(self.mean[first:stop], self.standard_error[first:stop], self.whole)
+
+    def each(self) -> list[Level]:
+        """Return the levels one by one."""
+        pairs = zip(self.mean.tolist(), self.standard_error.tolist(), strict=True)
+        return [Level(mean, error, self.whole) for mean, error in pairs]
+
+
 class Removed(NamedTuple):
     """What truncation removes from a slot's mean, and three independent parts of its error, as standard deviations.
 
@@ -91,6 +114,63 @@ class Removed(NamedTuple):
     def standard_error(self) -> float:
         """The standard error of ``bias``."""
         return math.hypot(self.shared, self.shape, self.own)
+
+
+class RemovedOfSlots(NamedTuple):
+    """The `Removed` of some slots; arrays [slots]."""
+
+    bias: NDArray[np.float64]
+    shared: NDArray[np.float64]
+    shape: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+    @property
+    def standard_error(self) -> NDArray[np.float64]:
+        """The standard error of each ``bias``."""
+        return np.asarray(np.hypot(np.hypot(self.shared, self.shape), self.own))
+
+    def each(self) -> list[Removed]:
+        """Return what is removed slot by slot."""
+        return [Removed(*row) for row in zip(*(column.tolist() for column in self), strict=True)]
+
+
+class _Excess(NamedTuple):
+    """The mean excess over θ of a distribution of readings times each factor of `_SCALES`.
+
+    ``levels``, ``excesses`` [scales]: truncated mean and mean excess of the whole cycle. ``flat``: the mean excess of
+    the readings as they were, ``square``: that of its square, ``relative``: the relative error of ``flat``.
+    """
+
+    levels: NDArray[np.float64]
+    excesses: NDArray[np.float64]
+    flat: float
+    square: float
+    relative: float
+
+
+@lru_cache(maxsize=256)
+def _excess_of(
+    density: bytes, cells: tuple[int, ...], seen: int | None, error: tuple[float, float], theta: int
+) -> _Excess:
+    """Return the excess over ``theta`` of a choice of θ: its density [d], edges [d + 1], ``seen``, (bias, bias_se).
+
+    All groups of devices, and all epochs with the same choice, share the result.
+    """
+    fitted, edges = np.frombuffer(density), np.asarray(cells, dtype=np.float64)
+    middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
+    above = np.maximum(middles - theta, 0.0)
+    heavy = fitted if seen is None else _with_heavy_tail(fitted, edges, seen)
+    both = (1.0 - _HEAVY) * fitted + _HEAVY * heavy
+    scaled = np.outer(_SCALES, middles)
+    levels, excesses = np.minimum(scaled, theta) @ both, np.maximum(scaled - theta, 0.0) @ both
+    flat, square = float(above @ both), float(np.square(above) @ both)
+    bias, bias_se = error
+    relative = bias_se / bias if bias > 0 else math.nan
+    relative = relative if math.isfinite(relative) else 1.0
+    # Of a mixture of two tails the variance is the mean variance plus the variance between the means.
+    between = _HEAVY * (1.0 - _HEAVY) * float(above @ (heavy - fitted)) ** 2
+    variance = (1.0 - _HEAVY) * (relative * float(above @ fitted)) ** 2 + between
+    return _Excess(levels, excesses, flat, square, math.sqrt(variance) / flat if flat > 0 else relative)
 
 
 def error_of_mean(removed: Sequence[Removed], phases: Sequence[int], cycle: int) -> float:
@@ -123,28 +203,13 @@ class TruncationBias:
     """
 
     def __init__(self, threshold: Threshold, theta: int, profile: Mapping[int, tuple[float, float]]) -> None:
-        fitted = np.asarray(threshold.density, dtype=np.float64)
-        edges = np.asarray(threshold.edges, dtype=np.float64)
-        middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
-        above = np.maximum(middles - theta, 0.0)
-        heavy = fitted if threshold.seen is None else _with_heavy_tail(fitted, edges, threshold.seen)
-        density = (1.0 - _HEAVY) * fitted + _HEAVY * heavy
-        scaled = np.outer(_SCALES, middles)
-        # Truncated mean, and mean excess, of the whole cycle at each scale factor of the readings.
-        self.levels = np.minimum(scaled, theta) @ density
-        self._excesses = np.maximum(scaled - theta, 0.0) @ density
-        self._flat = float(above @ density)
-        self._square = float(np.square(above) @ density)
-        relative = threshold.bias_se / threshold.bias if threshold.bias > 0 else math.nan
-        relative = relative if math.isfinite(relative) else 1.0
-        # Of a mixture of two tails the variance is the mean variance plus the variance between the means.
-        between = _HEAVY * (1.0 - _HEAVY) * float(above @ (heavy - fitted)) ** 2
-        variance = (1.0 - _HEAVY) * (relative * float(above @ fitted)) ** 2 + between
-        self._relative = math.sqrt(variance) / self._flat if self._flat > 0 else relative
-        moved = {
-            phase: float(_weights(self.levels, [level])[0] @ self._excesses)
-            for phase, level in _shrunk(profile).items()
-        }
+        density = np.ascontiguousarray(threshold.density, dtype=np.float64).tobytes()
+        excess = _excess_of(density, tuple(threshold.edges), threshold.seen, (threshold.bias, threshold.bias_se), theta)
+        self.levels, self._excesses, self._flat, self._square, self._relative = excess
+        moved: dict[int, float] = {}
+        if profile:
+            phases, around = _shrunk(profile)
+            moved = dict(zip(phases, (_weights(self.levels, around) @ self._excesses).tolist(), strict=True))
         # Each slot's excess relative to the mean of the cycle: by the second answer (see the module), and as used here.
         self._moved = _normalised(moved)
         self._shares = _normalised({phase: math.sqrt(share) for phase, share in self._moved.items()})
@@ -154,35 +219,39 @@ class TruncationBias:
 
         ``level`` None means that readings are as they were in the rounds.
         """
-        return self.each([phase], [devices], [level])[0]
+        around = None if level is None else Levels.of(level)
+        return self.each(np.array([phase]), np.array([devices]), around).each()[0]
 
-    def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
+    def each(self, phases: NDArray[np.int64], devices: NDArray[np.int64], levels: Levels | None) -> RemovedOfSlots:
         """Return ``at`` of many slots at once; all arguments [slots]."""
-        measured = [level for level in levels if level is not None]
-        moments = iter(_moments(lambda few: _weights(self.levels, few), measured, self._excesses))
-        now = [(self._flat, 0.0) if level is None else next(moments) for level in levels]
-        return [self._removed(*of_slot) for of_slot in zip(phases, devices, now, strict=True)]
-
-    def _removed(self, phase: int, devices: int, excess: tuple[float, float]) -> Removed:
-        """Return what is removed in a slot, from the (mean, standard deviation) of the cycle's mean excess."""
-        now, doubt = excess
-        share = self._shares.get(phase, 1.0)
-        bias, half = now * share, now * (self._moved.get(phase, 1.0) - 1.0) / 2.0
-        moved = math.hypot((now - self._flat) / 2.0, doubt) * share
-        chance = self._square * max(1.0, bias / self._flat if self._flat else 1.0) / devices
-        shape = math.hypot(math.sqrt(DAILY**2 - _OWN**2) * bias, half)
-        return Removed(bias, math.hypot(self._relative * bias, moved), shape, math.sqrt((_OWN * bias) ** 2 + chance))
+        now, doubt = np.full(len(phases), self._flat), np.zeros(len(phases))
+        if levels is not None:
+            for first in range(0, len(phases), _AT_ONCE):
+                part = slice(first, first + _AT_ONCE)
+                chances = _weights(self.levels, levels.part(first, first + _AT_ONCE))
+                now[part] = chances @ self._excesses
+                squares = chances * np.square(self._excesses - now[part, None])
+                doubt[part] = np.sqrt(squares.sum(axis=1))
+        share, moved = (
+            np.array([shares.get(phase, 1.0) for phase in phases.tolist()]) for shares in (self._shares, self._moved)
+        )
+        bias, half = now * share, now * (moved - 1.0) / 2.0
+        aged = np.hypot((now - self._flat) / 2.0, doubt) * share
+        chance = self._square * np.maximum(1.0, bias / self._flat if self._flat else 1.0) / devices
+        shape = np.hypot(math.sqrt(DAILY**2 - _OWN**2) * bias, half)
+        own = np.sqrt(np.square(_OWN * bias) + chance)
+        return RemovedOfSlots(bias, np.hypot(self._relative * bias, aged), shape, own)
 
     def excess(self, level: Level) -> float:
         """Return the mean excess of the whole cycle at ``level``."""
-        return float(_weights(self.levels, [level])[0] @ self._excesses)
+        return float(_weights(self.levels, Levels.of(level))[0] @ self._excesses)
 
     def factor(self, level: Level) -> tuple[float, float, float]:
         """Return (factor by which readings have changed since the rounds, its lower limit, its upper limit).
 
         The true factor is below the lower limit, or above the upper one, with probability `_UNLIKELY` each.
         """
-        below = np.cumsum(_weights(self.levels, [level])[0])
+        below = np.cumsum(_weights(self.levels, Levels.of(level))[0])
         middle, low, high = (_SCALES[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))
         return float(middle), float(low), float(high)
 
@@ -198,17 +267,19 @@ class DayBias:
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
         """See `TruncationBias.at`; ``level`` is that of the whole cycle, not of one block."""
-        return self.each([phase], [devices], [level])[0]
+        around = None if level is None else Levels.of(level)
+        return self.each(np.array([phase]), np.array([devices]), around).each()[0]
 
-    def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
+    def each(self, phases: NDArray[np.int64], devices: NDArray[np.int64], levels: Levels | None) -> RemovedOfSlots:
         """See `TruncationBias.each`."""
-        removed: dict[int, Removed] = {}
+        removed = RemovedOfSlots(*np.empty((4, len(phases))))
         blocks = np.searchsorted([first for first, _, _ in self._blocks], phases, side="right") - 1
         for block, (_, _, bias) in enumerate(self._blocks):
-            ones = np.flatnonzero(blocks == block).tolist()
-            some = bias.each([phases[i] for i in ones], [devices[i] for i in ones], [levels[i] for i in ones])
-            removed |= dict(zip(ones, some, strict=True))
-        return [removed[i] for i in range(len(phases))]
+            ones = np.flatnonzero(blocks == block)
+            around = None if levels is None else Levels(levels.mean[ones], levels.standard_error[ones])
+            for column, values in zip(removed, bias.each(phases[ones], devices[ones], around), strict=True):
+                column[ones] = values
+        return removed
 
     def excess(self, level: Level) -> float:
         """See `TruncationBias.excess`; the result covers all blocks."""
@@ -241,38 +312,24 @@ def _with_heavy_tail(density: NDArray[np.float64], edges: NDArray[np.float64], s
     return np.concatenate([density[:first], tail[:-1] - tail[1:]])
 
 
-def _weights(levels: NDArray[np.float64], around: Sequence[Level]) -> NDArray[np.float64]:
-    """Return the posterior probabilities of `_SCALES`, whose truncated means are ``levels``, given each level
-    ``around`` a slot; [slots, scales].
+def _weights(levels: NDArray[np.float64], around: Levels) -> NDArray[np.float64]:
+    """Return the posterior probabilities of `_SCALES`, whose truncated means are ``levels``, given the levels
+    ``around`` slots; [slots, scales].
 
     The prior of the factor is about 1: where a changed factor would not change the truncated mean, because all but the
     zeros are above θ, nothing speaks for a change.
     """
-    means, errors = np.array([level[:2] for level in around]).T
-    apart = np.abs(levels - means[:, None])
+    apart = np.abs(levels - around.mean[:, None])
     # The grid may be coarser than the error of the level. Half its step is added to the error, so that the true factor,
     # which may lie between two factors of the grid, is not excluded.
     step = np.gradient(levels)[apart.argmin(axis=1)] / 2.0
-    return _probabilities(np.square(apart) / (2.0 * (errors**2 + step**2 + _TINY))[:, None] + _PRIOR)
+    return _probabilities(np.square(apart) / (2.0 * (around.standard_error**2 + step**2 + _TINY))[:, None] + _PRIOR)
 
 
 def _probabilities(away: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return probabilities from minus their logarithms up to a constant, [slots, cases]."""
     weights = np.exp(away.min(axis=1, keepdims=True) - away)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _moments(
-    weights: Callable[[Sequence[Level]], NDArray[np.float64]], levels: Sequence[Level], values: NDArray[np.float64]
-) -> list[tuple[float, float]]:
-    """Return the mean and the standard deviation of the values, whose probabilities ``weights`` gives, by level."""
-    moments: list[tuple[float, float]] = []
-    for first in range(0, len(levels), _AT_ONCE):
-        chances = weights(levels[first : first + _AT_ONCE])
-        means = chances @ values
-        squares = (chances * np.square(values - means[:, None])).sum(axis=1)
-        moments += zip(means.tolist(), np.sqrt(squares).tolist(), strict=True)
-    return moments
 
 
 def _normalised(shares: Mapping[int, float]) -> dict[int, float]:
@@ -303,40 +360,39 @@ class TwoSidedBias:
         self._square = (np.square(above) + np.square(below)) @ density
         self.width = theta - low
         self._prior = np.log1p(np.square(2.0 * self._moves / self.width))
-        self._unmoved = Level(float(np.clip(middles, low, theta) @ density), 0.0)
+        self._unmoved = float(np.clip(middles, low, theta) @ density)
 
     def at(self, phase: int, devices: int, level: Level | None = None) -> Removed:
         """Return what is removed from the mean over ``devices``; ``level`` is that around the slot."""
-        return self.each([phase], [devices], [level])[0]
+        around = None if level is None else Levels.of(level)
+        return self.each(np.array([phase]), np.array([devices]), around).each()[0]
 
-    def each(self, phases: Sequence[int], devices: Sequence[int], levels: Sequence[Level | None]) -> list[Removed]:
+    def each(self, phases: NDArray[np.int64], devices: NDArray[np.int64], levels: Levels | None) -> RemovedOfSlots:
         """Return ``at`` of many slots at once; all arguments [slots]."""
-        around = [level or self._unmoved for level in levels]
-        removed: list[Removed] = []
-        for first in range(0, len(around), _AT_ONCE):
-            weights = self._weights(around[first : first + _AT_ONCE])
-            means = weights @ self._removed
-            doubts = np.sqrt((weights * np.square(self._removed - means[:, None])).sum(axis=1))
-            shares = np.where([level.whole for level in around[first : first + _AT_ONCE]], _WHOLE, _TWO_SIDED)
-            shared = np.hypot(doubts, shares * (weights @ self._outside))
-            own = np.sqrt(weights @ self._square / np.array(devices[first : first + _AT_ONCE]))
-            removed += [
-                Removed(m, s, 0.0, o) for m, s, o in zip(*map(np.ndarray.tolist, (means, shared, own)), strict=True)
-            ]
-        return removed
+        n = len(phases)
+        around = levels or Levels(np.full(n, self._unmoved), np.zeros(n))
+        means, shared, own = np.empty((3, n))
+        for first in range(0, n, _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            weights = self._weights(around.part(first, first + _AT_ONCE))
+            means[part] = weights @ self._removed
+            doubts = np.sqrt((weights * np.square(self._removed - means[part, None])).sum(axis=1))
+            shared[part] = np.hypot(doubts, (_WHOLE if around.whole else _TWO_SIDED) * (weights @ self._outside))
+            own[part] = np.sqrt(weights @ self._square / devices[part])
+        return RemovedOfSlots(means, shared, np.zeros(n), own)
 
     def moved(self, level: Level) -> tuple[float, float, float]:
         """Return (shift of the readings since the rounds, lower limit, upper limit), as shares of the range.
 
         The limits are at three standard errors of ``level``.
         """
-        below = np.cumsum(self._weights([level])[0])
+        below = np.cumsum(self._weights(Levels.of(level))[0])
         middle, low, high = (self._moves[int(np.searchsorted(below, at))] for at in (0.5, _UNLIKELY, 1 - _UNLIKELY))
         return float(middle) / self.width, float(low) / self.width, float(high) / self.width
 
-    def _weights(self, around: Sequence[Level]) -> NDArray[np.float64]:
-        """Return the posterior probabilities of the shifts, given each level ``around`` a slot; [slots, shifts]."""
-        means, errors = np.array([level[:2] for level in around]).T[:, :, None]
+    def _weights(self, around: Levels) -> NDArray[np.float64]:
+        """Return the posterior probabilities of the shifts, given the levels ``around`` slots; [slots, shifts]."""
+        means, errors = around.mean[:, None], around.standard_error[:, None]
         # The true shift may lie between two shifts of the grid. Half the grid's step is added to the error of the
         # level, so that such a shift keeps its probability.
         step = (self._moves[1] - self._moves[0]) / 2.0
@@ -353,40 +409,35 @@ def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
     assert campaign.report is not None
     if campaign.report.low:
         return TwoSidedBias(chosen, campaign.report.low, campaign.report.theta, campaign.bound)
-    by_block: dict[int, list[Estimate]] = {block: [] for block in range(len(campaign.rule.ranges))}
-    for estimate in estimates:
-        by_block[epoch.block_at(estimate.slot)].append(estimate)
-    models = []
+    table, models = Estimates.of(estimates), []
+    places = np.searchsorted([first for first, _, _ in campaign.rule.ranges], table.slot % campaign.cycle, side="right")
     for block, (first, _, theta) in enumerate(campaign.rule.ranges):
         choice = epoch.choice_of(block)
         assert choice is not None
-        models.append((first, TruncationBias(choice, theta, _profile(by_block[block], campaign))))
+        models.append((first, TruncationBias(choice, theta, _profile(table.take(places == block + 1), campaign))))
     if not chosen.blocks:
         return models[0][1]
     return DayBias([(first, block.share, bias) for block, (first, bias) in zip(chosen.blocks, models, strict=True)])
 
 
-def _profile(estimates: Sequence[Estimate], campaign: Campaign) -> dict[int, tuple[float, float]]:
+def _profile(estimates: Estimates, campaign: Campaign) -> dict[int, tuple[float, float]]:
     """Return a map: slot of the cycle -> (mean of the truncated readings less the offset, variance of its error)."""
-    sums: dict[int, list[float]] = {}
-    for estimate in estimates:
-        sums.setdefault(estimate.slot % campaign.cycle, []).append(estimate.truncated_mean - campaign.offset)
-    if not sums:
+    if not len(estimates):
         return {}
-    noise = float(np.mean([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
-    return {phase: (float(np.mean(means)), noise / len(means)) for phase, means in sums.items()}
+    noise = float(np.mean(np.square(estimates.truncated_se)))
+    phases, place, slots = np.unique(estimates.slot % campaign.cycle, return_inverse=True, return_counts=True)
+    means = np.bincount(place, estimates.truncated_mean - campaign.offset) / slots
+    rows = zip(phases.tolist(), means.tolist(), (noise / slots).tolist(), strict=True)
+    return {phase: (mean, variance) for phase, mean, variance in rows}
 
 
-def _shrunk(profile: Mapping[int, tuple[float, float]]) -> dict[int, Level]:
-    """Shrink the profile's means towards their average by as much as noise alone may explain their differences."""
-    if not profile:
-        return {}
-    means = np.array([mean for mean, _ in profile.values()])
-    noise = float(np.mean([variance for _, variance in profile.values()]))
-    average = float(means.mean())
+def _shrunk(profile: Mapping[int, tuple[float, float]]) -> tuple[list[int], Levels]:
+    """Shrink the profile's means towards their average by as much as noise alone may explain their differences.
+
+    Return the phases and their levels.
+    """
+    means, variances = np.array(list(profile.values())).T
+    noise, average = float(variances.mean()), float(means.mean())
     signal = max(float(means.var()) - noise, 0.0)
     share = signal / (signal + noise) if signal + noise > 0 else 0.0
-    return {
-        phase: Level(average + share * (mean - average), math.sqrt(share * noise))
-        for phase, (mean, _) in profile.items()
-    }
+    return list(profile), Levels(average + share * (means - average), np.full(len(means), math.sqrt(share * noise)))

@@ -1,11 +1,15 @@
 """Rows of results: an estimate of one series in one slot is always given with its errors."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Protocol, get_args, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Protocol, get_args, get_type_hints, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 
 # Quantile of the normal distribution for nominal 95 % intervals.
@@ -14,6 +18,7 @@ Z = 1.959963984540054
 MEASURED = "report"
 RELEASED = "stream"
 MODEL = "model"
+Vector = NDArray[np.float64]
 # Kind of a row without an estimate: nobody reported, or too few did for a published number.
 ABSENT = "absent"
 
@@ -196,11 +201,6 @@ class Estimate(MeanRow):
         """True if the slot has no number."""
         return self.kind == ABSENT
 
-    @classmethod
-    def absent(cls, slot: int, start: int, series: Series) -> "Estimate":
-        """Return the row of a slot without a number."""
-        return cls(slot, start, series, ABSENT, 0, 0, math.nan, None, None, None, None)
-
     def row(self) -> dict[str, Any]:
         """Return a flat map: column -> value. A threshold round's number is in the column ``model`` only."""
         return {name: values[0] for name, values in self.table([self]).items()}
@@ -208,11 +208,7 @@ class Estimate(MeanRow):
     @classmethod
     def table(cls, rows: Sequence[Any]) -> dict[str, list[Any]]:
         """Return ``row()`` of many rows by column: column -> values."""
-        table = super().table(rows)
-        for i, kind in enumerate(table["kind"]):
-            if kind in (MODEL, ABSENT):
-                table["estimate"][i] = table["truncated_mean"][i] = None
-        return table
+        return Estimates.of(rows).table()
 
     @classmethod
     def of_row(cls, columns: Mapping[str, Any]) -> "Estimate":
@@ -224,6 +220,145 @@ class Estimate(MeanRow):
         if values["kind"] in (MODEL, ABSENT):
             values["estimate"] = math.nan if model is None else model
         return cls(**values, series=series)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates(Sequence[Estimate]):
+    """Estimates by column, [n] each: the fields are those of `Estimate`, nan where a row has None.
+
+    A long series needs a hundredth of the memory and time that its rows need, one object each. As a sequence it is
+    those rows, which are made when somebody asks for them.
+    """
+
+    slot: NDArray[np.int64]
+    start: NDArray[np.int64]
+    group: NDArray[np.object_]
+    coordinate: NDArray[np.int64]
+    filtered: NDArray[np.bool_]
+    kind: NDArray[np.object_]
+    reports: NDArray[np.int64]
+    cohort: NDArray[np.int64]
+    estimate: Vector
+    standard_error: Vector
+    low: Vector
+    high: Vector
+    theta: Vector
+    bias: Vector
+    bias_se: Vector
+    misfit: Vector
+    manipulation: Vector
+    carried: Vector
+
+    @classmethod
+    def of(cls, rows: Sequence[Estimate]) -> "Estimates":
+        """Return rows by column; columns are returned as they are."""
+        if isinstance(rows, cls):
+            return rows
+        series = [row.series for row in rows]
+        columns: dict[str, Any] = {name: [getattr(each, name) for each in series] for name in Series._fields}
+        for name, kind in _COLUMNS.items():
+            values = columns[name] if name in columns else list(map(attrgetter(name), rows))
+            columns[name] = np.array(values, dtype=kind)
+        return cls(**columns)
+
+    @classmethod
+    def each(cls, n: int, *, group: str, kind: str, **columns: Any) -> "Estimates":
+        """Return ``n`` raw rows of a group; each of ``columns`` is an array [n] or one value, others have no value."""
+        given = {"coordinate": 1, "filtered": False, "group": group, "kind": kind, **columns}
+        made = {}
+        for name, dtype in _COLUMNS.items():
+            value = given.get(name, math.nan)
+            made[name] = np.full(n, value, dtype=dtype)
+        return cls(**made)
+
+    @classmethod
+    def together(cls, parts: Sequence["Estimates"]) -> "Estimates":
+        """Return the rows of all parts, by slot, then series."""
+        if not parts:
+            return cls.of([])
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        both = cls(**columns)
+        groups = np.unique(both.group.astype(str), return_inverse=True)[1]
+        return both.take(np.lexsort((both.filtered, both.coordinate, groups, both.slot)))
+
+    def take(self, places: NDArray[Any]) -> "Estimates":
+        """Return the rows at these places, or those where an array of booleans is true."""
+        return Estimates(**{name: getattr(self, name)[places] for name in _COLUMNS})
+
+    def with_load(self, truncated: Vector, error: Vector, bias: Vector, bias_se: Vector) -> "Estimates":
+        """Return the rows with the fields of `Load` for truncated means and biases with their standard errors."""
+        mean = truncated + np.nan_to_num(bias)
+        both = np.hypot(error, np.nan_to_num(bias_se))
+        columns = {"estimate": mean, "standard_error": both, "low": mean - Z * both, "high": mean + Z * both}
+        return replace(self, **columns, bias=bias, bias_se=bias_se)
+
+    @property
+    def truncated_mean(self) -> Vector:
+        """See `MeanRow.truncated_mean`."""
+        return self.estimate - np.nan_to_num(self.bias)
+
+    @property
+    def truncated_se(self) -> Vector:
+        """See `MeanRow.truncated_se`; nan without one."""
+        squared = np.square(self.standard_error) - np.square(np.nan_to_num(self.bias_se))
+        return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
+
+    def table(self) -> dict[str, list[Any]]:
+        """Return the values by column as `Estimate.row` does, None where there is none."""
+        measured = (self.kind != MODEL) & (self.kind != ABSENT)
+        derived = {
+            "estimate": np.where(measured, self.estimate, np.nan),
+            "truncated_mean": np.where(measured, self.truncated_mean, np.nan),
+            "truncated_se": self.truncated_se,
+            "model": np.where(self.kind == MODEL, self.estimate, np.nan),
+        }
+        return {
+            name: _listed(name, derived[name] if name in derived else getattr(self, name))
+            for name in Estimate.columns()
+        }
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @overload
+    def __getitem__(self, place: int) -> Estimate: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Estimates": ...
+
+    def __getitem__(self, place: int | slice) -> "Estimate | Estimates":
+        if isinstance(place, slice):
+            return Estimates(**{name: getattr(self, name)[place] for name in _COLUMNS})
+        at = range(len(self))[place]
+        return next(iter(self[at : at + 1]))
+
+    def __iter__(self) -> Iterator[Estimate]:
+        columns = {name: _listed(name, getattr(self, name)) for name in _COLUMNS}
+        # `math.nan` in each row, so that rows without a number are equal.
+        columns["estimate"] = [math.nan if value is None else value for value in columns["estimate"]]
+        series = map(Series, *(columns.pop(name) for name in Series._fields))
+        for of_series, values in zip(series, zip(*columns.values(), strict=True), strict=True):
+            slot, start, *others = values
+            yield Estimate(slot, start, of_series, *others)
+
+
+# Column of `Estimates` -> type of its array.
+_COLUMNS: dict[str, Any] = {
+    **dict.fromkeys(("slot", "start", "coordinate", "reports", "cohort"), np.int64),
+    **dict.fromkeys(("group", "kind"), np.object_),
+    "filtered": np.bool_,
+}
+_COLUMNS = {field.name: _COLUMNS.get(field.name, np.float64) for field in fields(Estimates)}
+
+
+def _listed(name: str, column: NDArray[Any]) -> list[Any]:
+    """Return the values of a column of `Estimates`, None where there is none."""
+    values = column.tolist()
+    if column.dtype != np.float64 or not np.isnan(column).any():
+        return list(map(int, values)) if name == "theta" else values
+    if name == "theta":
+        return [None if value != value else int(value) for value in values]
+    return [None if value != value else value for value in values]
 
 
 @dataclass(frozen=True)
@@ -262,6 +397,9 @@ class Estimator(Protocol):
     @property
     def chains(self) -> int:
         """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
+
+    def table(self, reports: Compact, group: str) -> Estimates:
+        """Return an estimate per slot and series of a group with ``reports``, by slot, then series."""
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """Return an estimate per slot and series with reports, by slot, then series.

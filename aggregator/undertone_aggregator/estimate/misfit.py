@@ -97,13 +97,13 @@ class Goodness:
         return statistic
 
 
-def manipulation(estimate: float, lowest: float, highest: float, share: float = FAKE_SHARE) -> float:
-    """Return the largest distance of the honest reports' mean from ``estimate`` if a share of the reports is fake.
+def manipulation(estimates: Vector, lowest: Vector, highest: Vector, share: float = FAKE_SHARE) -> Vector:
+    """Return the largest distance of the honest reports' mean from each estimate if a share of the reports is fake.
 
     A fake report decodes to a value from ``lowest`` to ``highest``; the result is share/(1 - share) times the distance
-    from ``estimate`` to the farther of the two.
+    from the estimate to the farther of the two. All arrays are [slots].
     """
-    return share / (1.0 - share) * max(highest - estimate, estimate - lowest)
+    return np.asarray(share / (1.0 - share) * np.maximum(highest - estimates, estimates - lowest))
 
 
 def _log_mixture(counts: Vector, alpha: Vector) -> Vector:

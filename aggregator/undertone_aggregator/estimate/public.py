@@ -1,8 +1,8 @@
 """The public results of a store: the page, the API, exports and topics show nothing else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
-from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.counts.partial import Counts, Key, Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
 from undertone_aggregator.estimate.query import Results
 
@@ -43,8 +43,8 @@ class PublicResults(Results):
             return None, None
         return super()._late_and_lost(low, high, group)
 
-    def _reports(self, first: int, last: int) -> Callable[[str], Partial]:
-        return self.publication.select(self._store.partial(first, last, late=False)).of
+    def _reports(self, first: int, last: int) -> Mapping[str, Sequence[tuple[Key, Counts]]]:
+        return self.publication.select(self._store.partial(first, last, late=False)).by_group
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         publication, cycle = self.publication, self.campaign.cycle

@@ -101,13 +101,15 @@ class Slot:
         """(kind, fingerprint) -> the groups whose cells of this kind and epoch are released."""
         return {of: self.shown & released(sizes, self.least) for of, sizes in self.sizes.items()}
 
-    def released(self, group: str) -> list[tuple[Key, Counts]]:
-        """Return the cells that are released for a group."""
-        return [
-            (key, counts)
-            for key, counts in self.cells
-            if group in (key.group, EVERYBODY) and group in self._shown_of[key.kind, key.fingerprint]
-        ]
+    def released(self) -> Iterator[tuple[str, tuple[Key, Counts]]]:
+        """Yield (group, cell) for each cell that is released for a group, or for `EVERYBODY`."""
+        for cell in self.cells:
+            key = cell[0]
+            shown = self._shown_of[key.kind, key.fingerprint]
+            if EVERYBODY in shown:
+                yield EVERYBODY, cell
+            if key.group in shown and key.group != EVERYBODY:
+                yield key.group, cell
 
 
 class ReleasedCells:
@@ -134,9 +136,16 @@ class ReleasedCells:
 
     def of(self, group: str) -> Partial:
         """Return the cells of one group, under its name; for `EVERYBODY` the sums over all devices."""
-        return Partial.gather(
-            (key._replace(group=group), counts) for slot in self._slots.values() for key, counts in slot.released(group)
-        )
+        return Partial.gather((key._replace(group=group), counts) for key, counts in self.by_group.get(group, ()))
+
+    @cached_property
+    def by_group(self) -> dict[str, list[tuple[Key, Counts]]]:
+        """The cells by the group that they are released for."""
+        groups: dict[str, list[tuple[Key, Counts]]] = {}
+        for slot in self._slots.values():
+            for group, cell in slot.released():
+                groups.setdefault(group, []).append(cell)
+        return groups
 
     def pooled(self, cycle: int, every: int, first: int, last: int) -> Partial:
         """Return the cells of all devices that may be pooled over runs of ``every`` slots, from ``first`` to ``last``.
@@ -149,8 +158,8 @@ class ReleasedCells:
             cell
             for number, slot in self._slots.items()
             if first <= number <= last
-            for cell in slot.released(EVERYBODY)
-            if cell[0].kind != report.COHORT
+            for group, cell in slot.released()
+            if group == EVERYBODY and cell[0].kind != report.COHORT
         ]
         epochs = {of for slot in self._slots.values() for kind, of in slot.sizes if kind == report.COHORT}
         for fingerprint in sorted(epochs):

@@ -1,21 +1,20 @@
 """Results for analysts, read from a store. Reading never disturbs a running aggregator."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.counts.compact import Compact
-from undertone_aggregator.counts.partial import EVERYBODY, Partial
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial, by_group
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
-from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
+from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row
 from undertone_aggregator.estimate.losses import SlotLosses, reports_by_slot
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
@@ -59,8 +58,8 @@ class Results(OpenCampaign):
         still receive reports. ``absent``: also a raw row for each slot without a number, from the first epoch to the
         newest slot, see `with_absent`. Raises Invalid for a group that has no report.
         """
-        rows = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
-        return sorted(chain.from_iterable(rows), key=_place)
+        tables = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
+        return [*Estimates.together(list(tables))]
 
     def each_group(
         self,
@@ -71,18 +70,19 @@ class Results(OpenCampaign):
         filtered: bool = False,
         settled: bool = False,
         absent: bool = False,
-    ) -> Iterator[list[Estimate]]:
-        """Yield ``estimates`` of one group after the other: a long series of many groups fits into memory this way."""
+    ) -> Iterator[Estimates]:
+        """Yield ``estimates`` of one group after the other by column: a long series of many groups needs this."""
         low, high = self.span(first, last)
         high = max(min(high, self.settled), low - 1) if settled else high
         memory = self.filter.memory if filtered else 0
         begin, end = max(low - memory, 0), min(high + memory, _LAST)
-        for group, partial in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
-            raw = [row for row in self._estimator.estimates(partial, [group]) if row.slot >= begin]
+        for group, reports in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
+            raw = self._estimator.table(reports, group)
+            raw = raw.take(raw.slot >= begin)
             # The filter needs the memory that a long series of histograms takes.
-            del partial
-            both = raw + self.filter.smoothed(raw) if filtered else raw
-            rows = sorted((row for row in both if low <= row.slot <= high), key=_place)
+            del reports
+            rows = Estimates.together([raw, self.filter.smoothed(raw)]) if filtered else raw
+            rows = rows.take((low <= rows.slot) & (rows.slot <= high))
             yield self._with_absent(rows, low, high, group) if absent else rows
 
     def ranges(
@@ -93,7 +93,7 @@ class Results(OpenCampaign):
             raise Invalid(f"every is {every}, expected at least 1 slot")
         low, high = self.span(first, last)
         parts = self._parts(low, high, self._wanted(groups))
-        rows = [row for group, partial in parts for row in self._estimator.ranges(partial, every, [group])]
+        rows = [row for group, of in parts for row in self._estimator.ranges(of.partial(group), every, [group])]
         return sorted(rows, key=lambda row: (row.first, row.series))
 
     def selection(
@@ -121,7 +121,7 @@ class Results(OpenCampaign):
         if not slots:
             raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
         parts = self._parts(max(low - self._estimator.memory, 0), high, self._wanted(groups))
-        means = [row for group, partial in parts for row in self._estimator.means(partial, slots, [group])]
+        means = [row for group, of in parts for row in self._estimator.means(of.partial(group), slots, [group])]
         rows = [selection(mean, slots, self._fleet(mean.group)) for mean in means]
         return sorted(rows, key=lambda row: row.series)
 
@@ -149,8 +149,8 @@ class Results(OpenCampaign):
         """
         low, high = self._existing(first, last)
         rows = []
-        for group, partial in self._parts(low, high, self._wanted(groups)):
-            reports = reports_by_slot(partial, group)
+        for group, of_group in self._parts(low, high, self._wanted(groups)):
+            reports = reports_by_slot(of_group.partial(group), group)
             late, lost = self._late_and_lost(low, high, group)
             rows += [
                 SlotLosses(
@@ -251,26 +251,24 @@ class Results(OpenCampaign):
                 raise Invalid(f"group is {group!r}, expected one of {', '.join(self.groups)}")
         return wanted
 
-    def _with_absent(self, rows: list[Estimate], low: int, high: int, group: str) -> list[Estimate]:
+    def _with_absent(self, rows: Estimates, low: int, high: int, group: str) -> Estimates:
         low = max(low, self.timeline.epochs[0].campaign.first_slot)
         high = min(high, self.ends // self.campaign.slot_seconds - 1)
         return with_absent(rows, low, high, self.campaign.slot_seconds, [group], self.campaign.rule.dimension)
 
-    def _parts(self, first: int, last: int, groups: list[str]) -> Iterator[tuple[str, Partial]]:
+    def _parts(self, first: int, last: int, groups: list[str]) -> Iterator[tuple[str, Compact]]:
         """Yield each group with its reports."""
         parts = [(group, Compact()) for group in groups]
         for low, high in self._pieces(first, last):
             reports_of = self._reports(low, high)
             for group, reports in parts:
-                reports.add(reports_of(group))
+                reports.add(reports_of.get(group, ()))
         while parts:
-            group, reports = parts.pop(0)
-            yield group, reports.partial()
+            yield parts.pop(0)
 
-    def _reports(self, first: int, last: int) -> Callable[[str], Partial]:
-        """Return a function from a group to its reports for the slots first..last."""
-        partial = self._store.partial(first, last)
-        return lambda group: _of_group(partial, group)
+    def _reports(self, first: int, last: int) -> Mapping[str, Sequence[tuple[Key, Counts]]]:
+        """Return the histograms for the slots first..last by group; all of them are under `EVERYBODY`."""
+        return by_group(self._store.partial(first, last))
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield (first slot, last slot) of pieces that hold all reports of first..last, `_PIECE` of slots times groups.
@@ -293,29 +291,32 @@ class Results(OpenCampaign):
         It is computed for the smallest number of reports among the slots of ``estimates``. Returns None if all of them
         are absent, and for a stream.
         """
-        slots = [estimate.slot for estimate in estimates if not estimate.is_absent]
-        if not slots:
+        table = Estimates.of(estimates)
+        slots = table.slot[table.kind != ABSENT]
+        if not len(slots):
             return None
         publication = publication_of(self._store, self.min_reports)
-        pieces = self._pieces(min(slots), max(slots))
+        pieces = self._pieces(int(slots.min()), int(slots.max()))
         fewest = [publication.select(self._store.partial(low, high, late=False)).smallest for low, high in pieces]
         return world_learns(self.newest, min(filter(None, fewest), default=0))
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
         """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
-        estimates = [estimate for estimate in estimates if not estimate.is_absent]
+        table = Estimates.of(estimates)
+        table = table.take(table.kind != ABSENT)
+        raw = table.take(~table.filtered)
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         sentences = list(chosen.warnings) if chosen is not None else []
-        sentences += self._estimator.warnings([estimate for estimate in estimates if not estimate.series.filtered])
-        odd = [estimate for estimate in estimates if estimate.misfit is not None and estimate.misfit >= ALARMING]
-        if odd:
-            worst = max(odd, key=lambda estimate: estimate.misfit or 0.0)
+        sentences += self._estimator.warnings(raw)
+        odd = table.take(np.nan_to_num(table.misfit) >= ALARMING)
+        if len(odd):
+            worst = odd[int(odd.misfit.argmax())]
             sentences.append(
-                f"{len(odd)} of {len(estimates)} estimates rest on reports that do not come from honest devices alone:"
+                f"{len(odd)} of {len(table)} estimates rest on reports that do not come from honest devices alone:"
                 f" in slot {worst.slot}, group {worst.group}, they would send the like with a chance of at most"
                 f" 10^-{worst.misfit:.0f}"
             )
-        noise = drowned([e for e in estimates if e.group == EVERYBODY and not e.series.filtered], self.campaign.offset)
+        noise = drowned(raw.take(raw.group == EVERYBODY), self.campaign.offset)
         return sentences + ([noise] if noise is not None else [])
 
     # --- results as arrays and frames
@@ -384,14 +385,3 @@ class Results(OpenCampaign):
             "guarantee": self.guarantee,
         }
         return frame
-
-
-def _place(row: Estimate) -> tuple[int, Series]:
-    return row.slot, row.series
-
-
-def _of_group(partial: Partial, group: str) -> Partial:
-    """Return the histograms of one group; for `EVERYBODY` the sums over all groups, under that name."""
-    if group == EVERYBODY:
-        return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in partial.items())
-    return Partial({key: counts for key, counts in partial.items() if key.group == group})

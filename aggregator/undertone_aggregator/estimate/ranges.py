@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Load, RangeEstimate, Series
+import numpy as np
+
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates, Load, RangeEstimate, Series
 
 # Function that returns the standard error of the mean of these estimates' biases.
 BiasError = Callable[[Sequence[Estimate]], float]
@@ -74,17 +76,19 @@ def spread_of(means: Sequence[float], errors: Sequence[float]) -> float | None:
     return math.sqrt(max(variance - sum(error**2 for error in errors) / n, 0.0))
 
 
-def drowned(estimates: Iterable[Estimate], offset: int = 0) -> str | None:
+def drowned(estimates: Sequence[Estimate], offset: int = 0) -> str | None:
     """Return a sentence if the noise of a typical slot exceeds the signal, and what would help; None otherwise."""
-    measured = [e for e in estimates if e.kind == MEASURED and e.standard_error is not None]
-    if not measured:
+    table = Estimates.of(estimates)
+    measured = table.take((table.kind == MEASURED) & ~np.isnan(table.standard_error))
+    if not len(measured):
         return None
-    middle = sorted(measured, key=lambda estimate: estimate.truncated_se or 0.0)[len(measured) // 2]
-    signal = abs(sum(estimate.truncated_mean - offset for estimate in measured) / len(measured))
-    error = middle.truncated_se or 0.0
+    errors = measured.truncated_se
+    middle = np.argsort(errors, kind="stable")[len(errors) // 2]
+    signal = abs(float(np.mean(measured.truncated_mean - offset)))
+    error = float(errors[middle])
     if error <= signal:
         return None
-    needed = math.ceil(middle.reports * (error / signal) ** 2) if signal > 0 else None
+    needed = math.ceil(int(measured.reports[middle]) * (error / signal) ** 2) if signal > 0 else None
     more = "many more devices" if needed is None else f"more than {needed} devices"
     return (
         f"the standard error of a slot ({error:.3g}) exceeds its mean ({signal:.3g}): single slots show noise. "

@@ -9,27 +9,27 @@ the empirical variance is right. The estimate is of the mean of the readings the
 """
 
 import hashlib
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Epoch, Timeline
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.bias import (
     STALE,
     STALE_SHARE,
     Level,
-    Removed,
+    Levels,
+    RemovedOfSlots,
     TwoSidedBias,
     bias_of,
     error_of_mean,
 )
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, RangeEstimate, Series, Z
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, RangeEstimate, Z
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import BiasError, over, over_slots
@@ -96,17 +96,27 @@ class Decoder:
 
 
 class _Measured(NamedTuple):
-    """What the reports of one epoch say about the mean of a slot and group.
+    """What the reports of one epoch say about the means of a group's slots; arrays [slots].
 
-    If two epochs have reports in a slot, the slot's misfit is the sum of theirs.
+    ``theta``, ``lowest``, ``highest``: see `Decoder`. ``epoch``: Unix second at which the epoch began.
     """
 
-    epoch: Epoch
-    decoder: Decoder
-    mean: float
-    variance: float
-    reports: int
-    misfit: float
+    slot: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    mean: Vector
+    variance: Vector
+    reports: NDArray[np.int64]
+    misfit: Vector
+    theta: NDArray[np.int64]
+    lowest: Vector
+    highest: Vector
+
+    @classmethod
+    def together(cls, parts: "Sequence[_Measured]") -> "_Measured":
+        """Return the slots of all parts, ascending by slot and epoch."""
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.lexsort((columns[1], columns[0]))
+        return cls(*(column[order] for column in columns))
 
 
 class Reconstruction:
@@ -136,22 +146,15 @@ class Reconstruction:
         ``groups``: only these. Reports of an old epoch that arrive within the grace period are decoded by their own
         rule.
         """
-        return self._with_bias(partial, groups)[0]
+        return [*self._with_bias(partial, groups)[0]]
+
+    def table(self, reports: Compact, group: str) -> Estimates:
+        """Return ``estimates`` of one group's ``reports``, by column."""
+        return self._corrected(self._truncated(reports, group))[0]
 
     def truncated(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """Return ``estimates`` of the means of truncated readings, without the model of what truncation removes."""
-        cells: dict[tuple[int, str], dict[tuple[int, bytes], Counts]] = {}
-        for key, counts in partial.items():
-            for group in {key.group, EVERYBODY}:
-                into = cells.setdefault((key.slot, group), {})
-                source = (key.kind, key.fingerprint)
-                into[source] = add_counts(into[source], counts) if source in into else counts
-        if groups is not None:
-            wanted = set(groups)
-            cells = {key: sources for key, sources in cells.items() if key[1] in wanted}
-        means = self._means(cells)
-        estimates = [self._estimate(*key, cells[key], means.get(key, ())) for key in sorted(cells)]
-        return [estimate for estimate in estimates if estimate is not None]
+        return [*Estimates.together([self._truncated(*part) for part in _by_group(partial, groups)])]
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
@@ -173,10 +176,10 @@ class Reconstruction:
         if newest is None or newest.threshold is None:
             return []
         campaign = newest.campaign
-        measured = [
-            e for e in estimates if e.kind == MEASURED and e.series == Series() and e.slot >= campaign.first_slot
-        ]
-        levels = levels_of(measured, campaign.offset, campaign.cycle) if measured else []
+        table = Estimates.of(estimates)
+        of_all = (table.group == EVERYBODY) & (table.coordinate == 1) & ~table.filtered
+        measured = table.take(of_all & (table.kind == MEASURED) & (table.slot >= campaign.first_slot))
+        levels = levels_of(measured, campaign.offset, campaign.cycle) if len(measured) else []
         if not levels or levels[-1] is None:
             return []
         bias = bias_of(newest, measured)
@@ -196,89 +199,99 @@ class Reconstruction:
             f" chosen for; truncation removes about {bias.excess(levels[-1]):.3g} {campaign.unit} of the mean"
         ]
 
-    def _means(
-        self, cells: Mapping[tuple[int, str], Mapping[tuple[int, bytes], Counts]]
-    ) -> dict[tuple[int, str], list[_Measured]]:
-        """Estimate each slot and group from its epoch's reports; slots with the same decoder are computed together."""
-        together: dict[Decoder, list[tuple[tuple[int, str], Epoch, Counts]]] = {}
-        for key, sources in cells.items():
-            for (kind, fingerprint), counts in sources.items():
-                epoch = self.timeline.of(fingerprint)
-                if kind == report.REPORT and counts.sum() and epoch is not None:
-                    together.setdefault(self.decoder(epoch, key[0]), []).append((key, epoch, counts))
-        means: dict[tuple[int, str], list[_Measured]] = {}
-        for decoder, ones in together.items():
-            counts = np.stack([counts for _, _, counts in ones])
-            columns = (*decoder.means(counts), decoder.goodness.misfits(counts))
-            for (key, epoch, _), values in zip(ones, zip(*map(np.ndarray.tolist, columns), strict=True), strict=True):
-                means.setdefault(key, []).append(_Measured(epoch, decoder, *values))
-        return means
+    def _with_bias(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> tuple[Estimates, BiasError]:
+        """Return the estimates with the model of truncation bias, and the error of the mean of several biases."""
+        parts = {
+            group: self._corrected(self._truncated(reports, group)) for reports, group in _by_group(partial, groups)
+        }
 
-    def _with_bias(
-        self, partial: Mapping[Key, Counts], groups: Iterable[str] | None
-    ) -> tuple[list[Estimate], BiasError]:
-        """Return the estimates with the model of truncation bias, and the error of the mean of several biases.
+        def bias_error(chosen: Sequence[Estimate]) -> float:
+            estimates, removed = parts[chosen[0].group]
+            slots = [estimate.slot for estimate in chosen]
+            places = np.searchsorted(estimates.slot, slots)
+            return error_of_mean(
+                RemovedOfSlots(*(column[places] for column in removed)).each(),
+                slots,
+                self.timeline.epochs[0].campaign.cycle,
+            )
+
+        return Estimates.together([estimates for estimates, _ in parts.values()]), bias_error
+
+    def _corrected(self, estimates: Estimates) -> tuple[Estimates, RemovedOfSlots]:
+        """Return the estimates of a group with what truncation removes from them; nan where that is unknown.
 
         The model's daily profile is fitted to all of these estimates.
         """
-        estimates = self.truncated(partial, groups)
-        together: dict[tuple[Epoch, str], list[Estimate]] = {}
-        for estimate in estimates:
-            epoch = self.timeline.at(estimate.slot)
-            if estimate.kind == MEASURED and epoch is not None and epoch.threshold is not None:
-                together.setdefault((epoch, estimate.group), []).append(estimate)
-        removed: dict[tuple[int, str], Removed] = {}
-        cycle = 1
-        for (epoch, group), ones in together.items():
-            campaign, bias = epoch.campaign, bias_of(epoch, ones)
-            cycle = campaign.cycle
+        removed = RemovedOfSlots(*np.full((4, len(estimates)), np.nan))
+        measured = estimates.kind == MEASURED
+        for epoch, inside in self.timeline.parts(estimates.slot):
+            ones = np.flatnonzero(inside & measured)
+            if epoch.threshold is None or not len(ones):
+                continue
+            campaign, some = epoch.campaign, estimates.take(ones)
+            bias = bias_of(epoch, some)
             if isinstance(bias, TwoSidedBias):
-                levels: list[Level | None] = [*_near(ones, campaign.offset, cycle, bias.width / _SHARP)]
+                levels: Levels | None = _near(some, campaign.offset, campaign.cycle, bias.width / _SHARP)
             else:
-                levels = levels_of(ones, campaign.offset, cycle)
+                levels = _levels(some, campaign.offset, campaign.cycle)
             # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
-            devices = [estimate.reports * campaign.schedule.stride for estimate in ones]
-            parts = bias.each([estimate.slot % cycle for estimate in ones], devices, levels)
-            removed |= {(estimate.slot, group): part for estimate, part in zip(ones, parts, strict=True)}
+            of_epoch = bias.each(some.slot % campaign.cycle, some.reports * campaign.schedule.stride, levels)
+            for column, values in zip(removed, of_epoch, strict=True):
+                column[ones] = values
+        mean, error = estimates.truncated_mean, estimates.truncated_se
+        return estimates.with_load(mean, error, removed.bias, removed.standard_error), removed
 
-        def bias_error(chosen: Sequence[Estimate]) -> float:
-            parts = [removed[estimate.slot, estimate.group] for estimate in chosen]
-            return error_of_mean(parts, [estimate.slot for estimate in chosen], cycle)
+    def _truncated(self, reports: Compact, group: str) -> Estimates:
+        """Return ``truncated`` of one group's reports."""
+        measured: list[_Measured] = []
+        model: list[tuple[Epoch, NDArray[np.int64], Counts]] = []
+        for source, (slots, counts) in reports.tables().items():
+            epoch, filled = self.timeline.of(source.fingerprint), counts.any(axis=1)
+            if epoch is not None and source.kind == report.REPORT:
+                measured += self._measured(epoch, slots[filled], counts[filled])
+            elif epoch is not None:
+                model.append((epoch, slots[filled], counts[filled]))
+        parts = [_joined(_Measured.together(measured), group, self._slot_seconds)] if measured else []
+        learning = self._learning(model, parts[0].slot if parts else np.array([], dtype=np.int64), group)
+        both = Estimates.together([*parts, learning])
+        for _, slots, counts in model:
+            both.cohort[np.searchsorted(both.slot, slots)] += counts.sum(axis=1)
+        return both
 
-        both = [(estimate, removed.get((estimate.slot, estimate.group))) for estimate in estimates]
-        return [estimate if part is None else _corrected(estimate, part) for estimate, part in both], bias_error
+    @property
+    def _slot_seconds(self) -> int:
+        return self.timeline.epochs[0].campaign.slot_seconds
 
-    def _estimate(
-        self, slot: int, group: str, sources: Mapping[tuple[int, bytes], Counts], measured: Sequence[_Measured]
-    ) -> Estimate | None:
-        model: list[tuple[Epoch, Counts]] = []
-        for (kind, fingerprint), counts in sources.items():
-            epoch = self.timeline.of(fingerprint)
-            if kind != report.REPORT and epoch is not None and counts.sum():
-                model.append((epoch, counts))
-        cohort = sum(int(counts.sum()) for _, counts in model)
-        if not measured:
-            if not model:
-                return None
-            start = slot * model[0][0].campaign.slot_seconds
-            epoch, counts = max(model, key=lambda part: int(part[1].sum()))
-            return Estimate(
-                slot, start, Series(group), MODEL, 0, cohort, self._model(epoch, counts), None, None, None, None
-            )
-        start = slot * measured[0].epoch.campaign.slot_seconds
-        reports = sum(part.reports for part in measured)
-        mean = sum(part.reports * part.mean for part in measured) / reports
-        error = math.sqrt(sum(part.reports * part.reports * part.variance for part in measured)) / reports
-        newest = max((part.epoch for part in measured), key=lambda epoch: epoch.campaign.epoch)
-        theta = newest.campaign.ranges[newest.block_at(slot)][2]
-        lowest = min(part.decoder.lowest for part in measured)
-        highest = max(part.decoder.highest for part in measured)
-        return Estimate(
-            *(slot, start, Series(group), MEASURED, reports, cohort, mean, error),
-            *(mean - Z * error, mean + Z * error, theta),
-            misfit=sum(part.misfit for part in measured),
-            manipulation=manipulation(mean, lowest, highest),
-        )
+    def _measured(self, epoch: Epoch, slots: NDArray[np.int64], counts: Counts) -> Iterator[_Measured]:
+        """Yield what an epoch's histograms [slots, symbols] say, for each of its decoders."""
+        campaign = epoch.campaign
+        blocks = np.searchsorted([first for first, _, _ in campaign.ranges], slots % campaign.cycle, side="right") - 1
+        for block, (_, _, theta) in enumerate(campaign.ranges):
+            ones = np.flatnonzero(blocks == block)
+            if len(ones):
+                decoder = self.decoder(epoch, int(slots[ones[0]]))
+                means, variances, reports = decoder.means(counts[ones])
+                misfits = decoder.goodness.misfits(counts[ones])
+                same = np.array([[campaign.epoch], [theta], [decoder.lowest], [decoder.highest]]).repeat(len(ones), 1)
+                yield _Measured(slots[ones], same[0].astype(np.int64), means, variances, reports, misfits, *same[1:])
+
+    def _learning(
+        self, tables: Sequence[tuple[Epoch, NDArray[np.int64], Counts]], measured: NDArray[np.int64], group: str
+    ) -> Estimates:
+        """Return the fitted means of the slots with reports for the threshold that are not among ``measured`` ones."""
+        largest: dict[int, tuple[int, Epoch, Counts]] = {}
+        for epoch, slots, counts in tables:
+            for i in np.flatnonzero(~np.isin(slots, measured)).tolist():
+                slot, n = int(slots[i]), int(counts[i].sum())
+                if slot not in largest or n > largest[slot][0]:
+                    largest[slot] = (n, epoch, counts[i])
+        slots = np.array(sorted(largest), dtype=np.int64)
+        means = np.array([self._model(*largest[slot][1:]) for slot in slots.tolist()], dtype=np.float64)
+        zeros = np.zeros((2, len(slots)), dtype=np.int64)
+        return Estimates.each(
+            len(slots), group=group, kind=MODEL, slot=slots, start=slots * self._slot_seconds, estimate=means,
+            reports=zeros[0], cohort=zeros[1],
+        )  # fmt: skip
 
     def decoder(self, epoch: Epoch, slot: int = 0) -> Decoder:
         """Return the decoder of a slot of a report epoch; there is one for each block of the cycle."""
@@ -329,36 +342,72 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
     return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
 
 
+def _by_group(partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Compact, str]]:
+    """Yield each group's reports and its name; without ``groups`` all groups, and all devices together."""
+    for group in sorted({key.group for key in partial} | {EVERYBODY} if groups is None else set(groups)):
+        yield Compact.of(partial, group), group
+
+
+def _joined(measured: _Measured, group: str, slot_seconds: int) -> Estimates:
+    """Return a group's estimates; a slot with reports of two epochs gets the mean over all of its reports."""
+    slots, first = np.unique(measured.slot, return_index=True)
+    newest = np.append(first[1:], len(measured.slot)) - 1
+    reports = np.add.reduceat(measured.reports, first)
+    mean = np.add.reduceat(measured.reports * measured.mean, first) / reports
+    error = np.sqrt(np.add.reduceat(np.square(measured.reports) * measured.variance, first)) / reports
+    lowest, highest = np.minimum.reduceat(measured.lowest, first), np.maximum.reduceat(measured.highest, first)
+    return Estimates.each(
+        len(slots),
+        group=group,
+        kind=MEASURED,
+        slot=slots,
+        start=slots * slot_seconds,
+        reports=reports,
+        cohort=np.zeros(len(slots), dtype=np.int64),
+        estimate=mean,
+        standard_error=error,
+        low=mean - Z * error,
+        high=mean + Z * error,
+        theta=measured.theta[newest],
+        misfit=np.add.reduceat(measured.misfit, first),
+        manipulation=manipulation(mean, lowest, highest),
+    )
+
+
 def levels_of(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Level | None]:
     """Return the level around each of ascending slots; None if less than half of the cycle has estimates.
 
     The level is the mean of the cycle's phases, plus the average deviation of the slots within half a cycle from their
     phases' means.
     """
-    slots = np.array([estimate.slot for estimate in estimates])
-    values = np.array([estimate.truncated_mean - offset for estimate in estimates])
+    levels = _levels(Estimates.of(estimates), offset, cycle)
+    return [None] * len(estimates) if levels is None else [*levels.each()]
+
+
+def _levels(estimates: Estimates, offset: int, cycle: int) -> Levels | None:
+    """Return `levels_of` estimates as arrays."""
+    slots, values = estimates.slot, estimates.truncated_mean - offset
     phases, place = np.unique(slots % cycle, return_inverse=True)
     if 2 * len(phases) < cycle:
-        return [None] * len(slots)
+        return None
     means = np.bincount(place, values) / np.bincount(place)
     away = np.append(0.0, np.cumsum(values - means[place]))
-    variance = np.append(0.0, np.cumsum([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
+    variance = np.append(0.0, np.cumsum(np.square(np.nan_to_num(estimates.truncated_se))))
     first = np.searchsorted(slots, slots - cycle // 2)
     end = np.searchsorted(slots, slots + cycle // 2, side="right")
     n = end - first
     middle = float(means.mean()) + (away[end] - away[first]) / n
-    error = np.sqrt(variance[end] - variance[first]) / n
-    return [Level(float(m), float(e)) for m, e in zip(middle, error, strict=True)]
+    return Levels(middle, np.sqrt(variance[end] - variance[first]) / n)
 
 
-def _near(estimates: Sequence[Estimate], offset: int, cycle: int, sharp: float) -> list[Level]:
+def _near(estimates: Estimates, offset: int, cycle: int, sharp: float) -> Levels:
     """Return the level around each of ascending slots: the mean over as few slots as give an error of ``sharp``.
 
     It is a mean over the whole cycle, which hides the day's shape, if fewer slots do not.
     """
-    slots = np.array([estimate.slot for estimate in estimates])
-    sums = np.append(0.0, np.cumsum([estimate.truncated_mean - offset for estimate in estimates]))
-    variance = np.append(0.0, np.cumsum([(estimate.truncated_se or 0.0) ** 2 for estimate in estimates]))
+    slots = estimates.slot
+    sums = np.append(0.0, np.cumsum(estimates.truncated_mean - offset))
+    variance = np.append(0.0, np.cumsum(np.square(np.nan_to_num(estimates.truncated_se))))
     for part in _NEAR:
         first = np.searchsorted(slots, slots - cycle // part)
         end = np.searchsorted(slots, slots + cycle // part, side="right")
@@ -366,11 +415,4 @@ def _near(estimates: Sequence[Estimate], offset: int, cycle: int, sharp: float) 
         errors = np.sqrt(variance[end] - variance[first]) / n
         if float(np.median(errors)) <= sharp:
             break
-    means = (sums[end] - sums[first]) / n
-    return [Level(float(m), float(e), part == _NEAR[-1]) for m, e in zip(means, errors, strict=True)]
-
-
-def _corrected(estimate: Estimate, removed: Removed) -> Estimate:
-    """Return the estimate of the readings' mean: the truncated mean plus the modelled bias of truncation."""
-    load = Load.of(estimate.truncated_mean, estimate.truncated_se or 0.0, removed.bias, removed.standard_error)
-    return replace(estimate, **load._asdict())
+    return Levels((sums[end] - sums[first]) / n, errors, part == _NEAR[-1])

@@ -19,7 +19,7 @@ from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile
-from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row, Series
+from undertone_aggregator.estimate.estimates import Estimate, Estimates, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.losses import SlotLosses
 from undertone_aggregator.estimate.opened import Collections
 from undertone_aggregator.estimate.query import LARGEST_SELECTION, Results, When
@@ -159,7 +159,7 @@ class RemoteResults(Results):
         filtered: bool = False,
         settled: bool = True,
         absent: bool = False,
-    ) -> Iterator[list[Estimate]]:
+    ) -> Iterator[Estimates]:
         """See `Results.each_group`; only published slots: settled, and over enough reports."""
         for group in self._wanted(groups):
             rows: list[Estimate] = []
@@ -167,7 +167,7 @@ class RemoteResults(Results):
                 asked = {"group": group, "filtered": str(filtered).lower(), "format": "jsonl"}
                 text = self._fetch(f"{self._at}/download", self._between(low, high) | asked)
                 rows += [Estimate.of_row(self._fields(line)) for line in text.splitlines()]
-            yield [row for row in rows if absent or not row.is_absent]
+            yield Estimates.of([row for row in rows if absent or not row.is_absent])
 
     def ranges(
         self, every: int, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)

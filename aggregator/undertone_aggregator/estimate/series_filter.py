@@ -3,7 +3,7 @@ settle.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
-from undertone_aggregator.estimate.estimates import Estimate, Load, Series
+from undertone_aggregator.estimate.estimates import Estimate, Estimates, Series
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
@@ -37,53 +37,50 @@ class SeriesFilter:
     stride: int = 1
     bottom: Callable[[int], int] = lambda slot: 0
 
-    def smoothed(self, estimates: Iterable[Estimate]) -> list[Estimate]:
+    def smoothed(self, estimates: Sequence[Estimate]) -> Estimates:
         """Return the filtered series of raw estimates, by slot, then series; each value uses all estimates.
 
         Estimates without a standard error (threshold rounds) are left out.
         """
-        smoothed: list[Estimate] = []
-        for raw in by_series(estimates).values():
+        parts = []
+        for raw in by_series(Estimates.of(estimates)).values():
             done = self.run(raw)
             if done.used:
-                pairs = zip(raw, done.mean.tolist(), done.standard_error.tolist(), strict=True)
-                smoothed += [as_filtered(estimate, mean, error) for estimate, mean, error in pairs]
+                parts.append(as_filtered(raw, done.mean, done.standard_error))
             else:
-                smoothed += [as_filtered(e, e.estimate, e.truncated_se or 0.0) for e in raw]
-        return sorted(smoothed, key=lambda estimate: (estimate.slot, estimate.series))
+                parts.append(as_filtered(raw, raw.estimate, raw.truncated_se))
+        return Estimates.together(parts)
 
-    def run(self, raw: Sequence[Estimate], before: core.Fitted | None = None) -> core.Filtered:
+    def run(self, raw: Estimates, before: core.Fitted | None = None) -> core.Filtered:
         """Filter one series; ``before``: its last fit, to start from."""
-        slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
-        return core.filtered(slots, _values(raw), self.noise(raw), self._calendar(slots), before=before)
+        return core.filtered(raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), before=before)
 
-    def noise(self, raw: Sequence[Estimate]) -> Noise:
+    def noise(self, estimates: Sequence[Estimate]) -> Noise:
         """Return the noise of one series' estimates.
 
         A variance that is estimated from few reports is shrunk towards a report's variance in the whole series: a slot
         whose reports happen to agree is not more precise.
         """
-        variance = np.square([estimate.truncated_se or 0.0 for estimate in raw])
-        if all(estimate.carried is None for estimate in raw):
-            reports = np.array([max(estimate.reports, 1) for estimate in raw])
+        raw = Estimates.of(estimates)
+        variance = np.square(np.nan_to_num(raw.truncated_se))
+        if np.isnan(raw.carried).all():
+            reports = np.maximum(raw.reports, 1)
             pooled = float(variance @ reports**2 / reports.sum())
             drawn = (variance * reports + _FEW_REPORTS * pooled / reports) / (reports + _FEW_REPORTS)
             return Noise(drawn, chance=self._chance(raw, drawn))
-        carried = np.array([estimate.carried or 0.0 for estimate in raw])
-        return Noise(variance, carried, self.chains, self._chance(raw, variance))
+        return Noise(variance, np.nan_to_num(raw.carried), self.chains, self._chance(raw, variance))
 
-    def _chance(self, raw: Sequence[Estimate], variance: Vector) -> float:
+    def _chance(self, raw: Estimates, variance: Vector) -> float:
         """Return the chance error of the whole fleet's mean in a slot, relative to the noise."""
-        fleet = self.stride * float(np.mean([max(estimate.reports, 1) for estimate in raw]))
-        bottom = float(np.mean([self.bottom(estimate.slot) for estimate in raw]))
-        top = float(np.mean([bottom if estimate.theta is None else estimate.theta for estimate in raw]))
-        mean = float(np.mean(_values(raw)))
+        fleet = self.stride * float(np.mean(np.maximum(raw.reports, 1)))
+        bottom = float(np.mean([self.bottom(slot) for slot in raw.slot.tolist()]))
+        top = float(np.mean(np.where(np.isnan(raw.theta), bottom, raw.theta)))
+        mean = float(np.mean(raw.estimate))
         return own_chance(mean - bottom, top - bottom, fleet) / math.sqrt(float(np.mean(variance)))
 
-    def step(self, run: Filter, fitted: core.Fitted, raw: Sequence[Estimate]) -> tuple[Vector, Vector]:
+    def step(self, run: Filter, fitted: core.Fitted, raw: Estimates) -> tuple[Vector, Vector]:
         """Return (mean, standard error) of newer estimates of one series, each given those before it."""
-        slots = np.array([estimate.slot for estimate in raw], dtype=np.int64)
-        return core.step(run, fitted, slots, _values(raw), self.noise(raw), self._calendar(slots))
+        return core.step(run, fitted, raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot))
 
     def _calendar(self, slots: NDArray[np.int64]) -> Calendar:
         return calendar(slots, self.slot_seconds, self.cycle, self.days)
@@ -111,17 +108,17 @@ class LiveFilter:
         self._how = how
         self._series: dict[Series, _Running] = {}
 
-    def take(self, raw: Iterable[Estimate]) -> list[Estimate]:
+    def take(self, raw: Sequence[Estimate]) -> Estimates:
         """Return the filtered estimates of raw ones that have settled; at most one series is refitted per call."""
-        filtered: list[Estimate] = []
+        filtered: list[Estimates] = []
         patient = False
-        for series, estimates in by_series(raw).items():
+        for series, estimates in by_series(Estimates.of(raw)).items():
             running = self._series.setdefault(series, _Running(self._how))
-            filtered += running.take(estimates)
+            filtered.append(running.take(estimates))
             if not patient and running.due:
                 running.refit()
                 patient = True
-        return sorted(filtered, key=lambda estimate: (estimate.slot, estimate.series))
+        return Estimates.together(filtered)
 
 
 class _Running:
@@ -129,7 +126,7 @@ class _Running:
 
     def __init__(self, how: SeriesFilter) -> None:
         self._how = how
-        self._raw: list[Estimate] = []
+        self._raw: list[Estimates] = []
         self._fitted: core.Fitted | None = None
         self._used = False
         self._state: Filter | None = None
@@ -141,24 +138,24 @@ class _Running:
         """True if a refit is due: a cycle of new estimates has come, or as many as the last fit used."""
         return self._taken >= self._next
 
-    def take(self, estimates: Sequence[Estimate]) -> list[Estimate]:
+    def take(self, estimates: Estimates) -> Estimates:
         """Filter the estimates of newer slots, which are final."""
         self._taken += len(estimates)
-        self._raw = [*self._raw, *estimates][-self._how.memory :]
+        self._raw.append(estimates)
         if self._state is None or self._fitted is None or not self._used:
-            return [as_filtered(e, e.estimate, e.truncated_se or 0.0) for e in estimates]
-        means, errors = self._how.step(self._state, self._fitted, estimates)
-        triples = zip(estimates, means.tolist(), errors.tolist(), strict=True)
-        return [as_filtered(raw, mean, error) for raw, mean, error in triples]
+            return as_filtered(estimates, estimates.estimate, estimates.truncated_se)
+        return as_filtered(estimates, *self._how.step(self._state, self._fitted, estimates))
 
     def refit(self) -> None:
         """Refit to all stored estimates, and run the filter up to the newest slot."""
-        done = self._how.run(self._raw, self._fitted)
+        raw = Estimates.together(self._raw)[-self._how.memory :]
+        self._raw = [raw]
+        done = self._how.run(raw, self._fitted)
         self._fitted, self._used = done.fitted, done.used
         self._next = self._taken + min(max(self._taken, core.FEWEST), self._how.cycle)
         if self._fitted is not None:
-            self._state = core.running(self._fitted, self._how.noise(self._raw))
-            self._how.step(self._state, self._fitted, self._raw)
+            self._state = core.running(self._fitted, self._how.noise(raw))
+            self._how.step(self._state, self._fitted, raw)
 
 
 def own_chance(mean: float, theta: float, fleet: float) -> float:
@@ -170,20 +167,22 @@ def own_chance(mean: float, theta: float, fleet: float) -> float:
     return _OWN * math.sqrt(max(mean * (theta - mean), 0.0) / fleet)
 
 
-def by_series(estimates: Iterable[Estimate]) -> dict[Series, list[Estimate]]:
-    """Group the estimates that have a standard error by series, ascending in time."""
-    series: dict[Series, list[Estimate]] = {}
-    for estimate in sorted(estimates, key=lambda estimate: estimate.slot):
-        if estimate.truncated_se:
-            series.setdefault(estimate.series, []).append(estimate)
-    return series
+def by_series(estimates: Estimates) -> dict[Series, Estimates]:
+    """Return the estimates that have a standard error by series, ascending in time."""
+    estimates = estimates.take(np.nan_to_num(estimates.truncated_se) > 0)
+    names = list(map(Series, *(getattr(estimates, name).tolist() for name in Series._fields)))
+    series: dict[Series, list[int]] = {}
+    for place, name in enumerate(names):
+        series.setdefault(name, []).append(place)
+    return {name: _ascending(estimates.take(np.array(places))) for name, places in series.items()}
 
 
-def as_filtered(raw: Estimate, mean: float, error: float) -> Estimate:
-    """Return the filtered series' estimate for the slot of ``raw``; its error includes that of the truncation bias."""
-    load = Load.of(mean - (raw.bias or 0.0), error, raw.bias, raw.bias_se)
-    return replace(raw, series=raw.series._replace(filtered=True), misfit=None, carried=None, **load._asdict())
+def _ascending(estimates: Estimates) -> Estimates:
+    return estimates.take(np.argsort(estimates.slot, kind="stable"))
 
 
-def _values(raw: Sequence[Estimate]) -> Vector:
-    return np.array([estimate.estimate for estimate in raw])
+def as_filtered(raw: Estimates, mean: Vector, error: Vector) -> Estimates:
+    """Return the filtered series' estimates for the slots of ``raw``; their errors include that of the bias."""
+    nothing = np.full(len(raw), np.nan)
+    filtered = replace(raw, filtered=np.ones(len(raw), dtype=bool), misfit=nothing, carried=nothing)
+    return filtered.with_load(mean - np.nan_to_num(raw.bias), error, raw.bias, raw.bias_se)

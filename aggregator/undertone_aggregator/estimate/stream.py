@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.bias import Removed, error_of_mean
 from undertone_aggregator.estimate.clipping import ClippingBias
-from undertone_aggregator.estimate.estimates import RELEASED, Estimate, Load, RangeEstimate, Series
+from undertone_aggregator.estimate.estimates import RELEASED, Estimate, Estimates, Load, RangeEstimate, Series
 from undertone_aggregator.estimate.ranges import spread_of
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
@@ -116,6 +117,10 @@ class StreamReconstruction:
             for lag in np.flatnonzero(band[i]).tolist():
                 band[i, lag] /= scale[i] * scale[place[slot - lag]]
         return Curve(np.array(slots, dtype=np.int64), reports.astype(np.int64), total / scale, band)
+
+    def table(self, reports: Compact, group: str) -> Estimates:
+        """Return ``estimates`` of one group's reports, by column."""
+        return Estimates.of(self.estimates(reports.partial(group), [group]))
 
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """Return one estimate per slot, group and coordinate."""

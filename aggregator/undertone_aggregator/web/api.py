@@ -1,5 +1,6 @@
 """JSON answers of the HTTP API, made from results. Within version 1, fields are only added."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -98,8 +99,8 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
 def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
     """Return one group's raw series by column, with the filtered one if the query asks for it. Raises Invalid."""
     first, last = query.span(results)
-    rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True)
-    raw = [row for row in rows if not row.series.filtered]
+    (rows,) = results.each_group(first, last, [query.group], filtered=query.filtered, settled=True)
+    raw = rows.take(~rows.filtered)
     answer: dict[str, Any] = {
         "campaign": results.campaign.name,
         "unit": results.campaign.unit,
@@ -111,7 +112,7 @@ def estimates(results: PublicResults, query: "Parameters") -> dict[str, Any]:
         "warnings": results.warnings(raw),
     }
     if query.filtered:
-        answer["filtered"] = _columns([row for row in rows if row.series.filtered], FILTERED)
+        answer["filtered"] = _columns(rows.take(rows.filtered), FILTERED)
         answer["filter"] = results.filter.sentence
     return answer
 
@@ -312,7 +313,7 @@ def _row(estimate: Estimate) -> dict[str, Any]:
     return {name: _rounded(row[name]) for name in RAW}
 
 
-def _columns(rows: list[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     table = Estimate.table(rows)
     return {name: list(map(_rounded, table[name])) for name in columns}
 

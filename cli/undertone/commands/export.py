@@ -33,7 +33,7 @@ def export(
     The server may run meanwhile.
     """
     from undertone_aggregator.campaign.results import open_public
-    from undertone_aggregator.estimate.estimates import Estimate
+    from undertone_aggregator.estimate.estimates import Estimate, Estimates
     from undertone_aggregator.estimate.export import document
 
     writer = format_of("--format", form)
@@ -45,7 +45,7 @@ def export(
         series, about = folder / f"series.{writer.suffix}", folder / "campaign.json"
         written = 0
 
-        def groups() -> Iterator[list[Estimate]]:
+        def groups() -> Iterator[Estimates]:
             nonlocal written
             for rows in results.each_group(groups=None, filtered=True, settled=True, absent=True):
                 written += len(rows)

@@ -87,7 +87,7 @@ class Simulated(Summarised):
         raw = estimator.estimates(partial, groups)
         plan, bottom = self.plan, self.timeline.bottom
         how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, bottom)
-        return how.smoothed(raw) if filtered else raw
+        return [*how.smoothed(raw)] if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
         """Return the measured slots with their truths; ``filtered`` as for ``estimates``."""

@@ -1,7 +1,8 @@
 """The contract of every output format, and what is special about single ones."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from support.micropython import REPO
 from support.stores import simulated_store
 from undertone.app import app
 from undertone_aggregator.campaign.results import open_results
-from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Row
+from undertone_aggregator.estimate.estimates import ABSENT, Estimate, RangeEstimate, Row
 from undertone_aggregator.estimate.export import to_influx
 from undertone_aggregator.estimate.formats import FORMATS, Format
 from undertone_aggregator.estimate.query import Results
@@ -45,7 +46,7 @@ def test_it_writes_rows_of_every_kind_and_none(form: str, results: Results) -> N
     estimates = results.estimates(groups=None, filtered=True, settled=True, absent=True)
     first, last = estimates[0].slot, estimates[-1].slot
     tables: list[tuple[list[Row], type[Row]]] = [
-        ([*estimates, Estimate.absent(7, 0, estimates[0].series)], Estimate),
+        ([*estimates, replace(estimates[0], slot=7, kind=ABSENT, estimate=math.nan)], Estimate),
         ([*results.ranges(48, first, last)], RangeEstimate),
         ([*results.selection(first, last)], Selection),
     ]

@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate import query
 from undertone_aggregator.estimate.absent import LONGEST_GAP, with_absent
-from undertone_aggregator.estimate.estimates import Estimate, Series
+from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Series
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Hours
@@ -291,11 +292,15 @@ def test_a_slot_that_nobody_reported_is_a_row_without_a_number(store: Path) -> N
     assert "estimate=" not in influx
 
 
+def absent(slot: int, series: Series) -> Estimate:
+    return Estimate(slot, slot, series, ABSENT, 0, 0, math.nan, None, None, None, None)
+
+
 def test_a_gap_of_more_than_a_year_of_half_hours_has_no_rows() -> None:
-    ends = [Estimate.absent(slot, slot, Series()) for slot in (0, LONGEST_GAP + 1, 2 * LONGEST_GAP + 3)]
+    ends = [absent(slot, Series()) for slot in (0, LONGEST_GAP + 1, 2 * LONGEST_GAP + 3)]
     made = with_absent(ends, 0, ends[-1].slot, 1, ["all"])
     assert [row.slot for row in made] == [*range(LONGEST_GAP + 2), ends[-1].slot]
-    two = [Estimate.absent(5, 5, Series("north", 2)), Estimate.absent(5, 5, Series("north", 2, True))]
+    two = [absent(5, Series("north", 2)), absent(5, Series("north", 2, True))]
     made = with_absent(two, 5, 6, 1, ["north"])
     assert [(row.slot, row.series) for row in made] == [
         (5, Series("north", 2)),

@@ -11,10 +11,10 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_jso
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.estimate import reconstruct
-from undertone_aggregator.estimate.bias import STALE, Level, Removed
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Series, Z
+from undertone_aggregator.estimate.bias import STALE, Level, Removed, RemovedOfSlots
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
-from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, _corrected, levels_of
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, levels_of
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.off_board.issue import build
@@ -173,15 +173,19 @@ class Known:
     factors = (1.0, 1.0, 1.0)
 
 
+def corrected(one: Estimate, removed: Removed) -> Estimates:
+    table = Estimates.of([one])
+    of_slots = RemovedOfSlots(*(np.array([value]) for value in removed))
+    return table.with_load(table.truncated_mean, table.truncated_se, of_slots.bias, of_slots.standard_error)
+
+
 def test_the_mean_of_the_readings_adds_what_truncation_removed_with_its_error() -> None:
     removed = Removed(3.0, 2.0, 2.0, math.sqrt(8.0))
-    one = _corrected(estimate(103, 100.0, 3.0), removed)
+    (one,) = corrected(estimate(103, 100.0, 3.0), removed)
     assert (one.bias, one.bias_se) == (3.0, 4.0)
     assert (one.estimate, one.standard_error) == pytest.approx((103.0, 5.0))
     assert (one.truncated_mean, one.truncated_se) == pytest.approx((100.0, 3.0))
     assert (one.low, one.high) == pytest.approx((103 - Z * 5, 103 + Z * 5))
-    alone = _corrected(estimate(103, 100.0, cast(float, None)), removed)
-    assert (alone.low, alone.high) == pytest.approx((103 - Z * 4, 103 + Z * 4))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
     model = Estimate(FIRST - 1, 0, Series(), MODEL, 0, 90, 180.0, None, None, None, None)
     smoothed = HOW.smoothed([model, *raw])
     assert {estimate.series for estimate in smoothed} == {Series("all", 1, True), Series("north", 2, True)}
-    alone = HOW.smoothed(raw[: len(slots)])
+    alone = list(HOW.smoothed(raw[: len(slots)]))
     assert [e for e in smoothed if e.group == "all"] == alone
     for estimate in alone:
         assert estimate.reports == 500
