@@ -7,9 +7,9 @@ report.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ _TYPES = tuple(np.dtype(f"<u{width}") for width in _WIDTHS)
 _INDEX = np.dtype("<u4")
 _HEAD = struct.Struct("<BI")
 _SPARSE = 4
+_NOTHING: Counts = np.zeros(0, dtype=np.int64)
 
 
 class Key(NamedTuple):
@@ -142,22 +143,50 @@ def pack_counts(counts: Counts) -> bytes:
 
 def unpack_counts(data: bytes) -> Counts:
     """Return the histogram that `pack_counts` packed. Raises Invalid for anything else."""
-    if len(data) < 5 or data[0] >= 2 * _SPARSE:
+    return unpack_each([data])[0]
+
+
+def unpack_each(packed: Sequence[bytes]) -> list[Counts]:
+    """Return the histograms that `pack_counts` packed; those of one form and length are unpacked at once.
+
+    Raises Invalid for anything else.
+    """
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for place, data in enumerate(packed):
+        alike.setdefault((data[:5], len(data)), []).append(place)
+    unpacked: list[Counts] = [_NOTHING] * len(packed)
+    for (head, _), places in alike.items():
+        for place, counts in zip(places, _table(head, [packed[place] for place in places]), strict=True):
+            unpacked[place] = counts
+    return unpacked
+
+
+def _table(head: bytes, packed: Sequence[bytes]) -> Counts:
+    """Return histograms [n, cells] with one head and of one length."""
+    length = len(packed[0])
+    if length < 5 or head[0] >= 2 * _SPARSE:
         raise Invalid("a histogram is damaged: it has no valid head")
-    form, cells = _HEAD.unpack_from(data)
+    form, cells = _HEAD.unpack(head)
     size = _WIDTHS[form % _SPARSE]
     kind = _TYPES[form % _SPARSE]
     if cells > LARGEST_CELLS:
         raise Invalid(f"a histogram has {cells} cells, expected at most {LARGEST_CELLS}")
+    rows = np.frombuffer(b"".join(packed), np.uint8).reshape(len(packed), length)
     if form < _SPARSE:
-        if len(data) != 5 + cells * size:
-            raise Invalid(f"a histogram of {cells} cells has {len(data)} bytes, expected {5 + cells * size}")
-        return np.frombuffer(data, kind, offset=5).astype(np.int64)
-    filled, rest = divmod(len(data) - 5, 4 + size)
-    index = np.frombuffer(data, _INDEX, count=filled, offset=5)
+        if length != 5 + cells * size:
+            raise Invalid(f"a histogram of {cells} cells has {length} bytes, expected {5 + cells * size}")
+        return _numbers(rows[:, 5:], kind).astype(np.int64)
+    filled, rest = divmod(length - 5, 4 + size)
+    index = _numbers(rows[:, 5 : 5 + 4 * filled], _INDEX)
     # Indices ascend, so the last one is the largest.
-    if rest or (filled and index[-1] >= cells) or (index[1:] <= index[:-1]).any():
+    if rest or (filled and index[:, -1].max() >= cells) or (index[:, 1:] <= index[:, :-1]).any():
         raise Invalid(f"a sparse histogram of {cells} cells is damaged")
-    counts = np.zeros(cells, dtype=np.int64)
-    counts[index] = np.frombuffer(data, kind, offset=5 + 4 * filled)
+    counts = np.zeros((len(packed), cells), dtype=np.int64)
+    counts[np.arange(len(packed))[:, None], index] = _numbers(rows[:, 5 + 4 * filled :], kind)
     return counts
+
+
+def _numbers(rows: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return rows of bytes as rows of numbers."""
+    numbers = np.frombuffer(rows.tobytes(), kind)
+    return numbers.reshape(len(rows), rows.shape[1] // kind.itemsize)

@@ -20,6 +20,7 @@ from undertone_aggregator.counts.partial import (
     pack_counts,
     reports_in,
     unpack_counts,
+    unpack_each,
 )
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
@@ -201,8 +202,10 @@ class SqlStore(Database):
                 if kind is not None:
                     wanted.append(table.c.kind == kind)
                 columns = (table.c.fingerprint, table.c.kind, table.c.grp, table.c.slot, table.c.counts)
-                for fingerprint, kind_of, group, slot, counts in self.rows(select(*columns).where(and_(*wanted))):
-                    yield Key(campaign, bytes(fingerprint), kind_of, group, slot), unpack_counts(bytes(counts))
+                found = list(self.rows(select(*columns).where(and_(*wanted))))
+                counts = unpack_each([bytes(row[4]) for row in found])
+                for (fingerprint, kind_of, group, slot, _), each in zip(found, counts, strict=True):
+                    yield Key(campaign, bytes(fingerprint), kind_of, group, slot), each
 
         return Partial.gather(rows())
 

@@ -570,7 +570,7 @@ def test_a_selection_names_no_number_of_devices_that_others_give_away(site: Stor
 
 def test_groups_are_told_without_reading_a_histogram(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_results(store) as results:
-        monkeypatch.setattr(sql_store, "unpack_counts", None)
+        monkeypatch.setattr(sql_store, "unpack_each", None)
         assert results.groups == ("all",)
         with open_store(store) as opened:
             opened.set_meta({SETTLED: "0"})
