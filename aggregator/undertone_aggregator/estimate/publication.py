@@ -93,19 +93,24 @@ class Slot:
     @cached_property
     def shown(self) -> frozenset[str]:
         """The groups whose mean is released."""
-        cohort = [sizes for (kind, _), sizes in self.sizes.items() if kind == report.COHORT]
-        return frozenset().union(*(released(sizes, self.least) for sizes in self.measured or cohort))
+        of_means = [
+            shown
+            for (kind, of), shown in self._alone.items()
+            if kind != report.COHORT and any(self.sizes[kind, of].values())
+        ]
+        return frozenset().union(*(of_means or self._alone.values()))
 
     @cached_property
-    def _shown_of(self) -> dict[tuple[int, bytes], frozenset[str]]:
-        """(kind, fingerprint) -> the groups whose cells of this kind and epoch are released."""
-        return {of: self.shown & released(sizes, self.least) for of, sizes in self.sizes.items()}
+    def _alone(self) -> dict[tuple[int, bytes], frozenset[str]]:
+        """(kind, fingerprint) -> the groups whose cells would be released if the slot had no others."""
+        return {of: released(sizes, self.least) for of, sizes in self.sizes.items()}
 
     def released(self) -> Iterator[tuple[str, tuple[Key, Counts]]]:
         """Yield (group, cell) for each cell that is released for a group, or for `EVERYBODY`."""
+        shown_of = {of: self.shown & alone for of, alone in self._alone.items()}
         for cell in self.cells:
             key = cell[0]
-            shown = self._shown_of[key.kind, key.fingerprint]
+            shown = shown_of[key.kind, key.fingerprint]
             if EVERYBODY in shown:
                 yield EVERYBODY, cell
             if key.group in shown and key.group != EVERYBODY:

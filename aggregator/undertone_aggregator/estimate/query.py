@@ -277,7 +277,8 @@ class Results(OpenCampaign):
         """
         low = max(first, self.timeline.epochs[0].campaign.first_slot)
         high = min(last, self._store.newest_slot() or 0)
-        slots = max(_PIECE // len(self.groups), 1)
+        # To find all groups, the store searches all slots.
+        slots = max(_PIECE // max(len(self._store.counted_groups(high)), 1), 1)
         for begin in range(low, high + 1, slots):
             yield begin, min(begin + slots - 1, high)
 

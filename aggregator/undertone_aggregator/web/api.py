@@ -315,7 +315,11 @@ def _row(estimate: Estimate) -> dict[str, Any]:
 
 def _columns(rows: Sequence[Estimate], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     table = Estimate.table(rows)
-    return {name: list(map(_rounded, table[name])) for name in columns}
+    # `_rounded` of each value; a table has no infinite numbers.
+    return {
+        name: [float(f"{value:.7g}") if isinstance(value, float) else value for value in table[name]]
+        for name in columns
+    }
 
 
 def _rounded(value: Any) -> Any:
