@@ -22,6 +22,7 @@ QUIET_SECONDS = 0.005
 _FIRST_PAUSE = 0.2
 _CONNECT_SECONDS = 5.0
 _WRITE_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
 _READ_BYTES = 1 << 18
 
 
@@ -86,8 +87,21 @@ class Inbox:
         """Disconnect; the broker keeps the session and its queue."""
         self._send(packets.GOODBYE)
         if self._socket is not None:
+            self._read_to_end(self._socket)
             self._socket.close()
             self._socket = None
+
+    def _read_to_end(self, sock: socket.socket) -> None:
+        """Wait until the broker closes the connection, and read what it still sends.
+
+        A socket that is closed with unread data resets the connection. The broker may then discard acknowledgements
+        that it has not read, and deliver their messages again.
+        """
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+            while _poll(sock, select.POLLIN, deadline - time.monotonic()) and sock.recv(_READ_BYTES):
+                pass
 
     def _pump(self, seconds: float) -> bool:
         """Read what has arrived, waiting up to ``seconds``; return True if a delivery was read."""

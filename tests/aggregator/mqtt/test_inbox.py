@@ -236,6 +236,27 @@ def test_a_connection_that_we_end_ourselves_is_no_mistake_of_the_ports() -> None
     assert said == []
 
 
+def test_a_connection_ends_without_a_reset_while_the_broker_still_sends() -> None:
+    """A reset would make the broker discard acknowledgements that it has not read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        inbox = make(Address("127.0.0.1", listening.getsockname()[1], "u", "p"))
+        inbox.take(0.0)
+        made, _ = listening.accept()
+        with made:
+            made.settimeout(60)
+            inbox.take(0.0)
+            assert made.recv(1000), "CONNECT has come"
+            made.sendall(bytes(100_000))
+            closing = threading.Thread(target=inbox.close)
+            closing.start()
+            assert made.recv(1000) == packets.GOODBYE
+            # With a reset this would raise ConnectionResetError.
+            assert made.recv(1000) == b""
+        closing.join(60)
+        assert not closing.is_alive()
+
+
 # A broker that misbehaves
 
 
