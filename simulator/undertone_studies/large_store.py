@@ -1,9 +1,11 @@
 """A large store for benchmarks and tests: a year of half-hours with many groups, written in bulk in seconds.
 
-Its rows are those of a real server: threshold rounds, weekly epochs, reports for the threshold beside all others, late
-reports, losses, an inventory. The histograms are drawn once for each time of day and repeated.
+Its rows are those of a real server: threshold rounds with the means that were fitted to them, weekly epochs, reports
+for the threshold beside all others, late reports, losses, an inventory. The histograms are drawn once for each time of
+day and repeated.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.campaign.binding import open_campaign
-from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
+from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Counts, Key, Partial, pack_counts
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.fitted import population_table
@@ -22,7 +24,9 @@ from undertone_aggregator.design.levels import level_law, level_positions
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.window import square_wave
+from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.publication import settle, tell_groups
+from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.settings.options import parse
 from undertone_aggregator.store import tables
@@ -68,6 +72,9 @@ def write_large_store(path: Path, slots: int, groups: int, *, devices: int = 100
         settle(store, first + slots - 1, plan.min_reports)
         tell_groups(store, plan.min_reports)
         store.commit(_WORKER, _after(epochs[-1], first, slots, names, devices))
+        models: dict[str, float] = {}
+        Reconstruction(Timeline(epochs), models).truncated(store.partial(first, first + 2 * _DAY - 1))
+        store.set_meta({MODELS: json.dumps(models)})
 
 
 def _epochs(plan: CampaignPlan, first: int, slots: int) -> list[Epoch]:
