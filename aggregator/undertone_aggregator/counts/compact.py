@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 
 
-class Source(NamedTuple):
+class ReportOrigin(NamedTuple):
     """Where reports come from: the epoch of this ``fingerprint``, a ``kind`` of report, and histograms' length."""
 
     campaign: str
@@ -23,7 +23,7 @@ class Compact:
 
     def __init__(self) -> None:
         # (slots [n], counts [n, cells]) by source, in the order of the calls of ``add``.
-        self._tables: dict[Source, list[tuple[NDArray[np.uint32], NDArray[np.integer]]]] = {}
+        self._tables: dict[ReportOrigin, list[tuple[NDArray[np.uint32], NDArray[np.integer]]]] = {}
 
     @classmethod
     def of(cls, partial: Mapping[Key, Counts], group: str) -> "Compact":
@@ -34,9 +34,9 @@ class Compact:
 
     def add(self, rows: Iterable[tuple[Key, Counts]]) -> None:
         """Add histograms, or vectors of moments, of any groups."""
-        alike: dict[Source, tuple[list[int], list[Counts]]] = {}
+        alike: dict[ReportOrigin, tuple[list[int], list[Counts]]] = {}
         for (campaign, fingerprint, kind, _, slot), counts in rows:
-            slots, tables = alike.setdefault(Source(campaign, fingerprint, kind, len(counts)), ([], []))
+            slots, tables = alike.setdefault(ReportOrigin(campaign, fingerprint, kind, len(counts)), ([], []))
             slots.append(slot)
             tables.append(counts)
         for source, (slots, tables) in alike.items():
@@ -44,7 +44,7 @@ class Compact:
             small = np.result_type(np.min_scalar_type(table.min(initial=0)), np.min_scalar_type(table.max(initial=0)))
             self._tables.setdefault(source, []).append((numbers.astype(np.uint32), table.astype(small)))
 
-    def tables(self) -> dict[Source, tuple[NDArray[np.int64], Counts]]:
+    def tables(self) -> dict[ReportOrigin, tuple[NDArray[np.int64], Counts]]:
         """Return (ascending slots [n], histograms [n, cells]) by source; histograms of one slot are added up."""
         return {source: _summed(tables) for source, tables in self._tables.items()}
 

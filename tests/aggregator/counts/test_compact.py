@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from undertone_aggregator.counts.compact import Compact, Source
+from undertone_aggregator.counts.compact import Compact, ReportOrigin
 from undertone_aggregator.counts.partial import Key, Partial
 
 
@@ -29,9 +29,9 @@ def test_what_goes_in_comes_out() -> None:
 def test_all_devices_have_the_sums_of_all_groups() -> None:
     counts = {"north": [1, 250], "south": [2, 30], "all": [0, 1]}
     rows = {Key("c", b"a", 1, group, 7): np.array(each, dtype=np.int64) for group, each in counts.items()}
-    slots, table = Compact.of(Partial(rows), "all").tables()[Source("c", b"a", 1, 2)]
+    slots, table = Compact.of(Partial(rows), "all").tables()[ReportOrigin("c", b"a", 1, 2)]
     assert (slots.tolist(), table.tolist()) == ([7], [[3, 281]])
     both = Compact.of(Partial(rows), "north")
     both.add([(Key("c", b"a", 1, "north", 5), rows["c", b"a", 1, "south", 7])])  # type: ignore[index]
-    slots, table = both.tables()[Source("c", b"a", 1, 2)]
+    slots, table = both.tables()[ReportOrigin("c", b"a", 1, 2)]
     assert (slots.tolist(), table.tolist()) == ([5, 7], [[2, 30], [1, 250]])
