@@ -7,8 +7,10 @@ import threading
 from pathlib import Path
 
 from undertone_aggregator.base.log import Journal
+from undertone_aggregator.campaign import runner
 from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import read_config
+from undertone_aggregator.store.store import LOCK_SECONDS
 
 
 class Bomb:
@@ -25,8 +27,12 @@ class Bomb:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(path: Path, place: str, passages: int) -> None:
-    """Serve. ``passages``: how often the place is passed before the end, a negative number for never."""
+def main(path: Path, place: str, passages: int, lock_seconds: float = LOCK_SECONDS) -> None:
+    """Serve. ``passages``: how often the place is passed before the end, a negative number for never.
+
+    ``lock_seconds``: how long it waits for another server of the store to end.
+    """
+    runner.LOCK_SECONDS = lock_seconds
     stop = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: stop.set())

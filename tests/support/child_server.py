@@ -9,7 +9,7 @@ from support import aggregate_child, deliveries
 from support.forked import Child
 from support.private_broker import TLS
 from support.waiting import wait_for
-from undertone_aggregator.store.store import open_store
+from undertone_aggregator.store.store import LOCK_SECONDS, open_store
 from undertone_shared.campaign import Campaign
 from undertone_simulator.mosquitto import Mosquitto
 
@@ -63,21 +63,29 @@ batch_milliseconds = 5
         """Start it; ``full``: as on a disk without room, until `make_room`."""
         self._process = self._child(self.folder / "log", place, passages, FULL if full else None)
 
-    def _child(self, log: Path, place: str = "nowhere", passages: int = -1, largest_file: int | None = None) -> Child:
+    def _child(
+        self,
+        log: Path,
+        place: str = "nowhere",
+        passages: int = -1,
+        largest_file: int | None = None,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> Child:
         return Child(
             aggregate_child.main,
             self.folder / "c.toml",
             place,
             passages,
+            lock_seconds,
             log=log,
             environment={**os.environ, "UNDERTONE_TEST_NOW": str(NOW), "OPENBLAS_NUM_THREADS": "1"},
             largest_file=largest_file,
         )
 
     def second(self) -> tuple[int, str]:
-        """Exit code and words of another server on the same configuration, which ends by itself."""
+        """Exit code and words of another server on the same configuration, which ends by itself and soon."""
         log = self.folder / "second.log"
-        code = self._child(log).wait(240)
+        code = self._child(log, lock_seconds=0.2).wait(240)
         return code, log.read_text()
 
     def make_room(self) -> None:
