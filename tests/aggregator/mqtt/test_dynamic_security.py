@@ -125,10 +125,13 @@ def test_it_knows_no_pattern_and_writes_its_users_in_place_at_every_change(plugg
     arrived: list[str] = []
     listener = plugged.client("listener")
     listener.on_message = lambda _c, _d, message: arrived.append(message.topic)
+    subscribed = threading.Event()
+    listener.on_subscribe = lambda *_: subscribed.set()
     listener.subscribe("own/#", 1)
+    assert subscribed.wait(60)
     for name in ("patterned", "device-00001"):
         sender = plugged.client(name)
-        sender.publish(f"own/{name}", b"x", qos=1).wait_for_publish(10)
+        sender.publish(f"own/{name}", b"x", qos=1).wait_for_publish(60)
         leave(sender)
     wait_for(lambda: bool(arrived))
     assert arrived == ["own/device-00001"], "%u is taken literally: a role for each device"
