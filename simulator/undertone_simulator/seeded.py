@@ -61,6 +61,15 @@ def _hash(positions: Words, key: "Words | np.uint32", other: "Words | np.uint32"
     out ^= spare
 
 
+def scramble(position: np.uint32, key: np.uint32, other: np.uint32) -> np.uint32:
+    """Return one word of one device: `_hash` of single numbers, which numba can compile."""
+    word = np.uint32(position + key)
+    word = np.uint32((word ^ (word >> _16)) * _FIRST)
+    word = np.uint32((word ^ (word >> _15)) + other)
+    word = np.uint32(word * _SECOND)
+    return np.uint32(word ^ (word >> _15))
+
+
 @lru_cache(maxsize=256)
 def _keys(seed: int, slot: int, refill: int) -> Words:
     """Return two keys for each word of a refill, shape [2, WORDS]."""
@@ -72,22 +81,22 @@ class SeededWords:
     """The words of one slot's first refill for some devices; see `Seeded.words`."""
 
     def __init__(self, keys: Words, positions: Words) -> None:
-        self._keys = keys
-        self._positions = positions
+        self.keys = keys
+        self.positions = positions
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self.positions)
 
     def part(self, index: "slice | Index") -> "SeededWords":
         """Return the words of the devices at ``index``, in that order."""
-        return SeededWords(self._keys, self._positions[index])
+        return SeededWords(self.keys, self.positions[index])
 
     def column(self, word: "int | Index", memory: Memory, out: Words) -> None:
         """Write word number ``word`` (one number, or one per device) to ``out``. Raises EntropyError from 64 on."""
         if np.max(word, initial=0) >= WORDS:
             raise EntropyError("the entropy buffer is used up: refill it before a draw")
         spare = memory("spare", len(out), np.uint32)
-        _hash(self._positions, self._keys[0, word], self._keys[1, word], spare, out)
+        _hash(self.positions, self.keys[0, word], self.keys[1, word], spare, out)
 
 
 class SlotWords:

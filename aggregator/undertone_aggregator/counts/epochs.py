@@ -49,7 +49,7 @@ class Epoch:
         """``threshold``: all devices report for the threshold; ``report``: all but a small share report readings."""
         return THRESHOLD_PHASE if self.campaign.rule.theta is None else REPORT_PHASE
 
-    @property
+    @cached_property
     def report(self) -> ReportRule | None:
         """The report rule, with a mechanism that can decode symbols; None in a threshold epoch."""
         rule = self.campaign.report

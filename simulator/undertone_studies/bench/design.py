@@ -7,14 +7,22 @@ from functools import partial
 
 import numpy as np
 
+from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.rounds import Rounds
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import optimal_table
 from undertone_aggregator.estimate.reconstruct import Decoder
+from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.settings.options import parse
 from undertone_aggregator.threshold import Query, Threshold, Variance, best_threshold
 from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_shared.scalar import ReportRule
+from undertone_shared.schedule import SEED_BYTES
 from undertone_shared.table import TableMechanism
+from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.fast.vectorised import histogram
+from undertone_simulator.readings.populations import population
 from undertone_simulator.seeded import Seeded
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration
@@ -23,28 +31,56 @@ TITLE = "Designing mechanisms"
 
 THETA = 700
 DEVICES = 10_000
+HOMES = 500
 # 33 levels and 65 cells are the largest table that the product designs.
 LEVELS = 32
 CELLS = 65
 
 
 def run(options: StudyOptions) -> list[Measured]:
-    """Measure the seconds to design a table, and θ with its mechanism, against one slot's mean, error and misfit."""
+    """Measure the seconds to design a table, θ with its mechanism, and a whole weekly decision.
+
+    The baseline is one slot's mean, error and misfit.
+    """
     rows = []
     edges = tuple(range(0, 4 * THETA + 1, THETA // 50))
     density = np.exp(-np.array(edges[:-1]) / (THETA / 4))
-    population = Population(density / density.sum(), edges)
+    readings = Population(density / density.sum(), edges)
     for epsilon in ("1",) if options.quick else ("1", "4"):
-        levels = tuple(population.levels(np.linspace(0.0, THETA, LEVELS + 1), THETA).tolist())
+        levels = tuple(readings.levels(np.linspace(0.0, THETA, LEVELS + 1), THETA).tolist())
         design = partial(optimal_table, epsilon, THETA, levels=LEVELS, cells=CELLS, density=levels)
-        seconds = best_seconds([design, partial(_together, epsilon, population)], 1 if options.quick else 3)
-        slot = _slot(design(), population)
+        seconds = best_seconds([design, partial(_together, epsilon, readings)], 1 if options.quick else 3)
+        slot = _slot(design(), readings)
         name = f"table for a population, {LEVELS + 1} levels, {CELLS} cells, epsilon {epsilon}"
         rows += [
             duration(name, seconds[0], "s", "one slot's estimation", slot),
             duration(f"theta and table together, epsilon {epsilon}", seconds[1], "s", "one slot's estimation", slot),
         ]
-    return rows
+    weeks = 2 if options.quick else 4
+    name = f"weekly decision on theta, blocks and table, {HOMES} homes, week {weeks}"
+    return [*rows, duration(name, _decision(weeks), "s", "one slot's estimation", slot)]
+
+
+def _decision(weeks: int) -> float:
+    """Return the seconds of a running server's newest weekly decision, after it has made the one before."""
+    table = {"name": "bench", "sensor": "load", "unit": "Wh", "bound": 10_000, "epsilon": 1, "rounds": [48, 48]}
+    # The campaign ends a third of a week after the decision, so that an epoch could still begin.
+    plan = parse(CampaignPlan, "campaign", table | {"report_slots": 336 * weeks + 112})
+    simulated = Simulation(plan, population("households", 1), HOMES, 1).run()
+    by_slot: dict[int, list[Key]] = {}
+    for key in simulated.partial:
+        by_slot.setdefault(key.slot, []).append(key)
+
+    def read(first: int, last: int, kind: int) -> Partial:
+        keys = (key for slot in range(first, last + 1) for key in by_slot.get(slot, ()) if key.kind == kind)
+        return Partial({key: simulated.partial[key] for key in keys})
+
+    rounds = Rounds(plan, EpochMeans(bytes(SEED_BYTES), read))
+    newest = max(by_slot) - 110
+    seconds = 0.0
+    for slot in (newest - 336, newest):
+        seconds = best_seconds([partial(rounds.next, simulated.timeline, slot * plan.slot_seconds)], 1)[0]
+    return seconds
 
 
 def _together(epsilon: str, population: Population) -> None:

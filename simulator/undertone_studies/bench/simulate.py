@@ -47,6 +47,9 @@ def run(options: StudyOptions) -> list[Measured]:
         value, baseline = (campaign.reports / seconds / 1e6 for seconds in (ours, mechanisms))
         name = f"simulate, {what}"
         rows.append(rate(name, value, "million reports/s", "mechanisms alone, same words", baseline, goal=0.5))
+    replayed, synthetic = best_seconds([campaign.simulate, campaign.simulate_synthetic], rounds)
+    value, baseline = (campaign.reports / seconds / 1e6 for seconds in (synthetic, replayed))
+    rows.append(rate("simulate, synthetic households", value, "million device-slots/s", "replayed readings", baseline))
     return [*rows, Measured(f"simulate, {devices} devices, peak memory", peak_megabytes(), "MB")]
 
 
@@ -65,6 +68,10 @@ class _Campaign:
 
     def simulate(self) -> Simulated:
         return Simulation(self._plan, self._readings, self._devices, SEED).run()
+
+    def simulate_synthetic(self) -> Simulated:
+        """Simulate the campaign with readings that are generated as they are needed."""
+        return Simulation(self._plan, population("households", SEED), self._devices, SEED).run()
 
     def _prepared(self, simulated: Simulated, slot: int) -> Draw:
         epoch = simulated.timeline.at(slot)
