@@ -1,5 +1,7 @@
 """Compiled draws are, symbol for symbol, those of numpy."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -10,18 +12,21 @@ from undertone_simulator.fast import vectorised
 from undertone_simulator.fast.vectorised import symbols
 from undertone_simulator.seeded import Seeded
 
-try:
-    from undertone_simulator.fast import compiled
-except ModuleNotFoundError:
-    unavailable("numba is not installed: pip install 'undertone-ldp[compiled]'")
-
 DEVICES = 3000
 HYBRIDS = [pytest.param(m, id=f"{name}-{epsilon}") for name, epsilon, m in DESIGNED if isinstance(m, Hybrid)]
 
 
+@pytest.fixture
+def compiled():
+    try:
+        return import_module("undertone_simulator.fast.compiled")
+    except ModuleNotFoundError:
+        unavailable("numba is not installed: pip install 'undertone-ldp[compiled]'")
+
+
 @pytest.mark.parametrize("theta", [1, 2, 3, 613, 1000, 1025, (1 << 20) + 1, ((1 << 30) - 1) // 256])
 @pytest.mark.parametrize("mechanism", HYBRIDS)
-def test_every_symbol_is_that_of_numpy(mechanism, theta, monkeypatch):
+def test_every_symbol_is_that_of_numpy(compiled, mechanism, theta, monkeypatch):
     generator = np.random.default_rng(theta)
     readings = generator.integers(0, theta + 1, DEVICES)
     readings[:2] = 0, theta
@@ -35,7 +40,7 @@ def test_every_symbol_is_that_of_numpy(mechanism, theta, monkeypatch):
     assert np.array_equal(symbols(mechanism, readings, theta, words), plain)
 
 
-def test_the_compiled_loop_is_used_for_large_blocks_only(monkeypatch):
+def test_the_compiled_loop_is_used_for_large_blocks_only(compiled, monkeypatch):
     used = []
     draw = compiled.draw
     monkeypatch.setattr(compiled, "draw", lambda *arguments: used.append(len(arguments[1])) or draw(*arguments))
