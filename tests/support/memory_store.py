@@ -33,6 +33,7 @@ class _Content:
     late: Partial = field(default_factory=Partial)
     outcomes: Counter[str] = field(default_factory=Counter)
     losses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    refused: Counter[tuple[str, int]] = field(default_factory=Counter)
     conflicts: Counter[str] = field(default_factory=Counter)
     audit: dict[tuple[str, bytes], str] = field(default_factory=dict)
     segments: list[tuple[str, str, Segment]] = field(default_factory=list)
@@ -145,6 +146,7 @@ class MemoryStore:
             content.partials[worker] = content.partials.get(worker, Partial()).merge(rest)
             content.outcomes += batch.outcomes
             content.losses.update(batch.lost)
+            content.refused += batch.refused
             content.conflicts += batch.conflicts
             content.segments += [(state, worker, (False, data)) for state, data in batch.records()]
             for device, digest, outcome in batch.audit:
@@ -177,6 +179,9 @@ class MemoryStore:
 
     def losses(self) -> dict[tuple[str, int], int]:
         return {key: n for key, n in self._content.losses.items() if n}
+
+    def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
+        return {(reason, slot): n for (reason, slot), n in self._content.refused.items() if first <= slot <= last}
 
     def conflicts(self) -> dict[str, int]:
         return dict(self._content.conflicts)

@@ -1,4 +1,4 @@
-"""Losses over time: for each slot the reports that came, that came too late, and that are missing."""
+"""Losses over time: for each slot reports that came, came too late, are missing, or were refused."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,9 @@ class SlotLosses(Row):
     none. ``late``: number of reports that came after the slot had settled. ``lost``: number of missing reports that
     were noticed in this slot: a report for this slot showed, by its sequence number, that its device had drawn them for
     earlier slots, and they had not come. ``late`` and ``lost`` are None for a group whose counts may not be published.
+    ``refused``: number of deliveries that arrived during this slot, for whatever slot, and that the server refused.
+    None for a single group, since a refused delivery may come from any device or from none; None also where it may not
+    be published.
     """
 
     plural: ClassVar[str] = "losses"
@@ -27,10 +30,14 @@ class SlotLosses(Row):
     reports: int
     late: int | None
     lost: int | None
+    refused: int | None
 
     @property
     def is_gap(self) -> bool:
-        """True if no report is in the slot's numbers, or if reports of it are late or were noticed as missing."""
+        """True if no report is in the slot's numbers, or if reports of it are late or were noticed as missing.
+
+        A refused delivery alone is no gap: nothing says that the server lacks a report because of it.
+        """
         return not self.reports or bool(self.late) or bool(self.lost)
 
 
@@ -50,6 +57,23 @@ class Gap(Row):
     empty: int
     late: int | None
     lost: int | None
+    refused: int | None
+
+
+@dataclass(frozen=True)
+class SlotRefusals(Row):
+    """The ``deliveries`` that arrived during one slot and that the server refused for one ``reason``.
+
+    ``slot``: the slot of arrival; a delivery may be for another one. ``start``: its first Unix second. ``reason``: a
+    key of `undertone_aggregator.ingest.admission.REASONS`.
+    """
+
+    plural: ClassVar[str] = "refusals"
+
+    slot: int
+    start: int
+    reason: str
+    deliveries: int
 
 
 def reports_by_slot(partial: Mapping[Key, Counts], group: str) -> Counter[int]:
@@ -79,6 +103,7 @@ def gaps(rows: Sequence[SlotLosses], slot_seconds: int) -> list[Gap]:
             empty=sum(not row.reports for row in run),
             late=_sum([row.late for row in run]),
             lost=_sum([row.lost for row in run]),
+            refused=_sum([row.refused for row in run]),
         )
         for run in runs
     ]

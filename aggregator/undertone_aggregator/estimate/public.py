@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from undertone_aggregator.counts.partial import Counts, Key, Partial
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
 from undertone_aggregator.estimate.query import Results
 
@@ -42,6 +42,11 @@ class PublicResults(Results):
         if group not in told_groups(self._store, self.publication):
             return None, None
         return super()._late_and_lost(low, high, group)
+
+    def _refused(self, low: int, high: int) -> Mapping[int, Mapping[str, int]] | None:
+        if EVERYBODY not in told_groups(self._store, self.publication):
+            return None
+        return super()._refused(low, high)
 
     def _reports(self, first: int, last: int) -> Mapping[str, Sequence[tuple[Key, Counts]]]:
         return self.publication.select(self._store.partial(first, last, late=False)).by_group

@@ -15,7 +15,7 @@ from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row
-from undertone_aggregator.estimate.losses import SlotLosses, reports_by_slot
+from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, reports_by_slot
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign
 from undertone_aggregator.estimate.publication import publication_of
@@ -143,7 +143,9 @@ class Results(OpenCampaign):
     def losses(
         self, first: When = None, last: When = None, groups: Iterable[str] | str | None = (EVERYBODY,)
     ) -> list[SlotLosses]:
-        """Return, for each slot and group, the reports that came, came late, or are missing; by group, then slot.
+        """Return, for each slot and group, the reports that came, came late, are missing, or were refused.
+
+        The rows are sorted by group, then slot.
 
         Raises Invalid for more than `LARGEST_SELECTION` slots.
         """
@@ -152,6 +154,7 @@ class Results(OpenCampaign):
         for group, of_group in self._parts(low, high, self._wanted(groups)):
             reports = reports_by_slot(of_group.partial(group), group)
             late, lost = self._late_and_lost(low, high, group)
+            refused = self._refused(low, high) if group == EVERYBODY else None
             rows += [
                 SlotLosses(
                     slot,
@@ -160,10 +163,31 @@ class Results(OpenCampaign):
                     reports[slot],
                     None if late is None else late.get(slot, 0),
                     None if lost is None else lost.get(slot, 0),
+                    None if refused is None else sum(refused.get(slot, {}).values()),
                 )
                 for slot in range(low, high + 1)
             ]
         return rows
+
+    def refusals(self, first: When = None, last: When = None) -> list[SlotRefusals]:
+        """Return the refused deliveries by slot of arrival and reason; slots without any have no row.
+
+        Empty if they may not be published. Raises Invalid for more than `LARGEST_SELECTION` slots.
+        """
+        low, high = self._existing(first, last)
+        refused = self._refused(low, high) or {}
+        return [
+            SlotRefusals(slot, slot * self.campaign.slot_seconds, reason, refused[slot][reason])
+            for slot in sorted(refused)
+            for reason in sorted(refused[slot])
+        ]
+
+    def _refused(self, low: int, high: int) -> Mapping[int, Mapping[str, int]] | None:
+        """Return a map: slot of arrival -> reason -> refused deliveries. None if unpublished."""
+        refused: dict[int, dict[str, int]] = {}
+        for (reason, slot), n in self._store.refusals(low, high).items():
+            refused.setdefault(slot, {})[reason] = n
+        return refused
 
     def _late_and_lost(
         self, low: int, high: int, group: str

@@ -20,7 +20,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile
 from undertone_aggregator.estimate.estimates import Estimate, Estimates, RangeEstimate, Row, Series
-from undertone_aggregator.estimate.losses import SlotLosses
+from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
 from undertone_aggregator.estimate.opened import Collections
 from undertone_aggregator.estimate.query import LARGEST_SELECTION, Results, When
 from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
@@ -213,6 +213,11 @@ class RemoteResults(Results):
             columns = zip(*(table[name] for name in SlotLosses.columns()), strict=True)
             rows += [SlotLosses(*row) for row in columns]
         return rows
+
+    def refusals(self, first: When = None, last: When = None) -> list[SlotRefusals]:
+        """See `Results.refusals`, of settled slots."""
+        table = self._ask(f"{self._at}/losses", self._between(*self._chosen(first, last)))["refusals"]
+        return [SlotRefusals(*row) for row in zip(*(table[name] for name in SlotRefusals.columns()), strict=True)]
 
     def quantiles(
         self,

@@ -92,6 +92,8 @@ class Admission(Tally):
         if not outcome and report is not None:
             outcome = self.count(rule, report, key, self.group_of(device), digest(payload), batch)
         batch.outcomes[outcome] += 1
+        if outcome in REASONS:
+            batch.refused[outcome, now // self._slot_seconds] += 1
         if outcome == CONFLICT:
             batch.conflicting.add(device)
         if self.audit:

@@ -13,7 +13,7 @@ from undertone_aggregator.counts.chains import Chains
 from undertone_aggregator.counts.columns import Columns
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import Key, pack_counts, unpack_counts
-from undertone_aggregator.counts.seen import Seen
+from undertone_aggregator.counts.seen import CONFLICT, Seen
 from undertone_aggregator.counts.sequences import MissingReports, Sequences
 from undertone_aggregator.ingest.landing import RAW
 from undertone_aggregator.ingest.tally import Admitted, Tally
@@ -24,10 +24,11 @@ from undertone_shared.off_board.intake import Report
 
 # Spark's schemas of a bucket's memory (STATE), and of the rows that counting a bucket returns (ROWS). The column `what`
 # says what a row holds: `cells` a packed histogram; `outcome` the number n of deliveries with the outcome in `grp`;
-# `missing` the number n of missing reports; `conflicts` the number n of reports that contradict a counted one.
+# `missing` the number n of missing reports; `conflicts` the number n of reports that contradict a counted one;
+# `refused` the number n of deliveries that arrived in the slot and were refused for the reason in `grp`.
 STATE = "seen binary, sequences binary, chains binary, missing string"
 ROWS = "what string, grp string, fingerprint long, kind int, slot long, n long, counts binary"
-CELLS, OUTCOME, MISSING, CONFLICTS = "cells", "outcome", "missing", "conflicts"
+CELLS, OUTCOME, MISSING, CONFLICTS, REFUSED = "cells", "outcome", "missing", "conflicts", "refused"
 # Outcome of a report for an epoch that is not in the store.
 OTHER_CAMPAIGN = "other_campaign"
 UNKNOWN = "a landed report is of the unknown epoch"
@@ -54,9 +55,15 @@ class Counting:
             unknown = (frame.outcome == RAW) & frame.fingerprint.isin(self._refused)
             frame.loc[unknown, "outcome"] = OTHER_CAMPAIGN
         raw = frame.outcome == RAW
+        # Before the first epoch nothing says how long a slot is.
+        seconds = tally.timeline.epochs[0].campaign.slot_seconds if self._bodies else 0
+        arrived = frame.second // max(seconds, 1)
+        if seconds:
+            together = frame[~raw].groupby(["outcome", arrived[~raw]]).size()
+            batch.refused.update({(str(word), int(slot)): int(n) for (word, slot), n in together.items()})
         batch.outcomes.update({str(word): int(n) for word, n in frame.outcome[~raw].value_counts().items()})
         if raw.any():
-            count(tally, frame[raw], batch)
+            count(tally, frame[raw].assign(arrived=arrived[raw]), batch)
         missing = [[group, slot, n] for (group, slot), n in tally.losses.open().items()]
         state.update((tally.seen.snapshot(), tally.sequences.snapshot(), tally.chains.snapshot(), json.dumps(missing)))
         yield pd.DataFrame(rows_of(batch), columns=_NAMES)
@@ -81,7 +88,10 @@ def _timeline(bodies: tuple[bytes, ...]) -> Timeline:
 
 
 def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
-    """Count rows [n] that every rule without memory admits, in their order, into ``batch``."""
+    """Count rows [n] that every rule without memory admits, in their order, into ``batch``.
+
+    Column ``arrived``: the slot in which the report arrived.
+    """
     fields = {name: raw[name].to_numpy(np.int64) for name in ("kind", "slot", "chain", "sequence", "value")}
     values = fields.pop("value")
     prints = raw.fingerprint.to_numpy(np.int64).view(np.uint64)
@@ -92,7 +102,7 @@ def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
     names = group_names.tolist()
     kinds, epoch = np.unique(prints, return_inverse=True)
     epochs = [_epoch(tally.timeline, int(number).to_bytes(8, "big")) for number in kinds]
-    further = raw.further.tolist()
+    further, arrived = raw.further.tolist(), raw.arrived.tolist()
     alone = np.fromiter(map(len, further), np.int64, len(further)) == 0
     admitted = Admitted(alone, columns, codes, epochs, epoch, groups.astype(np.int64), names.__getitem__)
     newer = tally.newer(admitted)
@@ -107,7 +117,10 @@ def count(tally: Tally, raw: pd.DataFrame, batch: Batch) -> None:
             int(columns.sequence[i]),
             int(columns.chain[i]),
         )
-        batch.outcomes[tally.count(rule, report, int(devices[i]), names[groups[i]], int(codes[i]), batch)] += 1
+        outcome = tally.count(rule, report, int(devices[i]), names[groups[i]], int(codes[i]), batch)
+        batch.outcomes[outcome] += 1
+        if outcome == CONFLICT:
+            batch.refused[outcome, arrived[i]] += 1
 
 
 def _epoch(timeline: Timeline, fingerprint: bytes) -> Epoch:
@@ -133,6 +146,7 @@ def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
     ]
     rows += [(OUTCOME, outcome, 0, 0, 0, n, b"") for outcome, n in batch.outcomes.items()]
     rows += [(CONFLICTS, group, 0, 0, 0, n, b"") for group, n in batch.conflicts.items()]
+    rows += [(REFUSED, reason, 0, 0, slot, n, b"") for (reason, slot), n in batch.refused.items()]
     return rows + [(MISSING, group, 0, 0, slot, n, b"") for (group, slot), n in batch.lost.items() if n]
 
 
@@ -146,6 +160,8 @@ def batch_of(campaign: str, rows: Iterable[Sequence[Any]]) -> Batch:
             batch.conflicts[group] += n
         elif what == MISSING:
             batch.lost[group, slot] += n
+        elif what == REFUSED:
+            batch.refused[group, slot] += n
         else:
             key = Key(campaign, number.to_bytes(8, "big", signed=True), kind, group, slot)
             batch.partial.add_counts(key, unpack_counts(bytes(counts)))

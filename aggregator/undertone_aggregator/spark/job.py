@@ -185,7 +185,7 @@ class CountingJob:
             .parquet(str(self.folder / LANDED))
         )
         # Device names are dropped here; they remain in the landed files only.
-        rows = landed.drop("device", "second", "digest").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
+        rows = landed.drop("device", "digest").withColumn("bucket", F.pmod("key", F.lit(self.buckets)))
         bodies = [bytes(epoch.campaign.body) for epoch in epochs]
         counting = Counting(self.campaign, bodies, frozenset(state.refused))
         counted = rows.groupBy("bucket").applyInPandasWithState(counting, ROWS, STATE, "append", "NoTimeout")

@@ -115,6 +115,14 @@ class SqlStore(Database):
                 lambda new: {"n": tables.conflicts.c.n + new.n},
             )
             self.upsert(
+                tables.refusals,
+                [
+                    {"worker": worker, "reason": reason, "slot": slot, "n": n}
+                    for (reason, slot), n in batch.refused.items()
+                ],
+                lambda new: {"n": tables.refusals.c.n + new.n},
+            )
+            self.upsert(
                 tables.counters,
                 [{"worker": worker, "outcome": outcome, "n": n} for outcome, n in batch.outcomes.items()],
                 lambda new: {"n": tables.counters.c.n + new.n},
@@ -244,6 +252,12 @@ class SqlStore(Database):
         table = tables.conflicts
         total = select(table.c.grp, func.sum(table.c.n)).where(self.own_rows(table)).group_by(table.c.grp)
         return {group: int(n) for group, n in self.rows(total)}
+
+    def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
+        table = tables.refusals
+        wanted = and_(self.own_rows(table), table.c.slot.between(first, last))
+        total = select(table.c.reason, table.c.slot, func.sum(table.c.n)).where(wanted)
+        return {(reason, slot): int(n) for reason, slot, n in self.rows(total.group_by(table.c.reason, table.c.slot))}
 
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         table = tables.audit

@@ -58,6 +58,8 @@ class Batch:
     sequences: bytearray = field(default_factory=bytearray)
     # (group, slot in which the loss was noticed) -> newly missing reports minus missing reports that have now arrived.
     lost: Counter[tuple[str, int]] = field(default_factory=Counter)
+    # (reason, slot of arrival) -> number of refused deliveries.
+    refused: Counter[tuple[str, int]] = field(default_factory=Counter)
     # Group -> number of reports that contradict a counted report of the same device and slot.
     conflicts: Counter[str] = field(default_factory=Counter)
     # (device, digest of the payload, outcome) of every delivery, when auditing is on.
@@ -170,6 +172,12 @@ class Store(Protocol):
 
     def losses(self) -> dict[tuple[str, int], int]:
         """Return how many drawn reports never arrived, by group and by the slot in which the server noticed the loss.
+
+        All workers are added up.
+        """
+
+    def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
+        """Return a map: (reason, slot of arrival) -> number of refused deliveries, for first <= slot <= last.
 
         All workers are added up.
         """

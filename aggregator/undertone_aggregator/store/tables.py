@@ -17,7 +17,7 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The newest revision of the database: the one with the tables in this module, see `migrations`.
-HEAD = "0011"
+HEAD = "0012"
 
 metadata = MetaData()
 # The type of row numbers: SQLite numbers rows by itself only if their type is INTEGER.
@@ -125,6 +125,17 @@ conflicts = Table(
     _campaign(primary_key=True),
     Column("worker", Text, primary_key=True),
     Column("grp", Text, primary_key=True),
+    Column("n", BigInteger, nullable=False),
+)
+# Numbers of refused deliveries. slot: the slot in which they arrived, whatever slot they were for. A store made before
+# revision 0012 has no rows for deliveries from before its migration.
+refusals = Table(
+    "refusals",
+    metadata,
+    _campaign(primary_key=True),
+    Column("worker", Text, primary_key=True),
+    Column("reason", Text, primary_key=True),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("n", BigInteger, nullable=False),
 )
 audit = Table(

@@ -1,6 +1,6 @@
 """Web: the page and the HTTP API. They read stores and never write them; actions need a login.
 
 This room owns the application, its static files, live updates and the API's description. It needs the extra ``web``.
-May import: base, campaign, counts, estimate, mqtt, server, settings, store.
+May import: base, campaign, counts, estimate, ingest, mqtt, server, settings, store.
 Start reading: ``site.py`` for what is shown, ``app.py`` for the routes.
 """

@@ -12,10 +12,11 @@ from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.formats import FORMATS
-from undertone_aggregator.estimate.losses import SlotLosses, gaps
+from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, gaps
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.estimate.selection import Hours, OnDays
+from undertone_aggregator.ingest.admission import REASONS
 from undertone_shared.errors import Invalid
 
 _SPARK_SLOTS = 96
@@ -149,7 +150,10 @@ def selection(results: PublicResults, query: "Parameters", hours: Hours | None, 
 
 
 def losses(results: PublicResults, query: "Parameters") -> dict[str, Any]:
-    """Return a group's reports by slot: those that came, came late, are missing; and the gaps. Raises Invalid."""
+    """Return a group's reports by slot: those that came, came late, are missing; the gaps; and refused deliveries.
+
+    Raises Invalid.
+    """
     first, last = query.span(results)
     rows = results.losses(first, last, query.group)
     return {
@@ -158,6 +162,8 @@ def losses(results: PublicResults, query: "Parameters") -> dict[str, Any]:
         "time_zone": str(query.zone or results.days.zone),
         "losses": {name: [getattr(row, name) for row in rows] for name in SlotLosses.columns()},
         "gaps": [gap.row() for gap in gaps(rows, results.campaign.slot_seconds)],
+        "refusals": SlotRefusals.table(results.refusals(first, last)),
+        "meanings": REASONS,
     }
 
 

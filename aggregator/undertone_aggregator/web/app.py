@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.formats import format_of
-from undertone_aggregator.estimate.losses import SlotLosses
+from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.estimate.selection import Hours, OnDays
@@ -222,11 +222,11 @@ class Pages:
         return EventSourceResponse(messages(), ping=15)
 
     async def download(self, request: Request) -> Response:
-        """Return the selected slots as a file in one of `formats.FORMATS`: their estimates, or their losses."""
+        """Return the selected slots as a file in one of `formats.FORMATS`: their estimates, losses, or refusals."""
         parameters = dict(request.query_params)
         what = parameters.pop("of", Estimate.plural)
-        if what not in (Estimate.plural, SlotLosses.plural):
-            raise Invalid(f"of is {what!r}, expected {Estimate.plural} or {SlotLosses.plural}")
+        if what not in (Estimate.plural, SlotLosses.plural, SlotRefusals.plural):
+            raise Invalid(f"of is {what!r}, expected {Estimate.plural}, {SlotLosses.plural} or {SlotRefusals.plural}")
         form = format_of("format", parameters.pop("format", "csv"))
         query = api.Parameters(parameters, (*_ESTIMATES, "format", "of"))
         name = self._name(request)
@@ -235,6 +235,8 @@ class Pages:
             first, last = query.span(results)
             if what == SlotLosses.plural:
                 return form.write(results, results.losses(first, last, query.group), SlotLosses)
+            if what == SlotRefusals.plural:
+                return form.write(results, results.refusals(first, last), SlotRefusals)
             rows = results.estimates(first, last, [query.group], filtered=query.filtered, settled=True, absent=True)
             return form.write(results, rows, Estimate)
 

@@ -16,7 +16,8 @@ _PARAMETERS = {
     "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
     "by": "`group`: a row for each published group",
     "days": "`workdays` or `days-off` by the campaign's calendar, or days of the week such as `mon,sat`",
-    "of": "`slots`: estimates (the default); `losses`: reports that came, came late, or are missing",
+    "of": "`slots`: estimates (the default); `losses`: reports that came, came late, or are missing; `refusals`:"
+    " refused deliveries by slot of arrival and reason",
     "shares": "the shares of quantiles, numbers between 0 and 1 by commas",
     "format": "one of " + ", ".join(f"`{form}`" for form in FORMATS),
 }
@@ -49,7 +50,7 @@ def document() -> dict[str, Any]:
                 ("name", "from", "to", "tz", "group", "by", "between", "days"),
             ),
             f"{each}/losses": _get(
-                "reports by slot: those that came, came late, or are missing; and the gaps",
+                "reports by slot: those that came, came late, or are missing; the gaps; refused deliveries by reason",
                 ("name", "from", "to", "tz", "group"),
             ),
             f"{each}/quantiles": _get(

@@ -235,7 +235,7 @@ def _show(
         console = Console(width=120)
     starts = f"starts ({zone})"
     if kind is Gap:
-        heads = [starts, "ends", "group", "slots", "without a number", "late", "lost"]
+        heads = [starts, "ends", "group", "slots", "without a number", "late", "lost", "refused"]
     elif rows and isinstance(rows[0], Quantile):
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
     elif rows and isinstance(rows[0], Selection):
@@ -294,7 +294,7 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     from undertone_aggregator.estimate.selection import Selection
 
     if isinstance(row, Gap):
-        counts = [row.slots, row.empty, row.late, row.lost]
+        counts = [row.slots, row.empty, row.late, row.lost, row.refused]
         return [local(row.start, zone), local(row.end, zone), row.group, *("" if n is None else str(n) for n in counts)]
     if isinstance(row, Quantile):
         reports = str(row.cohort + row.reports)

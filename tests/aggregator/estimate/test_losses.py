@@ -10,19 +10,20 @@ from support.command import undertone
 from support.stores import simulated_store
 from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.estimate.losses import Gap, SlotLosses, gaps
+from undertone_aggregator.estimate.losses import Gap, SlotLosses, SlotRefusals, gaps
+from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import Batch, open_store
 
 
 def row(slot: int, reports: int = 5, late: int | None = 0, lost: int | None = 0) -> SlotLosses:
-    return SlotLosses(slot, 60 * slot, "all", reports, late, lost)
+    return SlotLosses(slot, 60 * slot, "all", reports, late, lost, None if late is None else 1)
 
 
 def test_gaps_are_runs_of_slots_in_which_something_is_missing() -> None:
     assert gaps([row(1), row(2)], 60) == []
     found = gaps([row(1), row(2, 0), row(3, 5, 2), row(4, 5, 0, 3), row(5), row(6, 0)], 60)
-    assert found == [Gap(120, 300, "all", 3, 1, 2, 3), Gap(360, 420, "all", 1, 1, 0, 0)]
-    assert gaps([row(2, 0, None, None)], 60) == [Gap(120, 180, "all", 1, 1, None, None)]
+    assert found == [Gap(120, 300, "all", 3, 1, 2, 3, 3), Gap(360, 420, "all", 1, 1, 0, 0, 1)]
+    assert gaps([row(2, 0, None, None)], 60) == [Gap(120, 180, "all", 1, 1, None, None, None)]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,7 @@ def store(made: Path, tmp_path: Path) -> Path:
         late[0] = 40
         batch = Batch(Partial({key: late}), Counter(counted=40))
         batch.lost["all", newest] = 3
+        batch.refused.update({("late", newest - 1): 2, ("symbol", newest - 1): 1, ("late", newest + 1): 9})
         opened.commit("0of1", batch)
     return path
 
@@ -64,6 +66,30 @@ def test_late_and_lost_reports_have_their_slot(store: Path) -> None:
         whole = public.losses()
         first = public.timeline.epochs[0].campaign.first_slot
         assert [each.slot for each in whole] == list(range(first, newest + 1))
+
+
+def test_refused_deliveries_have_their_slot_of_arrival_and_their_reason(store: Path) -> None:
+    with open_public(store) as public, open_results(store) as operator:
+        newest, seconds = public.settled, public.campaign.slot_seconds
+        rows = public.losses(newest - 2, newest)
+        assert [each.refused for each in rows] == [0, 3, 0]
+        start = (newest - 1) * seconds
+        found = [SlotRefusals(newest - 1, start, "late", 2), SlotRefusals(newest - 1, start, "symbol", 1)]
+        assert public.refusals() == operator.refusals() == found
+        assert public.refusals(newest, newest) == []
+        assert gaps(rows, seconds)[-1].refused == 3
+
+
+def test_refused_deliveries_of_a_small_fleet_are_not_published(store: Path) -> None:
+    with open_public(store) as public:
+        newest, most = public.settled, max(row.reports for row in public.losses())
+    with open_store(store) as opened:
+        opened.set_devices(Device(f"d{i}", "all", ACTIVE, 0) for i in range(most))
+        opened.set_meta({"min_reports": str(most + 1)})
+    with open_public(store) as public, open_results(store) as operator:
+        assert public.refusals() == []
+        assert {row.refused for row in public.losses(newest - 2, newest)} == {None}
+        assert len(operator.refusals()) == 2
 
 
 def test_a_command_prints_gaps_and_writes_every_slot(store: Path) -> None:

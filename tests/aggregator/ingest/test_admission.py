@@ -219,6 +219,8 @@ def test_a_repeat_is_a_duplicate_and_other_bytes_a_conflict() -> None:
         gate.judge(*delivery(NEW, OTHER, FIRST + 150, symbol), False, FIRST + 200, batch)
     assert batch.outcomes == {COUNTED: 1, "duplicate": 1, "conflict": 1}
     assert batch.conflicts == {"all": 1}
+    # Refusals are counted at the slot of arrival; a duplicate is no refusal.
+    assert batch.refused == {("conflict", FIRST + 200): 1}
     assert batch.partial.reports == 1
     assert len(batch.seen) == 16
 

@@ -14,6 +14,7 @@ from support.memory_store import MemoryStore
 from support.server import FIRST, PREFIX
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.ingest import ledger
+from undertone_aggregator.ingest.admission import REASONS
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.landing import files_of
 from undertone_aggregator.settings.landing_plan import SERVER, LandingPlan
@@ -45,7 +46,7 @@ def land(kind: str, chance: random.Random, folder: Path) -> tuple[MemoryStore, p
     while intake.waiting:
         ingest.step()
     rows = pd.concat([pq.read_table(file).to_pandas() for file in files_of(folder)])
-    return store, rows.sort_values("place").drop(columns=["device", "second"])
+    return store, rows.sort_values("place").drop(columns="device")
 
 
 @pytest.mark.parametrize("kind", EPOCHS)
@@ -75,6 +76,8 @@ def test_divided_anyhow_it_counts_what_the_server_counts(kind: str, seed: int, t
     assert same
     assert store.outcomes() == server.outcomes()
     assert store.conflicts() == server.conflicts()
+    assert store.refusals() == server.refusals()
+    assert sum(store.refusals().values()) == sum(store.outcomes()[reason] for reason in REASONS) > 0
     assert store.partial().reports > 500
     # Which gap of its group a late report closes depends on the order among devices.
     lost, there = sum(store.losses().values()), sum(server.losses().values())

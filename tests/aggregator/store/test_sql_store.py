@@ -168,7 +168,7 @@ def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revi
     with open_store(path, campaign="load") as store:
         store.set_meta({"campaign": "load"})
     added = {"0003": ("sequences", "losses"), "0004": ("devices",), "0006": ("leases", "members", "groups")}
-    added |= {"0007": ("conflicts",), "0009": ("late",)}
+    added |= {"0007": ("conflicts",), "0009": ("late",), "0012": ("refusals",)}
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         split_segments(database)
         database.execute("INSERT INTO seen VALUES (4, 1, '0of1', 1, x'01'), (7, 1, '0of1', 0, x'02')")
@@ -189,6 +189,20 @@ def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revi
         assert list(store.segments(SEEN)) == [(True, b"\x01"), (False, b"\x02")]
         assert list(store.segments(CHAINS)) == [(False, b"\x03")]
         assert list(store.segments(SEQUENCES)) == [(False, bytes(24))]
+    assert columns_of(path) == columns_of_new(tmp_path)
+
+
+def test_a_store_of_revision_0011_gets_the_table_of_refusals(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with open_store(path, campaign="load") as store:
+        store.commit("0of1", Batch(outcomes=Counter(late=2)))
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE refusals")
+        database.execute("UPDATE alembic_version SET version_num = '0011'")
+    with open_store(path, campaign="load") as store:
+        assert (store.refusals(), store.outcomes()["late"]) == ({}, 2)
+        store.commit("0of1", Batch(refused=Counter({("late", 7): 1})))
+        assert store.refusals() == {("late", 7): 1}
     assert columns_of(path) == columns_of_new(tmp_path)
 
 

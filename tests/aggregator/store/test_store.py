@@ -151,6 +151,16 @@ def test_conflicts_add_up_by_group(opened: Callable[[], Store]) -> None:
         assert store.outcomes()["conflict"] == 8
 
 
+def test_refusals_add_up_by_reason_and_slot_of_arrival(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.commit("0of2", Batch(refused=Counter({("late", FIRST): 2, ("symbol", FIRST + 1): 1})))
+        store.commit("1of2", Batch(refused=Counter({("late", FIRST): 3})))
+    with opened() as store:
+        store.commit("0of2", Batch(refused=Counter({("late", FIRST): 1})))
+        assert store.refusals() == {("late", FIRST): 6, ("symbol", FIRST + 1): 1}
+        assert store.refusals(FIRST + 1, FIRST + 9) == {("symbol", FIRST + 1): 1}
+
+
 def test_a_batch_is_all_or_nothing(opened: Callable[[], Store]) -> None:
     with opened() as store:
         batch = judged([0])

@@ -229,6 +229,8 @@ def test_losses_are_a_row_for_each_slot_and_a_file(site: StoreSite, name: str) -
     file = get(site, f"campaigns/{name}/download", of="losses", format="csv")
     assert len(file.text.splitlines()) == 1 + len(columns["slot"])
     assert f"{name}-losses.csv" in file.headers["content-disposition"]
+    refusals = get(site, f"campaigns/{name}/download", of="refusals", format="csv")
+    assert refusals.text.splitlines()[0].split(",")[:4] == [*answer["refusals"]][:4]
     assert "of is 'gaps'" in refused(site, f"campaigns/{name}/download", of="gaps")
 
 
@@ -565,6 +567,7 @@ def test_a_selection_names_no_number_of_devices_that_others_give_away(site: Stor
         assert {
             (late is not None, lost is not None) for late, lost in zip(found["late"], found["lost"], strict=True)
         } == {(published, published)}
+        assert {n is not None for n in found["refused"]} == {group == "all"}
     assert get(site, f"campaigns/{name}/losses", group="solo").status_code == 400
 
 

@@ -193,7 +193,7 @@ def test_which_hours_lost_reports(hand: type[Hand], call: Any, fleet: Path) -> N
     clicks.click(".card a")
     clicks.page.wait_for_selector("#chart canvas")
     clicks.click("#losses summary")
-    ((begin, _, slots, _, _, lost),) = clicks.table("#losses")
+    ((begin, _, slots, _, _, lost, _),) = clicks.table("#losses")
     assert (slots, lost) == ("1", str(LOST))
     assert f"{datetime.fromtimestamp(gap['start'], UTC):%H:%M}" in begin
     assert clicks.clicks <= 3

@@ -75,6 +75,7 @@ def test_ranges_quantiles_arrays_and_frames(both: tuple[Results, Results]) -> No
     evening = Hours.parse("between", "18:00-23:00")
     assert far.selection(first, last, hours=evening) == near.selection(first, last, hours=evening)
     assert far.losses(first, last) == near.losses(first, last)
+    assert far.refusals(first, last) == near.refusals(first, last)
     daily = OnDays("mon,tue,wed,thu,fri,sat,sun")
     assert far.selection(first, last, days=daily) == near.selection(first, last, days=daily)
     ours, theirs = far.quantiles((0.25, 0.75), 48), near.quantiles((0.25, 0.75), 48, first, last)

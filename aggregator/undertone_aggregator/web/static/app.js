@@ -349,29 +349,43 @@ function drawReports(raw, zone, width) {
     return n ? n + (below[i] ?? 0) : null;
   });
   const late = over("late", sent), lost = over("lost", late.map((n, i) => n ?? sent[i]));
+  const refused = over("refused", lost.map((n, i) => n ?? late[i] ?? sent[i]));
+  // Strangers can send any number of deliveries: they may not make the reports too small to see.
+  const most = Math.max(1, ...lost, ...late, ...sent);
   const bars = (of) => ({ width: 0, fill: colour(of), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } });
   if (reportsChart) reportsChart.destroy();
   reportsChart = new uPlot({
     width, height: 96, padding: PADDING, legend: { show: false }, cursor: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
     axes: [{ ...axis(), show: false }, { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 }],
-    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
-    series: [{}, bars("bad"), bars("warn"), bars("raw")],
-  }, [raw.start, lost, late, sent], $("reports"));
+    scales: { y: { range: (_, low, high) => [0, Math.max(Math.min(high, 1.5 * most), 1)] } },
+    series: [{}, bars("refused"), bars("bad"), bars("warn"), bars("raw")],
+  }, [raw.start, refused, lost, late, sent], $("reports"));
   const absent = sent.filter((n) => n === null).length;
   const sum = (name) => losses[name].reduce((total, n) => total + (n ?? 0), 0);
   const words = [`Reports in each slot.`];
   if (absent) words.push(`${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`);
   if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} came too late.`);
   if (sum("lost")) words.push(`On top, at the slot that showed it: ${number(sum("lost"), 9)} are lost.`);
+  if (sum("refused")) words.push(`At the very top, when they arrived: ${number(sum("refused"), 9)} deliveries were refused.`);
   $("reports-caption").textContent = words.join(" ");
 }
 
 function tabulateGaps() {
   const place = $("losses").lastElementChild, known = data.gaps.slice(-500).reverse();
   place.replaceChildren(known.length ? rows(known.map((gap) => [time(gap.start, data.time_zone), time(gap.end, data.time_zone),
-    gap.slots, gap.empty, gap.late ?? "–", gap.lost ?? "–"]), ["from", "to", "slots", "without a number", "late", "lost"])
+    gap.slots, gap.empty, gap.late ?? "–", gap.lost ?? "–", gap.refused ?? "–"]),
+    ["from", "to", "slots", "without a number", "late", "lost", "refused meanwhile"])
     : element("p", "There is none in this time.", "small"));
+}
+
+function tabulateRefusals() {
+  const { slot, start, reason, deliveries } = data.refusals;
+  const order = slot.map((_, i) => i).reverse().slice(0, 500);
+  $("refusals").lastElementChild.replaceChildren(order.length
+    ? rows(order.map((i) => [time(start[i], data.time_zone), number(deliveries[i], 9), data.meanings[reason[i]] ?? reason[i]]),
+      ["arrived from", "deliveries", "refused because"])
+    : element("p", data.losses.refused.includes(null) ? "This is known for all devices together only." : "There is none in this time.", "small"));
 }
 
 function detail(i) {
@@ -467,14 +481,16 @@ async function load() {
   }));
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
-  const [answer, { losses, gaps }] = await Promise.all([api(`campaigns/${name}/estimates?${words}`), api(`campaigns/${name}/losses?${where}`)]);
+  $("refusals-csv").href = `api/v1/campaigns/${name}/download?${where}&of=refusals`;
+  const [answer, { losses, gaps, refusals, meanings }] = await Promise.all([api(`campaigns/${name}/estimates?${words}`), api(`campaigns/${name}/losses?${where}`)]);
   if (name !== shown) return;
-  data = { ...answer, losses, gaps, raw: whole(answer.raw, about.slot_seconds) };
+  data = { ...answer, losses, gaps, refusals, meanings, raw: whole(answer.raw, about.slot_seconds) };
   const before = performance.now();
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
   if ($("table").open) tabulate();
   if ($("losses").open) tabulateGaps();
+  if ($("refusals").open) tabulateRefusals();
   await select();
 }
 
@@ -669,6 +685,7 @@ $("presets").addEventListener("click", ({ target }) => {
   select().catch(say);
 });
 $("losses").addEventListener("toggle", () => data && tabulateGaps());
+$("refusals").addEventListener("toggle", () => data && tabulateRefusals());
 $("selection").addEventListener("toggle", () => select().catch(say));
 $("choose-selection").addEventListener("change", () => select().catch(say));
 $("login").addEventListener("submit", (event) => {
