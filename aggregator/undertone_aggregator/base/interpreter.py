@@ -1,6 +1,7 @@
 """Sharing of the interpreter by a process's ingest threads: one runs at a time, and garbage is collected rarely."""
 
 import gc
+import math
 import threading
 import time
 from collections import deque
@@ -56,7 +57,7 @@ class ThreadLimit:
     def enter(self, *, first: bool = False) -> None:
         """Do what `limited` does at its begin; `leave` is its end."""
         with self._lock:
-            if threading.get_ident() in self._until:
+            if self._until.get(threading.get_ident(), -math.inf) > self._clock():
                 return
             turn = threading.Condition(self._lock)
             self._line.insert(0 if first else len(self._line), turn)

@@ -304,8 +304,9 @@ class Connection:
                 self.close()
                 end = len(data)
                 break
+            cost = 1.0
             if session is not None:
-                session.handle(first, data[start:stop])
+                cost = session.handle(first, data[start:stop])
             elif first & packets.TYPE == packets.PUBLISH:
                 if not self._handle_publish(data, first, start, stop):
                     self._stall()
@@ -313,8 +314,7 @@ class Connection:
                     break
             else:
                 self._handle(data, first, start, stop)
-            # A reader acknowledges only what was sent to it, so its PUBACKs cost nothing.
-            self._tokens -= first != packets.PUBACK
+            self._tokens -= cost
             at = stop
         if at:
             self._begun = self._heard

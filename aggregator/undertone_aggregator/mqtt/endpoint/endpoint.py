@@ -160,9 +160,10 @@ class Endpoint:
 
     def open(self, campaign: str, slot_seconds: int) -> "CampaignIntake":
         """Return the intake from which a campaign takes its reports; one at a time for each campaign."""
-        queue = self.roster.queues.setdefault(campaign, Queue(campaign))
+        queue = self.roster.serve_also(campaign)
         self._taking[campaign] = slot_seconds
-        self.roster.allow(list(self._taking.values()))
+        # One thread at a time makes these calls, so the last one sees the campaigns of all.
+        self._do(lambda: self.roster.allow(list(self._taking.values())))
         return CampaignIntake(self, queue)
 
     def reload(self) -> None:
@@ -265,7 +266,12 @@ class Endpoint:
         for connection, puback in cast("list[Receipt]", [delivery.receipt for delivery in deliveries]):
             answers[connection] = answers.get(connection, b"") + puback
         for connection, pubacks in answers.items():
-            connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
+            try:
+                connection.acknowledge(pubacks, len(pubacks) // packets.PUBACK_BYTES)
+            except Exception as wrong:
+                # A bug costs this connection, whose device connects again, and not the PUBACKs of all others.
+                self._say(f"in the endpoint: {wrong!r}")
+                connection.abort("system")
 
     def _publish(self, topic: str, payload: bytes) -> None:
         self.roster.retain(topic, payload)

@@ -17,6 +17,9 @@ from undertone_shared.errors import Invalid
 # A write ends with the message that reaches this number of bytes.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
+# A SUBSCRIBE costs another token, as one more packet does, for each so many comparisons of a filter with a topic, which
+# take about 10 ms.
+_COMPARISONS = 10_000
 
 
 class Outbound(Protocol):
@@ -44,6 +47,7 @@ class ReaderSession:
         "_number",
         "_retained",
         "_rules",
+        "_unread",
         "_waiting",
         "_wire",
         "sent",
@@ -61,6 +65,8 @@ class ReaderSession:
         self._waiting: dict[str, tuple[bytes, bool]] = {}
         self.sent = 0
         self._number = 0
+        # Number of bytes in answers to packets since the other side last had taken all bytes.
+        self._unread = 0
         # Packet identifiers without PUBACK.
         self._flying: set[int] = set()
 
@@ -69,28 +75,34 @@ class ReaderSession:
         """True if messages wait until the reader takes bytes or acknowledges messages."""
         return bool(self._waiting)
 
-    def handle(self, first: int, body: bytes) -> None:
-        """Handle a packet. Raises ProtocolError."""
-        kind = first & packets.TYPE
+    def handle(self, first: int, body: bytes) -> float:
+        """Handle a packet; return how many tokens it costs. Raises ProtocolError."""
+        kind, cost = first & packets.TYPE, 1.0
         if first == packets.PINGREQ and not body:
-            self._wire.write(packets.PONG)
+            self._answer(packets.PONG)
         elif first == packets.SUBSCRIBE:
             number, asked = packets.parse_subscribe(body)
-            self._wire.write(packets.suback(number, [self._subscribe(topic, qos) for topic, qos in asked]))
+            self._answer(packets.suback(number, [self._subscribe(topic, qos) for topic, qos in asked]))
+            cost += len(asked) * (1 + len(self._retained)) / _COMPARISONS
             self._resend([topic for topic, _ in asked])
         elif first == packets.UNSUBSCRIBE:
             number, filters = packets.parse_unsubscribe(body)
             for topic in filters:
                 self._filters.pop(topic, None)
             self._granted.clear()
-            self._wire.write(packets.unsuback(number))
+            self._answer(packets.unsuback(number))
         elif first == packets.PUBACK and len(body) == 2:
-            self._flying.discard(packets.packet_id(body, 0, 2))
-            self.pump()
+            acknowledged = packets.packet_id(body, 0, 2)
+            if acknowledged in self._flying:
+                # A reader that acknowledges what was sent to it is never slowed down.
+                cost = 0.0
+                self._flying.discard(acknowledged)
+                self.pump()
         elif kind == packets.PUBLISH:
             self._drop(first, body)
         else:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which readers have no use for")
+        return cost
 
     def offer(self, topic: str, payload: bytes) -> None:
         """Send a message if the reader has subscribed to it; keep it if it cannot be sent now."""
@@ -156,10 +168,17 @@ class ReaderSession:
                 self._flying.add(self._number)
                 return self._number
 
+    def _answer(self, data: bytes) -> None:
+        """Send the answer to a packet. Raises ProtocolError if too many answers wait for the reader to take them."""
+        self._unread = self._unread + len(data) if self._wire.pending else 0
+        if self._unread > self._limits.unread_bytes:
+            raise ProtocolError("unread", "packets of a reader that does not read their answers")
+        self._wire.write(data)
+
     def _drop(self, first: int, body: bytes) -> None:
         """Acknowledge a publication and do nothing with it: Home Assistant announces its start in this way."""
         end = packets.topic_end(body, 0, len(body))
         if first & packets.QOS == packets.QOS1:
-            self._wire.write(packets.puback(packets.packet_id(body, end, len(body))))
+            self._answer(packets.puback(packets.packet_id(body, end, len(body))))
         elif first & packets.QOS:
             raise ProtocolError("qos", "a publication at QoS 2")

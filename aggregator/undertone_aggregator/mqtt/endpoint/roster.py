@@ -30,6 +30,8 @@ class Roster:
         self.gate = gate
         self.limits = limits
         self.queues: dict[str, Queue] = {}
+        # The queues of all campaigns that were ever served: one that comes back takes from the same queue.
+        self._queue_of: dict[str, Queue] = {}
         self.retained: dict[str, bytes] = {}
         self.subscribers: dict[str, set[Connection]] = {}
         self.refused: Counter[str] = Counter()
@@ -160,7 +162,12 @@ class Roster:
             for connection in self.open:
                 connection.forget_route()
         for name in campaigns:
-            self.queues.setdefault(name, Queue(name))
+            self.serve_also(name)
+
+    def serve_also(self, campaign: str) -> Queue:
+        """Queue reports for this campaign, too, and return its queue. Any thread may call this method."""
+        queue = self._queue_of.setdefault(campaign, Queue(campaign))
+        return self.queues.setdefault(campaign, queue)
 
     def allow(self, slot_seconds: Collection[int]) -> None:
         """Raise the packet rate to what a device needs that takes part in campaigns with all these slot lengths in

@@ -14,6 +14,7 @@ from support.many import PLAN, Running
 from support.waiting import wait_for
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import credentials
+from undertone_aggregator.mqtt.endpoint.connection import Connection
 from undertone_aggregator.mqtt.endpoint.endpoint import CampaignIntake, Endpoint
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits
@@ -158,6 +159,39 @@ def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint,
         assert devices["power-1"].wait("acked", count=3) == [("acked", number) for number in numbers[2:]]
     finally:
         water.stop()
+
+
+def test_a_campaign_that_comes_back_at_once_gets_its_reports(endpoint: Endpoint, devices: dict[str, Device]) -> None:
+    endpoint.open("water", 3600)
+    # Another thread uses the connections, so that it makes these calls later, after the intake was opened.
+    with endpoint.turn:
+        endpoint.serve(["water"])
+        endpoint.serve(CAMPAIGNS)
+        power = endpoint.open("power", 3600)
+    device = devices["both-1"]
+    (number,) = device.publish([b"one"], to=topic("power", "both-1"))
+    power.acknowledge(take(power, 1))
+    assert device.wait("acked") == [("acked", number)]
+
+
+def test_an_error_at_one_connection_costs_no_other_its_acknowledgement(
+    endpoint: Endpoint, devices: dict[str, Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Connection.acknowledge
+
+    def acknowledge(connection: Connection, pubacks: bytes, reports: int) -> None:
+        if connection.user == "power-1":
+            raise RuntimeError("a bug")
+        whole(connection, pubacks, reports)
+
+    monkeypatch.setattr(Connection, "acknowledge", acknowledge)
+    power = endpoint.open("power", 3600)
+    devices["power-1"].publish([b"one"], to=topic("power", "power-1"))
+    taken = take(power, 1)
+    (number,) = devices["both-1"].publish([b"two"], to=topic("power", "both-1"))
+    power.acknowledge([*taken, *take(power, 1)])
+    assert devices["both-1"].wait("acked") == [("acked", number)]
+    wait_for(lambda: endpoint.facts()["refused"] == {"system": 1})
 
 
 def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(

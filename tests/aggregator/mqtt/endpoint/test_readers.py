@@ -289,6 +289,26 @@ def test_no_more_messages_fly_than_allowed() -> None:
     assert sent.endswith(b"z")
 
 
+def test_packets_cost_what_they_make_the_server_do() -> None:
+    retained = {f"a/{number}": b"x" for number in range(99)}
+    reader = ReaderSession(Wire(), ReadRules(("a/#",)), retained, LIMITS)
+    ping, own, unknown = (packets.PINGREQ, b""), (packets.PUBACK, b"\0\1"), (packets.PUBACK, b"\0\77")
+    assert reader.handle(packets.SUBSCRIBE, packets.subscribe(7, ["a/1", *["b"] * 199])[2 + 1 :]) == 1 + 200 * 100 / 1e4
+    assert [reader.handle(*each) for each in (ping, own, own, unknown)] == [1, 0, 1, 1]
+
+
+def test_a_reader_that_reads_no_answers_is_disconnected() -> None:
+    wire = Wire()
+    reader = ReaderSession(wire, ReadRules(("a/#",)), {}, replace(LIMITS, unread_bytes=20))
+    for pending in (False, True, False, True):
+        wire.pending = pending
+        for _ in range(10):
+            reader.handle(packets.PINGREQ, b"")
+    with pytest.raises(packets.ProtocolError) as wrong:
+        reader.handle(packets.PINGREQ, b"")
+    assert wrong.value.reason == "unread"
+
+
 def test_the_operators_own_rules_make_readers_and_deny(tmp_path: Path) -> None:
     path = tmp_path / "access"
     path.write_text(
