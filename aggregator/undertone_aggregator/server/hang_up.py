@@ -15,8 +15,9 @@ _WATCH_SECONDS = 0.2
 def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settled: Callable[[], bool]) -> None:
     """Start a thread that reloads passwords and certificates after SIGHUP or a change of the source's files.
 
-    A reload waits until this server's own sessions are ``settled``. Mosquitto deletes a session whose password it can
-    no longer verify, for example after a restart before the session has reconnected; messages for it are then dropped.
+    A reload of a broker waits until this server's own sessions are ``settled``. Mosquitto deletes a session whose
+    password it can no longer verify, for example after a restart before the session has reconnected; messages for it
+    are then dropped. The server's own endpoint has no such sessions, so no campaign that hangs delays its reload.
     """
     hung_up = threading.Event()
     if threading.current_thread() is threading.main_thread():
@@ -30,7 +31,7 @@ def watch_hang_up(source: Source, journal: Journal, stop: threading.Event, settl
             if stop.is_set():
                 # The source is being closed and must not be called any more.
                 return
-            if settled() and (asked or _changed(source) != before):
+            if (not source.outlives or settled()) and (asked or _changed(source) != before):
                 hung_up.clear()
                 before = _changed(source)
                 _reload(source, journal)

@@ -77,6 +77,22 @@ def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None
         stop.set()
 
 
+def test_the_endpoints_passwords_are_read_again_while_a_campaign_hangs(tmp_path: Path) -> None:
+    path, stop, read = tmp_path / "passwords", threading.Event(), threading.Event()
+    path.write_text("")
+    source = BrokerSource(external_addresses(config(tmp_path, "")), [path], read.set, outlives=False)
+
+    def changed() -> bool:
+        replace(path, password_entry("load-1", "secret").encode())
+        return read.is_set()
+
+    try:
+        watch_hang_up(source, Journal(io.StringIO()), stop, lambda: False)
+        wait_for(changed)
+    finally:
+        stop.set()
+
+
 def test_a_server_that_fails_coordinates_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nobody would, for as long as it is thought to be busy."""
 

@@ -57,8 +57,9 @@ class Gate:
                 raise Invalid(f"{self._path} has an entry of {user!r} that is not of the form $7$…") from None
         access = None if self._access_file is None else read_access(self._access_file)
         before, readers = self._entries, {user: self.reader(user) for user in self._entries}
-        self._entries = {user: entry for user, entry in entries.items() if user not in self._others}
+        # The access rules come first, so that no device logs in before its reports are allowed.
         self._access = access
+        self._entries = {user: entry for user, entry in entries.items() if user not in self._others}
         return frozenset(
             user
             for user, entry in before.items()
