@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.refusal import refused
-from undertone_aggregator.counts.partial import LARGEST_CELLS, Key, Partial, pack_counts, unpack_counts
+from undertone_aggregator.counts.partial import LARGEST_CELLS, Key, Partial, pack_counts, unpack_counts, unpack_each
 from undertone_shared.errors import Invalid
 from undertone_shared.report import STREAM
 
@@ -149,3 +149,21 @@ def test_damaged_histograms_are_refused(data: bytes) -> None:
 def test_the_last_cell_may_be_the_only_one() -> None:
     assert unpack_counts(struct.pack("<BIIB", 4, 3, 2, 9)).tolist() == [0, 0, 9]
     assert unpack_counts(struct.pack("<BIIIBB", 4, 9, 2, 3, 8, 9)).tolist() == [0, 0, 8, 9, 0, 0, 0, 0, 0]
+
+
+def test_many_histograms_of_all_forms_are_unpacked_in_their_order() -> None:
+    rng = np.random.default_rng(5)
+    histograms = []
+    for cells, largest, filled in [(16, 200, 16), (16, 70_000, 16), (64, 9, 3), (64, 2**40, 2), (64, 9, 5), (0, 1, 0)]:
+        for _ in range(5):
+            counts = np.zeros(cells, dtype=np.int64)
+            counts[rng.choice(cells, filled, replace=False)] = rng.integers(1, largest, filled)
+            histograms.append(counts)
+    order = rng.permutation(len(histograms)).tolist()
+    packed = [pack_counts(histograms[place]) for place in order]
+    for place, counts in zip(order, unpack_each(packed), strict=True):
+        assert counts.dtype == np.int64
+        assert counts.tolist() == histograms[place].tolist()
+    packed[7] = packed[7][:-1]
+    with refused("histogram"):
+        unpack_each(packed)

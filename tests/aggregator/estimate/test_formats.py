@@ -1,8 +1,11 @@
 """The contract of every output format, and what is special about single ones."""
 
+import csv
+import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -53,6 +56,20 @@ def test_it_writes_rows_of_every_kind_and_none(form: str, results: Results) -> N
     for rows, kind in tables:
         assert rows
         assert len(FORMATS[form].write(results, rows, kind)) > len(FORMATS[form].write(results, [], kind))
+
+
+def test_a_csv_file_has_each_value_with_all_its_digits(results: Results) -> None:
+    rows = results.estimates(groups=None, filtered=True, absent=True)
+    columns = Estimate.table(rows)
+    header, *lines = csv.reader(io.StringIO(FORMATS["csv"].write(results, rows, Estimate).decode()))
+    assert len(lines) == len(rows)
+    for place, name in enumerate(header[: len(columns)]):
+        values = [line[place] for line in lines]
+        assert values == ["" if value is None else str(value) for value in columns[name]]
+    assert header[len(columns) :] == ["time", "unit", "epsilon", "guarantee"]
+    assert {line[-1] for line in lines} == {results.guarantee}
+    starts = [datetime.fromisoformat(line[len(columns)]).timestamp() for line in lines]
+    assert starts == columns["start"]
 
 
 def test_the_commands_write_what_the_format_writes(form: str, store: Path, tmp_path: Path, results: Results) -> None:
