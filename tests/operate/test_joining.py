@@ -142,7 +142,9 @@ def test_the_address_of_mqtt_over_websocket(home):
     assert addresses == {"mqtt": "mqtts://meters.example:8883", "websocket": "wss://meters.example:8443/mqtt"}
 
 
-def test_the_address_of_an_external_brokers_websocket(tmp_path):
+def test_the_address_of_an_external_brokers_websocket(tmp_path, monkeypatch):
+    # A clone has the app's MicroPython only after scripts/vendor.py.
+    monkeypatch.setattr("undertone_operate.join_pages.phone_files", lambda: {"index.html": b"<p>the app"})
     run("init", tmp_path / "home", "--broker", "mqtts://broker.example")
     run("campaign", "create", tmp_path / "home", "power", *CREATE)
     home = Home(tmp_path / "home")
