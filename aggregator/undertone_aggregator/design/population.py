@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -56,11 +57,9 @@ class Population:
 
         The random rounding to levels is included: E[E[Y² | level]] - E[min(x, theta)²].
         """
-        # Quotients of integers are rounded once, and fractions of integers this long are slow.
-        exact = [(*mechanism.variance(k, theta), *mechanism.value(k, theta)) for k in range(mechanism.levels + 1)]
-        second = [p / q + (r / s) ** 2 for p, q, r, s in exact]
         law = level_law(level_positions(mechanism, theta), theta, self.edges)
-        return np.asarray(second @ law - self._squares(theta)) * (4.0 / (theta * theta))
+        moments = _second_moments(mechanism)  # type: ignore[arg-type]  # mypy: a protocol need not be hashable
+        return np.asarray(moments @ law - self._squares(theta) * (4.0 / (theta * theta)))
 
     def mean_variance(self, mechanism: Mechanism, theta: int) -> float:
         """Return ``variances``, averaged over the readings."""
@@ -74,6 +73,16 @@ class Population:
         sums = np.diff((below - 1.0) * below * (2.0 * below - 1.0) / 6.0)
         above = np.diff(edges) - np.diff(below)
         return np.asarray((sums + above * theta * theta) / np.diff(edges))
+
+
+@lru_cache(maxsize=16)
+def _second_moments(mechanism: Mechanism) -> Vector:
+    """Return E[Y² | level k] of decoded reports Y, in units of (theta/2)², in which they are the same for any theta.
+
+    Quotients of integers are rounded once; fractions of integers this long are slow.
+    """
+    exact = ((*mechanism.variance(k, 2), *mechanism.value(k, 2)) for k in range(mechanism.levels + 1))
+    return np.array([p / q + (r / s) ** 2 for p, q, r, s in exact])
 
 
 class ReadingModel(Protocol):
