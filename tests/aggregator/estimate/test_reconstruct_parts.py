@@ -1,6 +1,7 @@
 """The parts of a reconstruction, each against its formula: decode, level, interval, cell means, what is left out."""
 
 import math
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -153,6 +154,21 @@ def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle:
         error = math.sqrt(sum(cast(float, other.standard_error) ** 2 for other in around)) / len(around)
         assert level is not None
         assert level[:2] == pytest.approx((float(np.mean(list(means.values()))) + away, error))
+
+
+@pytest.mark.parametrize(("sharp", "part"), [(5.0, 16), (1.9, 8), (1.5, 4), (1e-6, 2)])
+def test_a_near_level_is_the_mean_over_as_few_slots_as_its_error_allows(sharp: float, part: int) -> None:
+    """Over 3, 5, 9 or 17 slots of a cycle of 16, whose errors are 4/√n, one of them unknown and counted as 0."""
+    rng = np.random.default_rng(5)
+    estimates = [estimate(slot, 50 + rng.uniform(0, 40), 4.0) for slot in range(100, 140)]
+    estimates[20] = replace(estimates[20], standard_error=None)
+    levels = reconstruct._near(Estimates.of(estimates), 20, 16, sharp)
+    assert levels.whole is (part == 2)
+    for place, one in enumerate(estimates):
+        around = [other for other in estimates if abs(other.slot - one.slot) <= 16 // part]
+        error = math.sqrt(sum((other.standard_error or 0.0) ** 2 for other in around)) / len(around)
+        expected = float(np.mean([other.estimate - 20 for other in around]))
+        assert (levels.mean[place], levels.standard_error[place]) == pytest.approx((expected, error))
 
 
 def test_half_of_the_cycles_phases_make_a_level() -> None:
