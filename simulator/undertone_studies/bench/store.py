@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.campaign.results import open_public
 from undertone_studies.large_store import NAME, SLOTS_OF_A_YEAR, write_large_store
 from undertone_studies.processor import check_proc, processor_seconds
 from undertone_studies.registry import StudyOptions
@@ -30,6 +31,17 @@ _QUERIES = (
     ("query --every 48", ("--every", "48"), None),
 )
 _FIRST, _AGAIN = 1.0, 0.1
+# Runs a command of undertone, and writes its peak memory in kB at the end of stderr. (The peak that the kernel reports
+# of a child includes what its parent needed when it started the child.)
+_MEASURED = """
+import sys
+from undertone.__main__ import main
+code = main()
+with open("/proc/self/status") as status:
+    peak = next(line.split()[1] for line in status if line.startswith("VmHWM"))
+sys.stderr.write(f" {peak}")
+sys.exit(code)
+"""
 
 
 def run(options: StudyOptions) -> list[Measured]:
@@ -70,29 +82,32 @@ def _rows(name: str, seconds: float, megabytes: float, most: float | None) -> li
 
 def _run(*arguments: str) -> tuple[float, float, str]:
     """Run a command of undertone; return (its processor seconds, its peak memory in MB, its output)."""
-    child = subprocess.Popen([sys.executable, "-m", "undertone", *arguments], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    output = child.stdout.read()
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise RuntimeError(f"undertone {' '.join(arguments)} ended with {child.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, output
+    before = _seconds_of_children()
+    done = subprocess.run([sys.executable, "-c", _MEASURED, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"undertone {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+    return _seconds_of_children() - before, int(done.stderr.split()[-1]) / 1024, done.stdout
+
+
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _page(path: Path, what: str) -> list[Measured]:
     rows = []
+    with open_public(path) as results:
+        week = (results.settled - _WEEK) * _HALF_HOUR
     with _served(path) as (pid, address):
         campaign = f"{address}/api/v1/campaigns/{NAME}"
-        newest = int(_get(campaign)["settled"]) * _HALF_HOUR
-        week = newest - _WEEK * _HALF_HOUR
         for name, url in (
+            # The first answer is the first that the page computes.
             ("list of campaigns", f"{address}/api/v1/campaigns"),
             ("campaign", campaign),
             ("a week", f"{campaign}/estimates?from={week}"),
             ("a week, filtered", f"{campaign}/estimates?from={week}&filtered=true"),
             ("a week of a group", f"{campaign}/estimates?from={week}&group=group-00"),
-            ("a year", f"{campaign}/estimates"),
+            ("all slots", f"{campaign}/estimates"),
         ):
             for turn, most in (("first", _FIRST), ("again", _AGAIN)):
                 before, began = processor_seconds([pid]), time.perf_counter()
