@@ -9,6 +9,7 @@ import numpy as np
 
 from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.rounds import Rounds
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.table import optimal_table
@@ -78,8 +79,9 @@ def _decision(weeks: int) -> float:
     rounds = Rounds(plan, EpochMeans(bytes(SEED_BYTES), read))
     newest = max(by_slot) - 110
     seconds = 0.0
-    for slot in (newest - 336, newest):
-        seconds = best_seconds([partial(rounds.next, simulated.timeline, slot * plan.slot_seconds)], 1)[0]
+    for now in ((newest - 336) * plan.slot_seconds, newest * plan.slot_seconds):
+        issued = Timeline([epoch for epoch in simulated.timeline.epochs if epoch.issued_at < now])
+        seconds = best_seconds([partial(rounds.next, issued, now)], 1)[0]
     return seconds
 
 
