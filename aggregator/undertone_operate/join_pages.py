@@ -4,7 +4,6 @@ import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from undertone_device.tools.phone_app import media_type, phone_files, security_policy
 
@@ -40,10 +39,10 @@ def phone_pages(websocket: str) -> JoinPages:
 
     Raises Invalid if this installation lacks MicroPython.
     """
-    files = phone_files()
+    files = phone_files(websocket)
     files[""] = files.pop("index.html")
     pages = {path: JoinPage.of(media_type(path or "index.html"), content) for path, content in files.items()}
-    return JoinPages(pages, security_policy("{0.scheme}://{0.netloc}".format(urlsplit(websocket))))
+    return JoinPages(pages, security_policy(websocket))
 
 
 _PAGE = b"""<!doctype html>

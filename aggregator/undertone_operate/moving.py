@@ -82,6 +82,11 @@ def _move_fleets(home: Home, host: str, port: int, *, endpoint: bool) -> list[st
     )
     sentences += _by_hand(policies.total() - obeying, home.folder / "fleets")
     sentences.append("a device that cannot log in there tries both addresses in turn")
+    if home.join.listen is not None:
+        sentences.append(
+            f"phones keep the app of {home.join.url}, from which they learn where to report: serve it there until each"
+            " has opened it twice, or ask people to join again"
+        )
     first = "stop the broker, then the server" if endpoint else "stop the server"
     sentences.append(
         f"{SERVER} has the new address, which takes effect when the server starts: {first}, and start the server there"

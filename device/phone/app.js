@@ -52,6 +52,16 @@ function waiting(words) {
     return () => [[paragraph(words)]];
 }
 
+function failed({ error }) {
+    return [
+        [
+            element('h1', {}, 'The app could not start'),
+            paragraph('Nothing is sent. Close it, look whether this phone has a network, and open it again.'),
+            paragraph(`The reason: ${error}.`),
+        ],
+    ];
+}
+
 function none() {
     const input = element('input', { type: 'url', placeholder: 'https://…/join#…', id: 'link', required: true });
     const trouble = element('p', { className: 'trouble' });
@@ -311,6 +321,7 @@ const SCREENS = {
     leaving: waiting('Leaving …'),
     busy: waiting('This app is already open in another tab or window. Close it there to go on here.'),
     damaged: waiting('The data of this app is damaged, so that it cannot know what was spent. Nothing is sent.'),
+    failed,
     none,
     join,
     agree,
@@ -392,4 +403,5 @@ function installButton() {
     return put;
 }
 
+// New files wait until every page of the app is closed, so that none mixes old files with new ones.
 navigator.serviceWorker?.register('service-worker.js');

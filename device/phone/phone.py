@@ -14,7 +14,16 @@ import _phone
 
 # A browser has no sockets: these modules are imported by the package and never used.
 sys.modules["select"] = sys.modules["socket"] = _phone
-os.urandom = lambda count: bytes.fromhex(_phone.random(count))
+
+
+def _urandom(count: int) -> bytes:
+    numbers = _phone.random(count)
+    if numbers is None:
+        raise OSError(errno.EIO)
+    return bytes.fromhex(numbers)
+
+
+os.urandom = _urandom
 
 from undertone_device.core import handover, pauses, reset  # noqa: E402
 from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
@@ -282,19 +291,31 @@ class Phone:
         return state
 
 
-def check_promise(text: str, day: "str | None", life: "str | None") -> None:
-    """Check that a policy allows no more than the offer promised: ``day`` and ``life`` are its epsilons, None for none.
+def check_promise(text: str, offer: "dict[str, Any]") -> None:
+    """Check that a policy allows no more than the offer promised: the sensor, the measure, and each epsilon.
 
-    The limits of streams are in other units, so that a policy with streams is not compared. Raises Invalid.
+    The limits of streams are in other units, so that their epsilons are not compared. Raises Invalid.
     """
     policy = phone_policy(text)
+    measures, guarantee = offer["measures"], offer["guarantee"]
+    if policy.sensor != measures["sensor"]:
+        raise Invalid("the device's policy has sensor %s, expected %s as offered" % (policy.sensor, measures["sensor"]))
+    if list(policy.measures) != [measures["measure"]]:
+        raise Invalid(
+            "the device's policy has measures %s, expected %s alone as offered"
+            % (", ".join(policy.measures), measures["measure"])
+        )
     if policy.stream:
         return
     report = epsilon_units(policy.cap[0], policy.cap[1])
     most = report * most_reports(policy, 86400, "counter" in policy.measures)
     if policy.lifetime:
         most = min(most, policy.lifetime)
-    for name, allowed, promised in (("a day", most, day), ("life", policy.lifetime, life)):
+    for name, allowed, promised in (
+        ("one number", report, guarantee["reading_epsilon"]),
+        ("a day", most, guarantee["day_epsilon"]),
+        ("life", policy.lifetime, guarantee["life_epsilon"]),
+    ):
         # A float is exact enough here: it compares two numbers that people read, and decides no draw.
         if promised is not None and not 0 < allowed / UNIT <= 1.001 * float(promised):
             raise Invalid(

@@ -22,6 +22,8 @@ const LEFT = 'app/left';
 
 let journal = null;
 let python = null;
+// The address of MQTT over WebSocket: always that of the files which the server serves now, so that a phone follows it.
+let websocket = null;
 let stream = null;
 let sample = null;
 let running = false;
@@ -47,7 +49,14 @@ function post(changes = {}) {
 // What phone.py imports as `_phone`. An exception here would leave the interpreter in the middle of a call, so that
 // none may be thrown.
 const PHONE = {
-    random: (count) => toHex(crypto.getRandomValues(new Uint8Array(count))),
+    random: (count) => {
+        try {
+            return toHex(crypto.getRandomValues(new Uint8Array(count)));
+        } catch (error) {
+            console.warn(`random numbers: ${error.message}`);
+            return null;
+        }
+    },
     seconds: () => String(unixSeconds()),
     milliseconds: () => String(monotonicMilliseconds()),
     network_milliseconds: () => String(Math.floor(performance.now())),
@@ -81,10 +90,12 @@ function succeeds(action) {
 }
 
 async function startPython() {
-    const [mp, code] = await Promise.all([
+    const [mp, code, broker] = await Promise.all([
         loadMicroPython({ heapsize: HEAP_BYTES, pystack: PYSTACK_WORDS }),
         fetch('code.json').then((response) => response.json()),
+        fetch('broker.json').then((response) => response.json()),
     ]);
+    websocket = broker.websocket;
     for (const [path, text] of Object.entries(code)) {
         mp.FS.mkdirTree(`/lib/${path}`.replace(/\/[^/]*$/, ''));
         mp.FS.writeFile(`/lib/${path}`, text);
@@ -102,9 +113,9 @@ async function startPython() {
 // ----------------------------------------------------------------------------------------------- the device
 
 function startDevice() {
-    const { files, addresses } = readJson(DEVICE);
+    const { files } = readJson(DEVICE);
     const { offer, source } = readJson(JOIN);
-    const status = python('start', files, addresses.websocket, source.whole);
+    const status = python('start', files, websocket, source.whole);
     if (readJson(LEFT)) return finishLeaving();
     running = true;
     post({ stage: 'running', offer, source, status, error: null });
@@ -193,11 +204,12 @@ async function redeem() {
     try {
         const answer = await askUntilAnswered('redeem', { code, key }, () => view.stage === 'joining');
         if (!answer) return;
-        if (!answer.addresses.websocket) throw new Final('this server has no address that a phone can use');
-        python('check_promise', answer.files['policy.json'], offer.guarantee.day_epsilon, offer.guarantee.life_epsilon);
+        python('check_promise', answer.files['policy.json'], offer);
         journal.write(DEVICE, encode(answer));
         startDevice();
     } catch (error) {
+        // The device goes first: without what the person agreed to it could not start.
+        journal.delete(DEVICE);
         journal.delete(JOIN);
         post({ stage: 'none', error: error.message });
     }
@@ -257,11 +269,15 @@ async function start() {
         post({ stage: 'damaged', error: error.message });
         return;
     }
-    await startPython();
-    if (readJson(DEVICE)) startDevice();
-    else if (readJson(JOIN)) await redeem();
-    else if (readJson(LEFT)) post({ stage: 'left', left: readJson(LEFT) });
-    else post({ stage: 'none' });
+    try {
+        await startPython();
+        if (readJson(DEVICE)) startDevice();
+        else if (readJson(JOIN)) await redeem();
+        else if (readJson(LEFT)) post({ stage: 'left', left: readJson(LEFT) });
+        else post({ stage: 'none' });
+    } catch (error) {
+        post({ stage: 'failed', error: error.message });
+    }
 }
 
 const started = start();

@@ -61,6 +61,12 @@ def test_a_fleet_goes_to_another_address(home):
     assert settings(home, "heat", "heat-002")["broker"]["host"] == "new.example"
 
 
+def test_a_move_says_what_phones_need(tmp_path):
+    run("init", tmp_path / "home", "--host", "old.example", "--join-port", 8444)
+    run("campaign", "create", tmp_path / "home", "power", *CREATE)
+    assert "https://old.example:8444" in run("move", tmp_path / "home", "new.example")
+
+
 def test_the_endpoints_certificate_has_both_names(home):
     from cryptography import x509
 

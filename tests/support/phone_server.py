@@ -23,7 +23,7 @@ time.time = lambda: {begin} + (real() - {at}) * {rate}
 time.time_ns = lambda: int(time.time() * 1_000_000_000)
 import undertone_device.tools.phone_app as app
 plain = app.phone_files
-app.phone_files = lambda: plain() | {{"clock.js": {script!r}}}
+app.phone_files = lambda websocket: plain(websocket) | {{"clock.js": {script!r}}}
 """
 
 

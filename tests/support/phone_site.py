@@ -1,5 +1,6 @@
 """The phone's app on loopback: its files, and answers to a join code; the broker is a mosquitto."""
 
+import functools
 import gzip
 import http.server
 import json
@@ -155,6 +156,12 @@ class WebSocketBroker(PrivateBroker):
         super().__init__(binary, folder, port, further=[f"listener {websocket} 127.0.0.1", "protocol websockets"])
 
 
+@functools.cache
+def app_for(websocket: str) -> dict[str, bytes]:
+    """Return the app's files for this address of MQTT over WebSocket."""
+    return phone_files(websocket)
+
+
 class PhoneSite:
     """Serves the app at http://localhost:PORT/join/. ``files``: those of the device that the code gives.
 
@@ -175,7 +182,6 @@ class PhoneSite:
         self.failures: list[int] = []
         self.step: Callable[[str], None] = lambda word: None
         self.sent = 0
-        self._app = phone_files()
         site = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -188,7 +194,7 @@ class PhoneSite:
                     self._answer(200, b"", "text/plain")
                     return
                 path = self.path.partition("?")[0].removeprefix("/join/") or "index.html"
-                content = site.replaced.get(path, site._app.get(path))
+                content = site.replaced.get(path, app_for(site.websocket).get(path))
                 if content is None or not self.path.startswith("/join/"):
                     self._answer(404, b"", "text/plain")
                 else:

@@ -7,6 +7,7 @@ The sources are in ``device/phone``; ``scripts/vendor.py`` fetches MicroPython's
 import hashlib
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import undertone_device
 from undertone_device.tools.compile import board_files
@@ -27,11 +28,15 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 _CODE = "code.json"
+_BROKER = "broker.json"
 _WORKER = "service-worker.js"
 
 
-def phone_files() -> dict[str, bytes]:
+def phone_files(websocket: str) -> dict[str, bytes]:
     """Return the content of each file by its path below the page's address; the page itself is ``index.html``.
+
+    ``websocket``: the address of MQTT over WebSocket. It is in a file, too, so that phones which keep the files fetch
+    all of them again when it changes, with the policy of `security_policy` that allows it.
 
     Raises Invalid if MicroPython has not been fetched.
     """
@@ -43,6 +48,7 @@ def phone_files() -> dict[str, bytes]:
             f"{folder / 'vendor'} lacks micropython.wasm: run python scripts/vendor.py in the checkout (it needs npm)"
         )
     files[_CODE] = _code(folder).encode()
+    files[_BROKER] = json.dumps({"websocket": websocket}).encode()
     # The service worker keeps all files of one version; its own text changes whenever one of them does.
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
@@ -58,10 +64,11 @@ def media_type(path: str) -> str:
 
 
 def security_policy(websocket: str) -> str:
-    """Return the Content-Security-Policy of every answer: no other host than this one and its address ``websocket``."""
+    """Return the Content-Security-Policy of every answer: no other host than this one and that of ``websocket``."""
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(websocket))
     return (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self';"
-        f" manifest-src 'self'; worker-src 'self'; connect-src 'self' {websocket}; base-uri 'none'; form-action 'none';"
+        f" manifest-src 'self'; worker-src 'self'; connect-src 'self' {origin}; base-uri 'none'; form-action 'none';"
         " frame-ancestors 'none'"
     )
 

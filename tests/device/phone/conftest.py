@@ -71,6 +71,7 @@ class Phones:
         # Words that the browser itself logs for a connection that the test has cut.
         self.expected: tuple[str, ...] = ()
         self.hosts: set[str] = set()
+        self.allowed = {f"localhost:{site.port}", site.websocket.removeprefix("ws://")}
 
     def context(self, **options: Any) -> Any:
         """Return a new phone: a browser's profile of its own."""
@@ -106,7 +107,7 @@ def phones(chromium: Any, site: PhoneSite) -> Iterator[Phones]:
         opened = Phones(chromium, site, stack)
         yield opened
         assert opened.trouble == []
-        assert opened.hosts <= {f"localhost:{site.port}", site.websocket.removeprefix("ws://")}
+        assert opened.hosts <= opened.allowed
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 
 from support.factory import DAY
 from support.phone_site import CODE, PATIENCE, FastClock, PhoneSite, Receiver, WebSocketBroker
+from support.phone_tap import Tap
+from support.waiting import wait_for
 from undertone_shared.topics import DEFAULT_PREFIX, config_topic
 
 pytestmark = pytest.mark.services
@@ -125,6 +127,47 @@ def test_a_phone_uses_up_no_code_that_it_cannot_use(phones: Any, site: PhoneSite
     screen(page, "none")
     says(page, "no address that a phone can use")
     assert site.keys == []
+
+
+def test_a_server_that_gives_no_password_is_refused_for_good(phones: Any, site: PhoneSite) -> None:
+    del site.files["password"]
+    page = phones()
+    screen(page, "join")
+    press(page, "How am I protected?")
+    press(page, "I agree and take part")
+    screen(page, "none")
+    says(page, "gave no password")
+    page.reload()
+    screen(page, "none")
+
+
+def test_a_phone_follows_the_server_to_another_websocket(
+    phones: Any, site: PhoneSite, broker: WebSocketBroker, receiver: Receiver, now: int, free_port: Any
+) -> None:
+    receiver.issue(now)
+    context = phones.context()
+    page = phones(context)
+    take_part(page)
+    receiver.report()
+    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    heard: list[bytes] = []
+    port = free_port()
+    tap = Tap(port, ("127.0.0.1", broker.websocket), lambda topic, report: heard.append(report))
+    try:
+        phones.allowed.add(f"localhost:{port}")
+        site.websocket = f"ws://localhost:{port}"
+        # The new files wait until the app is closed, and are used when it is opened again.
+        page.reload()
+        screen(page, "running")
+        waiting = "navigator.serviceWorker.getRegistration().then((found) => found.waiting !== null)"
+        wait_for(lambda: page.evaluate(waiting), what="new files")
+        page.close()
+        again = phones(context, "")
+        screen(again, "running")
+        wait_for(lambda: heard, what="a report at the new address")
+        receiver.check()
+    finally:
+        tap.close()
 
 
 def test_a_reload_goes_on_where_the_page_was(phones: Any, receiver: Receiver, now: int) -> None:

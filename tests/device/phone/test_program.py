@@ -27,7 +27,7 @@ delete = lambda name: files.pop(name, None) is None or True
 """
 # Three numbers in the slot before, two in the slot, one after it.
 CODE = """
-import json, sys
+import json, os, sys
 import program, _phone
 class Campaign:
     slot_seconds = 3600
@@ -48,8 +48,21 @@ for measure in ("last", "sum", "max", "mean", "counter", "duration"):
     answers[measure] = said._value(Campaign, 500_000)
 answers["nothing"] = said._value(Campaign, 500_002)
 answers["boots"] = [said.policy.rest_by, said.policy.boots_per_day, said.policy.write_seconds]
-answers["more"] = json.loads(program.call("check_promise", json.dumps([sys.argv[1], "2", None])))
-answers["as much"] = json.loads(program.call("check_promise", json.dumps([sys.argv[1], "24.1", "100"])))
+def promise(sensor="energy", measure="last", reading="1.001", day="24.1", life="100"):
+    offer = {
+        "measures": {"sensor": sensor, "measure": measure},
+        "guarantee": {"reading_epsilon": reading, "day_epsilon": day, "life_epsilon": life},
+    }
+    return json.loads(program.call("check_promise", json.dumps([sys.argv[1], offer])))
+answers["more"] = [
+    promise(sensor="load"), promise(measure="sum"), promise(reading="0.9"), promise(day="2"), promise(life="99")
+]
+answers["as much"] = promise()
+_phone.random = lambda count: None
+try:
+    os.urandom(8)
+except OSError as error:
+    answers["no random numbers"] = error.errno
 answers["no number"] = json.loads(program.call("enter", '["five"]'))
 try:
     said.storage.write("full", b"1")
@@ -63,7 +76,9 @@ print(json.dumps(answers))
 def answers() -> dict[str, Any]:
     if interpreter32() is None:
         unavailable(MISSING32)
-    policy = policy_of(cap=[2718, 1000], slot_seconds=3600, reports_per_period=23, lifetime=100 << 20)
+    policy = policy_of(
+        measures=["last"], cap=[2718, 1000], slot_seconds=3600, reports_per_period=23, lifetime=100 << 20
+    )
     files = {"/lib/program.py": REPO / "device/phone/phone.py", "/lib/_phone.py": BROWSER}
     done = run_micropython32(CODE, json.dumps(policy), files=files)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -86,8 +101,14 @@ def test_a_phone_counts_by_its_clock_and_writes_each_draw(answers: dict[str, Any
 
 
 def test_a_policy_may_allow_what_was_offered_and_no_more(answers: dict[str, Any]) -> None:
-    assert "a day" in answers["more"]["error"]
+    named = ("sensor", "measures", "one number", "a day", "life")
+    for word, answer in zip(named, answers["more"], strict=True):
+        assert word in answer["error"]
     assert answers["as much"] == {"result": None}
+
+
+def test_a_browser_without_random_numbers_is_an_error(answers: dict[str, Any]) -> None:
+    assert answers["no random numbers"] > 0
 
 
 def test_what_cannot_be_kept_is_an_error(answers: dict[str, Any]) -> None:
