@@ -71,6 +71,7 @@ class Server:
         wait_for(self._join_answers, what="the join listener's answer")
 
     def _join_answers(self):
+        assert self._process.poll() is None, (self.folder / "serve.log").read_text()[-2000:]
         try:
             with socket.create_connection(("127.0.0.1", self._join_port), 5):
                 return True
