@@ -25,7 +25,6 @@ from support.joined_home import (
     join,
     reports,
     sent,
-    state_of,
     value,
     why,
     write_each_report_down,
@@ -233,7 +232,7 @@ def test_an_old_backup_is_a_lost_ledger(home, server, meter, joined):
     meter.show()
     meter.wait(lambda: why(home) in ("period", "lifetime"), "the device's silence")
     wait_for(lambda: "lifetime_spent" in issues(home), what="the issue")
-    assert state_of(home, "spent_for_life")["attributes"]["used_percent"] == 100
+    assert float(value(home, "budget_used")) == 100
     home.stop()
     assert len(sent(joined)) == before
     check_account(server, joined)

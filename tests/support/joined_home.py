@@ -68,7 +68,7 @@ class Server:
             self._process = subprocess.Popen(
                 ["undertone", "serve", str(self.folder)], env=self.environment, stdout=log, stderr=subprocess.STDOUT
             )
-        wait_for(self._join_answers, what="the join listener's answer")
+        wait_for(self._join_answers, 4 * PATIENCE_SECONDS, "the join listener's answer")
 
     def _join_answers(self):
         assert self._process.poll() is None, (self.folder / "serve.log").read_text()[-2000:]

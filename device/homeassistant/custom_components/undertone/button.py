@@ -1,6 +1,7 @@
 """The button that ends a participation for good."""
 
 from homeassistant.components.button import ButtonEntity
+from homeassistant.const import EntityCategory
 from homeassistant.core import HomeAssistant
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
@@ -18,6 +19,9 @@ async def async_setup_entry(
 
 class LeaveButton(ParticipationEntity, ButtonEntity):
     """Leave: the participation is removed with its files. Joining again needs a new link."""
+
+    # Among the settings, so that nobody presses it beside the switch by mistake.
+    _attr_entity_category = EntityCategory.CONFIG
 
     @property
     def available(self) -> bool:

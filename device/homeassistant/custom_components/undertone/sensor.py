@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from homeassistant.components.sensor import SensorDeviceClass, SensorEntity, SensorStateClass
-from homeassistant.const import EntityCategory
+from homeassistant.const import PERCENTAGE, EntityCategory
 from homeassistant.core import HomeAssistant
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
@@ -31,6 +31,7 @@ class Shown:
     attributes: Callable[[Status], dict[str, Any]] = lambda status: {}
     device_class: SensorDeviceClass | None = None
     precision: int | None = None
+    unit: str | None = None
     counts: bool = False
     category: EntityCategory | None = EntityCategory.DIAGNOSTIC
 
@@ -47,7 +48,11 @@ def _any_day(status: Status) -> float:
 
 def _lifetime(status: Status) -> dict[str, Any]:
     bound = status["lifetime"]
-    return {"bound": bound / UNIT if bound else None, "used_percent": 100 * status["ever"] / bound if bound else None}
+    return {"bound": bound / UNIT if bound else None}
+
+
+def _used_percent(status: Status) -> float | None:
+    return 100 * status["ever"] / status["lifetime"] if status["lifetime"] else None
 
 
 def _next_report(status: Status) -> datetime | None:
@@ -76,9 +81,10 @@ def _connection(status: Status) -> str:
 
 SENSORS = (
     Shown("status", _connection, lambda s: {"why": _why(s)}, category=None),
-    Shown("spent_today", lambda s: s["recent"] / UNIT, precision=2, category=None),
+    Shown("budget_used", _used_percent, precision=1, unit=PERCENTAGE, category=None),
+    Shown("spent_today", lambda s: s["recent"] / UNIT, precision=2),
     Shown("any_24_hours", _any_day, precision=2),
-    Shown("spent_for_life", lambda s: s["ever"] / UNIT, _lifetime, precision=2, category=None),
+    Shown("spent_for_life", lambda s: s["ever"] / UNIT, _lifetime, precision=2),
     Shown("last_reading", lambda s: _time(s["last_reading"]), device_class=SensorDeviceClass.TIMESTAMP),
     Shown("last_report", _last_report, device_class=SensorDeviceClass.TIMESTAMP),
     Shown("next_report", _next_report, device_class=SensorDeviceClass.TIMESTAMP),
@@ -102,6 +108,7 @@ class ParticipationSensor(ParticipationEntity, SensorEntity):
         super().__init__(entry, participation, shown.key)
         self._shown = shown
         self._attr_device_class = shown.device_class
+        self._attr_native_unit_of_measurement = shown.unit
         self._attr_suggested_display_precision = shown.precision
         self._attr_entity_category = shown.category
         if shown.key == "status":
