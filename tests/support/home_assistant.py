@@ -105,6 +105,10 @@ class HomeAssistant:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return str(json.load(answer)["access_token"])
 
+    def tokens(self) -> dict[str, Any]:
+        """Return what a browser stores once a person has logged in."""
+        return {"access_token": self._new_token(), "refresh_token": self._refresh, "token_type": "Bearer"}
+
     def log(self) -> str:
         """Return all that it has printed."""
         return (self.folder / "output.log").read_text(errors="replace")
