@@ -173,3 +173,18 @@ def test_the_campaigns_in_each_state(chromium: Any, addresses: dict[str, str], n
             assert "learning θ, until about" in page.locator(".card", has_text="learning-of").inner_text()
         check(page, name)
         page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_campaign_on_paper(chromium: Any, addresses: dict[str, str]) -> None:
+    """Printed in dark mode, too, the page is black on white, without buttons, with the chart and the opened parts."""
+    with pages(chromium, addresses["load"]) as open_page:
+        page = open_page("#simulation", bypass_csp=True, **DARK)
+        page.wait_for_selector("#chart canvas")
+        until(page, "document.getElementById('latest').textContent !== ''")
+        page.click("#meaning summary")
+        page.emulate_media(media="print")
+        shown = "(selector) => [...document.querySelectorAll(selector)].filter((one) => one.offsetParent).length"
+        assert page.evaluate(f"({shown})('button')") == 0
+        assert page.evaluate(f"({shown})('#chart canvas, #meaning p')") > 1
+        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+        check(page, "print")

@@ -61,7 +61,7 @@ function value(campaign, row) {
   if (row.kind === "model") return { reason: learning ? reason : "θ is chosen: the first estimate comes with the next slot" };
   const error = row.standard_error === null ? 0 : 1.96 * row.standard_error;
   return error > Math.abs(row.estimate - campaign.offset)
-    ? { reason: `not enough reports yet: ± ${number(error, 2)} ${campaign.unit} is larger than the number` }
+    ? { reason: `not enough reports yet: ± ${number(error, 2)} ${campaign.unit} is larger than the number; more devices, or means over more slots, show more` }
     : { words: `${number(row.estimate)} ${campaign.unit}`, error: error ? `± ${number(error, 2)} (95 %)` : "" };
 }
 
@@ -187,14 +187,15 @@ function rows(pairs, heads) {
 
 function glance(campaign) {
   $("one-title").textContent = `${campaign.name}: ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`;
-  $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
+  $("guarantee").textContent = ["Privacy: each device mixes random noise into every report before it sends it.",
+    `Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
   const newest = campaign.newest;
   about = campaign;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   spans(campaign);
   const { words, error, reason } = value(campaign, newest);
   $("latest").textContent = newest
-    ? `${time(newest.start, campaign.time_zone)}: ${reason ?? `${words} ${error}`.trim()}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports`
+    ? `${time(newest.start, campaign.time_zone)}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports: ${reason ?? `${words} ${error}`.trim()}`
     : reason;
   $("state").replaceChildren(...condition(campaign).map(([words, kind]) => element("div", words, kind)));
   const known = notices(campaign).map(notice);
@@ -515,7 +516,8 @@ function devices(place, campaign) {
   place.replaceChildren(groups.length
     ? rows(groups.map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
       ["group", "reporting", "silent", "lost", "conflicting"])
-    : element("p", "No server says how its devices are.", "small"));
+    : element("p", campaign.server.state ? "The server has not counted its devices yet."
+      : "This page reads a store. Only a running server knows which devices report.", "small"));
 }
 
 async function threshold(place, campaign) {
@@ -538,8 +540,8 @@ async function threshold(place, campaign) {
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
   words.textContent = last
-    ? `θ ${many ? "by time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}; ${known.length} of ${epochs.length} epochs have one.`
-    : "Not chosen yet: the threshold rounds go on.";
+    ? `Devices cut off readings above θ: a smaller θ needs less noise. θ ${many ? "depends on the time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}.`
+    : "Devices will cut off readings above θ: a smaller θ needs less noise. θ is not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
     blocks.replaceChildren(rows(last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
@@ -665,6 +667,7 @@ function route() {
 addEventListener("hashchange", route);
 addEventListener("resize", () => data && draw());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); drawWidgets(about); } });
+matchMedia("print").addEventListener("change", () => { if (data) draw(); });
 $("choose").addEventListener("change", () => {
   const chosen = new FormData($("choose"));
   const words = new URLSearchParams({ group: chosen.get("group") || "all", span: chosen.get("span") ?? "",
