@@ -87,6 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if getattr(config.option, "numprocesses", None):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        # The process that only directs workers collects nothing.
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
