@@ -56,8 +56,7 @@ def take(home: HomeAssistant, link: str) -> None:
         page.get_by_role("button", name="OK", exact=True).click()
         page.locator("step-flow-form input").first.fill(link)
         page.get_by_role("button", name="Submit").click()
-        page.get_by_text("asks", exact=False).first.wait_for()
-        page.get_by_text("I agree to take part").wait_for()
+        page.get_by_text("How often").wait_for()
         page.locator("dialog-data-entry-flow .mdc-dialog__surface").screenshot(path=str(TARGET))
 
 

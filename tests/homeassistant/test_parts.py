@@ -16,7 +16,6 @@ participation = importlib.import_module(f"{integration_parts.PACKAGE}.participat
 
 CODE = "ABCD-EFGH-IJKL-MNOP-QRST-UVWX-YZ"
 PRINT = "0123456789abcdef" * 4
-GUARANTEE = {"day_epsilon": "48.02", "life_epsilon": "961"}
 
 
 @pytest.mark.parametrize(
@@ -144,8 +143,12 @@ POLICY = policy_of(insecure=True)
 
 
 def joined_by(text=f"http://127.0.0.1:8444/join#{CODE}", **guarantee):
-    promise = {"day_epsilon": None, "life_epsilon": None} | guarantee
-    return participation.Joined(links.Link.parse(text), "0" * 64, {"guarantee": promise})
+    return participation.Joined(links.Link.parse(text), "0" * 64, offer_of(**guarantee))
+
+
+def offer_of(sensor="energy", measure="sum", **guarantee):
+    promise = {"reading_epsilon": None, "day_epsilon": None, "life_epsilon": None} | guarantee
+    return {"measures": {"sensor": sensor, "measure": measure}, "guarantee": promise}
 
 
 def test_a_devices_files_are_stored_privately_without_a_source(files, tmp_path):
@@ -208,11 +211,20 @@ def test_a_server_sends_no_further_files_and_leaves_none_out(files, tmp_path):
 def test_a_policy_that_allows_more_than_the_offer_said_is_refused(files, tmp_path):
     policy = json.dumps(policy_of(insecure=True, cap=[271828, 100000], reports_per_period=48, lifetime=48 << 20))
     files["policy.json"] = policy
-    participation.check_promise(policy, {"day_epsilon": "48", "life_epsilon": "48"})
-    for promise in ({"day_epsilon": "40"}, {"life_epsilon": "47"}, {"day_epsilon": "much"}):
+    participation.check_promise(policy, offer_of(reading_epsilon="1", day_epsilon="48", life_epsilon="48"))
+    for promise in (
+        {"reading_epsilon": "0.9"},
+        {"day_epsilon": "40"},
+        {"life_epsilon": "47"},
+        {"day_epsilon": "much"},
+        {"sensor": "gas"},
+        {"measure": "counter"},
+    ):
         with pytest.raises(Invalid):
-            participation.store_files(tmp_path, files, joined_by(**promise))
+            participation.store_files(
+                tmp_path, files, participation.Joined(joined_by().link, "0" * 64, offer_of(**promise))
+            )
     endless = json.dumps(policy_of(insecure=True, lifetime=0))
     with pytest.raises(Invalid):
-        participation.check_promise(endless, {"day_epsilon": None, "life_epsilon": "48"})
+        participation.check_promise(endless, offer_of(life_epsilon="48"))
     assert list(tmp_path.iterdir()) == []

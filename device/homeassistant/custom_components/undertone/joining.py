@@ -111,11 +111,12 @@ def _check_offer(offer: dict[str, Any]) -> None:
     """Check the fields of an offer that this integration uses. Raises JoinError."""
     words, numbers = (str,), (int,)
     kinds: dict[str, dict[str, tuple[type, ...]]] = {
-        "measures": {"text": words, "unit": words, "measure": words, "slot_seconds": numbers},
+        "measures": {"text": words, "sensor": words, "unit": words, "measure": words, "slot_seconds": numbers},
         "reports": {"per_day": (int, float), "until": words},
         "guarantee": {
             "sentence_day": words,
             "sentence_life": words,
+            "reading_epsilon": (str, NoneType),
             "day_epsilon": (str, NoneType),
             "life_epsilon": (str, NoneType),
         },

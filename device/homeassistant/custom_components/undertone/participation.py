@@ -247,7 +247,7 @@ def store_files(folder: Path, files: dict[str, str], joined: Joined) -> None:
             raise Invalid(f"a file's name is {name!r}, expected one of {', '.join(_FILES)}")
     storage = FileStorage(str(folder))
     configuration = _home_configuration(files, joined.link)
-    check_promise(files["policy.json"], joined.offer["guarantee"])
+    check_promise(files["policy.json"], joined.offer)
     for name, text in {**files, CONFIG: json.dumps(configuration)}.items():
         storage.write(name, text.encode())
     config = read_config(str(folder / CONFIG))
@@ -281,18 +281,25 @@ def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in ("source", "wifi", "ntp")}
 
 
-def check_promise(policy_text: str, guarantee: dict[str, Any]) -> None:
-    """Check that a policy allows no more than the offer's ``guarantee`` said. Raises Invalid.
+def check_promise(policy_text: str, offer: dict[str, Any]) -> None:
+    """Check that a policy allows no more than the offer said: the sensor, the measure and each epsilon. Raises Invalid.
 
-    The limits of streams are in other units, so that a policy with streams is not compared.
+    The limits of streams are in other units, so that their epsilons are not compared.
     """
     policy = parse_policy(policy_text.encode())
+    measures, guarantee = offer["measures"], offer["guarantee"]
+    if policy.sensor != measures["sensor"]:
+        raise Invalid(f"the policy's sensor is {policy.sensor}, expected {measures['sensor']} as offered")
+    if list(policy.measures) != [measures["measure"]]:
+        raise Invalid(f"the policy's measures are {policy.measures}, expected {measures['measure']} alone as offered")
     if policy.stream:
         return
-    day = epsilon_units(*policy.cap) * most_reports(policy, _DAY, "counter" in policy.measures)
+    report = epsilon_units(*policy.cap)
+    day = report * most_reports(policy, _DAY, "counter" in policy.measures)
     if policy.lifetime:
         day = min(day, policy.lifetime)
     for name, allowed, promised in (
+        ("reading", report, guarantee["reading_epsilon"]),
         ("day", day, guarantee["day_epsilon"]),
         ("life", policy.lifetime or 0, guarantee["life_epsilon"]),
     ):
