@@ -1,18 +1,21 @@
-"""Measure the heap of a device by the form of its code, with and without TLS, and write docs/results/boards.md.
+"""Measure the heap of a device by the form of its code, and write docs/results/boards.md.
 
-usage: .venv/bin/python scripts/board_memory.py [OUT]
+usage: scripts/board_interpreter.sh, which freezes the code as it is now; then .venv/bin/python
+scripts/board_memory.py [OUT]
 
 The first table is of device/measure.py: the client with a simulated broker. The second is of a whole board:
 device/main.py with Wi-Fi, clock and watchdog as stand-ins, a real broker and a campaign of 128 bins, until two reports
-are acknowledged. The code comes from sources, from .mpy files, or from a read-only file system that is used in place,
-like ROMFS; all but the sources are compiled. Both tables are measured under the unix port of MicroPython, whose words,
-and therefore objects, are twice as large as a board's; the second has half of the least heap there. The image of a
-read-only file system is subtracted, because a board has it in flash. Frozen code needs less than ROMFS, because its
-names are in flash, too; this is not measured, because no tool here builds firmware. The firmware's own use of the heap,
-for Wi-Fi or TLS, comes on top.
+are acknowledged. The code comes from .mpy files, from a read-only file system that is used in place, like ROMFS, or is
+frozen into the interpreter with main.py; all of it is compiled. The interpreter is MicroPython's unix port with words
+of 32 bits, as on a board, which `scripts/board_interpreter.sh` builds; its objects are as large as a board's. The image
+of a read-only file system is subtracted, because a board has it in flash. TLS takes its memory outside MicroPython's
+heap on an ESP32, and from the same heap on a Pico W: both are shown. What the firmware itself needs for
+Wi-Fi comes on top.
 """
 
+import concurrent.futures
 import contextlib
+import functools
 import io
 import re
 import subprocess
@@ -41,14 +44,26 @@ with open({path!r}, "rb") as file:
 vfs.mount(vfs.VfsRom(image), "/rom")
 sys.path[:] = ["/rom"]
 """
+FILES, FROZEN = ".mpy files", "frozen"
 # Heap in KB that a board with words of 32 bits should have, by the form of its code: the least heap, and room for what
-# an owner's sensor.py needs. tests/device/board/test_board.py runs main.py in it.
-BOARD_KB = {".mpy files": 88, FLASH: 64}
-SIGNED_KB = {".mpy files": 88, FLASH: 72}
+# an owner's sensor.py needs.
+BOARD_KB = {FILES: 104, FLASH: 72, FROZEN: 56}
+SIGNED_KB = {FILES: 120, FLASH: 80, FROZEN: 64}
+# Heap in KB in which tests/device/board runs main.py on an interpreter with words of 64 bits.
+WIDE_KB = {FILES: 176, FLASH: 128}
+WIDE_SIGNED_KB = {FILES: 176, FLASH: 144}
 # Two reports take about three seconds of a quiet machine.
-_PATIENCE_SECONDS = 45
-# What a whole board does: whether it has TLS, and whether its campaign is signed.
-BOARDS = {"no TLS": (False, False), "TLS": (True, False), "TLS, signed campaign": (True, True)}
+_PATIENCE_SECONDS = 30
+# What a whole board does: whether it has TLS, whether TLS takes its memory from the same heap, and whether its campaign
+# is signed.
+BOARDS = {
+    "no TLS": (False, False, False),
+    "TLS outside the heap": (True, False, False),
+    "TLS outside the heap, signed campaign": (True, False, True),
+    "TLS in the heap": (True, True, False),
+}
+INTERPRETERS = REPO / ".tools/board"
+LEAST = "least heap in which it runs, a signature too"
 _ROW = re.compile(r"^\| (.*?) \| (\d+) (bytes|us) \|$", re.MULTILINE)
 SHOWN = {
     "modules: reporter, client, MQTT session": "modules: reporter, client, MQTT session",
@@ -60,12 +75,25 @@ SHOWN = {
 }
 
 
-def measure(code: str, paths: list[Path | str], scratch: Path, heap: int | None = None) -> dict[str, int] | None:
+def board_interpreter(form: str, *, inside: bool = False) -> Path:
+    """Return the interpreter with words of 32 bits for this form of the code. Raises SystemExit if it is not there.
+
+    ``inside``: TLS takes its memory from MicroPython's heap.
+    """
+    name = f"micropython-{'frozen' if form == FROZEN else 'files'}-{'inside' if inside else 'outside'}"
+    if not (INTERPRETERS / name).exists():
+        raise SystemExit(f"there is no {INTERPRETERS / name}: scripts/board_interpreter.sh builds it, on Debian")
+    return INTERPRETERS / name
+
+
+def measure(
+    code: str, paths: list[Path | str], scratch: Path, heap: int | None = None, program: Path | None = None
+) -> dict[str, int] | None:
     """Return the table's rows, None if the heap is too small."""
     size = None if heap is None else str(heap)
-    done = mp.run_micropython(code, paths=paths, cwd=scratch, heap=size)
+    done = mp.run_micropython(code, paths=paths, cwd=scratch, heap=size, program=program)
     if done.returncode:
-        if "MemoryError" in done.stdout or "not enough memory" in done.stdout:
+        if any(words in done.stdout + done.stderr for words in ("MemoryError", "not enough memory")):
             return None
         raise RuntimeError(done.stdout + done.stderr)
     return {what: int(value) for what, value, _ in _ROW.findall(done.stdout)}
@@ -81,76 +109,110 @@ def forms(scratch: Path) -> dict[str, tuple[str, list[Path | str], int]]:
     compiled = "import measure\nmeasure.main()\n"
     rom = ROM.format(size=len(image), path=str(scratch / "image"))
     return {
-        "sources": ((REPO / "device/measure.py").read_text(encoding="utf-8"), list(mp.SOURCES), 0),
-        ".mpy files": (compiled, [scratch / "lib"], 0),
+        FILES: (compiled, [scratch / "lib"], 0),
         FLASH: (rom + compiled, [], len(image)),
+        FROZEN: (compiled, [], 0),
     }
 
 
-def least_kilobytes(succeeds: Callable[[int], bool], most: int) -> int:
-    """Return the least heap of a board, in KB; ``succeeds`` gets a heap in bytes, of words that are twice as long."""
-    low, high = 8, most
-    while low < high:
+def least(succeeds: Callable[[int], bool], start: int, step: int) -> int:
+    """Return the least multiple of ``step`` that succeeds, if all larger ones do; the search begins at ``start``."""
+    low, high, stride = 0, start // step, 1
+    while not succeeds(high * step):
+        low, high, stride = high, high + stride, 2 * stride
+    stride = 1
+    while low == 0 and high > stride and succeeds((high - stride) * step):
+        high, stride = high - stride, 2 * stride
+    low = max(low, high - stride)
+    while high - low > 1:
         middle = (low + high) // 2
-        if succeeds(2 * STEP * middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        low, high = (low, middle) if succeeds(middle * step) else (middle, high)
+    return high * step
 
 
-def whole_board(lib: Path, image: Path | None, *, tls: bool, signed: bool) -> int:
-    """Return the least heap in KB in which main.py runs from .mpy files in ``lib``, or from an ``image`` in flash."""
+def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed: bool) -> bool:
+    """Return True if main.py reports on a board with so many bytes of heap."""
     from support.board_site import SIGNED, BoardSite
     from support.mosquitto import find_mosquitto
     from support.ports import free_port
     from support.private_broker import PrivateBroker
 
-    def succeeds(heap: int) -> bool:
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            with PrivateBroker(
-                find_mosquitto() or "mosquitto", folder, free_port(), "localhost" if tls else None
-            ) as broker:
-                policy = SIGNED if signed else {}
-                site = BoardSite(broker, folder, mp.run_micropython, lib, 1, tls=tls, **policy)
-                try:
-                    done = site.start(heap, "2", image=image, timeout=_PATIENCE_SECONDS)
-                except subprocess.TimeoutExpired:
-                    # The campaign does not fit, so the board waits for a smaller one.
-                    return False
-                finally:
-                    site.close()
-        return done.returncode == 0 and "True True" in done.stdout
+    run = functools.partial(mp.run_micropython, program=board_interpreter(form, inside=inside))
+    image = scratch / "image" if form == FLASH else None
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        lib = folder / "empty" if form == FROZEN else scratch / "lib"
+        certificate = "localhost" if tls else None
+        with PrivateBroker(find_mosquitto() or "mosquitto", folder, free_port(), certificate) as broker:
+            site = BoardSite(broker, folder, run, lib, 1, tls=tls, **(SIGNED if signed else {}))
+            # What stands in for the board's own modules is frozen into the interpreter.
+            program = folder / "program/start.py"
+            program.parent.mkdir()
+            program.write_text("import drive\n")
+            try:
+                done = site.start(heap, "2", image=image, program=program, timeout=_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                # The campaign does not fit, so the board waits for a smaller one.
+                return False
+            finally:
+                site.close()
+    return done.returncode == 0 and "True True" in done.stdout
 
-    return least_kilobytes(succeeds, 256)
+
+def whole_boards(form: str, scratch: Path) -> dict[str, int]:
+    """Return the rows of a whole board: the least heap in KB for each of BOARDS."""
+    rows, start = {}, STEP * (BOARD_KB[form] - 6)
+    for what, (tls, inside, signed) in BOARDS.items():
+        start = least(
+            lambda heap, tls=tls, inside=inside, signed=signed: runs(  # type: ignore[misc]
+                form, scratch, heap, tls=tls, inside=inside, signed=signed
+            ),
+            start,
+            STEP,
+        )
+        rows[what] = start // STEP
+        print(f"{form}, {what}: {rows[what]} KB", file=sys.stderr)
+    return rows
+
+
+def promise() -> str:
+    """Return the sentence about the heap that the guides have."""
+    names = {FROZEN: "frozen code", FLASH: "code in ROMFS", FILES: ".mpy files"}
+    parts = [f"{BOARD_KB[form]} KB ({SIGNED_KB[form]} KB) for {name}" for form, name in names.items()]
+    return f"a heap (in parentheses: with signed campaigns) of {parts[0]}, {parts[1]}, and {parts[2]}"
 
 
 def table() -> str:
     """Return the page."""
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
-        columns = {}
-        for form, (code, paths, offset) in forms(scratch).items():
-            columns[form] = measure(code, paths, scratch) or {}
-            heap = 32 * STEP
-            while measure(code, paths, scratch, heap + offset) is None:
-                heap += STEP
-            columns[form]["least heap in which it runs, a signature too"] = heap
-        boards = {
-            what: [whole_board(scratch / "lib", image, tls=tls, signed=signed) for image in (None, scratch / "image")]
-            for what, (tls, signed) in BOARDS.items()
-        }
+        made = forms(scratch)
+
+        def column(form: str) -> tuple[dict[str, int], dict[str, int]]:
+            code, paths, offset = made[form]
+            program = board_interpreter(form)
+            # A folder of its own, because measure.py writes a file.
+            own = scratch / f"files-{list(made).index(form)}"
+            own.mkdir()
+            rows = measure(code, paths, own, program=program) or {}
+            rows[LEAST] = least(
+                lambda heap: measure(code, paths, own, heap + offset, program) is not None, 32 * STEP, STEP
+            )
+            return rows, whole_boards(form, scratch)
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            measured = dict(zip(made, pool.map(column, made), strict=True))
+    columns, boards = ({form: rows[i] for form, rows in measured.items()} for i in (0, 1))
     every = mpy_sizes.totals()["every board"]
     about = " ".join((__doc__ or "").split("\n\n")[2].split())
     lines = ["# What the code takes on a board", "", f"Made by `scripts/{Path(__file__).name}`. {about}", ""]
     lines += [f"The .mpy files that every board loads are {every:,} bytes together.", ""]
-    lines += ["| bytes, 64-bit words | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
-    for row in [*SHOWN, "least heap in which it runs, a signature too"]:
+    lines += ["| bytes, 32-bit words | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for row in [*SHOWN, LEAST]:
         values = " | ".join(f"{column[row]:,}" for column in columns.values())
         lines.append(f"| {SHOWN.get(row, row)} | {values} |")
-    lines += ["", "| heap of a whole board in KB, 32-bit words | " + " | ".join(BOARD_KB) + " |", "|---|" + "---:|" * 2]
-    lines += [f"| least: {what} | {files} | {flash} |" for what, (files, flash) in boards.items()]
+    lines += ["", "| heap of a whole board in KB | " + " | ".join(boards) + " |", "|---|" + "---:|" * len(boards)]
+    lines += [f"| least: {what} | " + " | ".join(str(rows[what]) for rows in boards.values()) + " |" for what in BOARDS]
     for row, promised in (("", BOARD_KB), (" where campaigns are signed", SIGNED_KB)):
         lines.append(
             f"| **to count on**{row} | " + " | ".join(f"**{kilobytes}**" for kilobytes in promised.values()) + " |"

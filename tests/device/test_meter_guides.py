@@ -23,7 +23,7 @@ from undertone_device.sensors.crc import ARC, X25, crc16
 
 sys.path.append(str(mp.REPO / "scripts"))
 
-from board_memory import BOARD_KB
+from board_memory import FILES, WIDE_KB
 from frames import SML, TELEGRAM
 
 _BLOCK = re.compile(r"```(\w+)\n([\s\S]*?)```|((?:^    .+\n)+)", re.MULTILINE)
@@ -68,7 +68,7 @@ def test_an_esp32_on_a_dutch_or_belgian_meter(micropython, compiled, mosquitto_b
         # The guide's ten seconds belong to a half-hour; a slot here takes one second.
         device["source"]["seconds"] = 1
         (tmp_path / "device.json").write_text(json.dumps(device))
-        assert board.run(2 * 1024 * BOARD_KB[".mpy files"], "3")[-1].endswith("True True")
+        assert board.run(1024 * WIDE_KB[FILES], "3")[-1].endswith("True True")
         assert len(board.slots(3)) >= 3
         board.close()
 

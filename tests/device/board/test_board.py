@@ -16,16 +16,16 @@ from undertone_shared.off_board import intake
 
 sys.path.append(str(mp.REPO / "scripts"))
 
-from board_memory import BOARD_KB, FLASH, SIGNED_KB
+from board_memory import FILES, FLASH, WIDE_KB, WIDE_SIGNED_KB
 
-# Of heap for a board with TLS, by the form of its code; the words of this interpreter are twice as long.
-HEAP_FILES = 2 * 1024 * BOARD_KB[".mpy files"]
-HEAP_FLASH = 2 * 1024 * BOARD_KB[FLASH]
-HEAP_FLASH_SIGNED = 2 * 1024 * SIGNED_KB[FLASH]
+# Of heap for a board with TLS, by the form of its code, with the long words of this interpreter.
+HEAP_FILES = 1024 * WIDE_KB[FILES]
+HEAP_FLASH = 1024 * WIDE_KB[FLASH]
+HEAP_FLASH_SIGNED = 1024 * WIDE_SIGNED_KB[FLASH]
 
 
 class Site(BoardSite):
-    """A board with the heap that the table promises to be enough."""
+    """A board with a heap that bounds what it takes."""
 
     def run(self, *mode, image=None, program=BOARD / "drive.py", flash_heap=HEAP_FLASH):
         return super().run(HEAP_FILES if image is None else flash_heap, *mode, image=image, program=program)

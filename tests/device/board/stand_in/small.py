@@ -1,9 +1,9 @@
 """Runs a program as on a board with a small C stack, whose code is in files or in flash.
 
-PROGRAM STACK IMAGE ARGUMENT...: STACK is the bytes of C stack on a board, whose words are half as long as those of this
-interpreter. IMAGE is a file system for reading, mounted before anything is imported, or "-".
+PROGRAM STACK IMAGE ARGUMENT...: STACK is the bytes of C stack on a board, whose words have 32 bits; an interpreter of
+64 bits gets twice as much. IMAGE is a file system for reading, mounted before anything is imported, or "-".
 
-The program runs in a thread that has twice STACK. The main thread makes its imports, because the unix port takes 4 KB
+The program runs in a thread that has STACK. The main thread makes its imports, because the unix port takes 4 KB
 of the stack for each path that it looks up, and a board takes 128 bytes. At the end "stack N, imports D" says what the
 deepest import would take of a board's stack, and how many imports were within each other.
 """
@@ -23,6 +23,8 @@ import micropython
 
 # One import with the module's own code on a Cortex-M: six within each other took 10.2 KB there, three took 5.6 KB.
 IMPORT_BYTES = 1620
+# Words of a board in one of this interpreter's.
+WORDS = 1 if sys.maxsize < 1 << 32 else 2
 # What the unix port leaves free of a thread's stack.
 MARGIN_BYTES = 8192
 
@@ -49,7 +51,7 @@ class Imports:
         """What an import statement calls, in either thread."""
         if _thread.get_ident() == self._main:
             return self._count(arguments)
-        used = micropython.stack_use() // 2
+        used = micropython.stack_use() // WORDS
         self._deepest = 0
         self._arguments = arguments
         self._asked.release()
@@ -124,7 +126,7 @@ sys.path[0] = program[: program.rindex("/")]
 if image != "-":
     mount(image)
 imports = Imports()
-_thread.stack_size(2 * int(stack) + MARGIN_BYTES)
+_thread.stack_size(WORDS * int(stack) + MARGIN_BYTES)
 _thread.start_new_thread(run, ())
 imports.serve()
 print(f"stack {imports.bytes}, imports {imports.most}")
