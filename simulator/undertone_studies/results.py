@@ -24,7 +24,17 @@ from undertone_studies.registry import EXPERIMENTS, StudyOptions, command
 # Chapter -> prefixes of the names of its experiments.
 CHAPTERS: dict[str, tuple[str, ...]] = {
     "Any 24 hours": ("day",),
-    "Threshold and intervals": ("theta", "coverage", "drift", "filter", "load", "moved", "plan", "poisoning"),
+    "Threshold and intervals": (
+        "theta",
+        "coverage",
+        "drift",
+        "filter",
+        "load",
+        "moved",
+        "plan",
+        "poisoning",
+        "selections",
+    ),
     "Mechanisms": ("tables",),
     "ToPS and ToPL (CCS 2021)": ("tops",),
     "CGM (PVLDB 2021)": ("cgm",),
