@@ -134,7 +134,7 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
     assert "not shortened" in run("campaign", "apply", home.folder, "light", plan, code=2)
     run("campaign", "succeed", home.folder, "light", "light-2")
     assert "light-2 succeeds light" in extend(home, "--by", "1d", code=2)
-    run("campaign", "retire", home.folder, "light")
+    run("campaign", "retire", home.folder, "light", "--although-waiting")
     assert "retired" in extend(home, "--by", "1d", code=2)
 
 

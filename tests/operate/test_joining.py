@@ -144,7 +144,7 @@ def test_the_address_of_mqtt_over_websocket(home):
 
 def test_the_address_of_an_external_brokers_websocket(tmp_path, monkeypatch):
     # A clone has the app's MicroPython only after scripts/vendor.py.
-    monkeypatch.setattr("undertone_operate.join_pages.phone_files", lambda: {"index.html": b"<p>the app"})
+    monkeypatch.setattr("undertone_operate.join_pages.phone_files", lambda websocket: {"index.html": b"<p>the app"})
     run("init", tmp_path / "home", "--broker", "mqtts://broker.example")
     run("campaign", "create", tmp_path / "home", "power", *CREATE)
     home = Home(tmp_path / "home")

@@ -228,6 +228,7 @@ def test_a_hook_that_refuses_is_named_in_the_log_without_its_address(folder: Pat
 def test_doctor_sends_a_test_message_to_a_hook_and_by_mail(folder: Path, hook: Hook, free_port: Any) -> None:
     try:
         from aiosmtpd.controller import Controller
+        from aiosmtpd.smtp import SMTP
     except ModuleNotFoundError:
         unavailable("needs aiosmtpd: pip install '.[dev]'")
     mails: list[bytes] = []
@@ -237,12 +238,29 @@ def test_doctor_sends_a_test_message_to_a_hook_and_by_mail(folder: Path, hook: H
             mails.append(envelope.content)
             return "250 OK"
 
-    mailbox = Controller(Mailbox(), hostname="127.0.0.1", port=free_port())
+    begun, ended = [], []
+
+    class Session(SMTP):
+        def connection_made(self, transport: Any) -> None:
+            begun.append(self)
+            super().connection_made(transport)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            super().connection_lost(error)
+            ended.append(self)
+
+    class Server(Controller):
+        def factory(self) -> SMTP:
+            return Session(self.handler, **self.SMTP_kwargs)
+
+    mailbox = Server(Mailbox(), hostname="127.0.0.1", port=free_port())
     mailbox.start()
     try:
         mail = f"mailto://127.0.0.1:{mailbox.port}?mode=insecure&from=undertone@example.org&to=operator@example.org"
         write_urls(folder, hook.url, mail)
         done = undertone("doctor", str(folder), "--alert-test", "--json")
+        # The server's loop is stopped only then: a connection that is open or closing would leave its socket open.
+        wait_for(lambda: mails and len(ended) == len(begun), what="the end of the mail's connection")
     finally:
         mailbox.stop()
     found = [row for row in json.loads(done.stdout) if row["check"] == "alerts"]

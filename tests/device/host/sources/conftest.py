@@ -122,6 +122,8 @@ class ModbusServer:
         ready.set()
         self._loop.run_forever()
         self._loop.run_until_complete(server.shutdown())
+        # A connection that the shutdown closed lets go of its socket in the loop's next round.
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def stop(self):
