@@ -26,7 +26,10 @@ cd "$work"
 if [[ ! -d micropython || ! -d mbedtls ]]; then
     echo "fetching the sources of MicroPython and mbedTLS from Debian $sources"
     key=/usr/share/keyrings/debian-archive-keyring.gpg
-    echo "deb-src [signed-by=$key] http://deb.debian.org/debian $sources main" >sources.list
+    # The mirror from which this machine takes its own packages.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/*$') ||
+        { echo "apt has no mirror of Debian: expected one in its sources" >&2; exit 1; }
+    echo "deb-src [signed-by=$key] $mirror $sources main" >sources.list
     options=(-o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null)
     apt sources update
     rm -rf micropython mbedtls ./*.dsc
