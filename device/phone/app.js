@@ -14,7 +14,7 @@ const DAY = 86400;
 
 const FORGETTING =
     'If you clear this site’s data, or remove the app together with its data, this phone forgets what it has spent. A' +
-    ' new link then makes it a new device that begins its limits again: what you sent before still counts against you.';
+    ' new link then makes it a new device that begins its limits again: what you sent before still tells about you.';
 
 // Why the last period gave no report, in words for people who do not know the device's.
 const OBSTACLES = {
@@ -139,7 +139,7 @@ function agree({ offer }) {
             element('h1', {}, 'How your numbers are protected'),
             paragraph(
                 'Your phone blurs each number at random before it leaves the phone. From one blurred number nobody can' +
-                    ` tell yours, not ${offer.operator} and not somebody who reads along. In the average over many` +
+                    ` be sure of yours, not ${offer.operator} and not somebody who reads along. In the average over many` +
                     ' phones the blur cancels out.',
             ),
             facts(promises(offer)),
@@ -237,8 +237,8 @@ function running({ offer, status, source }) {
     const update = (view) => {
         const { counts, online, paused, outbox, trouble: why } = view.status;
         state.textContent = online
-            ? 'It reaches the server.'
-            : 'It does not reach the server now, and tries again by itself.';
+            ? 'The server can be reached.'
+            : 'The server cannot be reached now; the app tries again by itself.';
         const lines = [];
         if (OBSTACLES[paused] && (counts.heard || paused !== 'no_campaign')) lines.push(OBSTACLES[paused]);
         if (outbox) lines.push(`${number(outbox)} ${outbox === 1 ? 'report waits' : 'reports wait'} to be sent.`);

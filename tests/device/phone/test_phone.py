@@ -263,7 +263,7 @@ def test_days_without_a_network_lose_nothing(
     take_part(page)
     receiver.report()
     broker.stop()
-    says(page, "does not reach the server")
+    says(page, "cannot be reached")
     offline = clock.now()
     says(page, "8 reports wait to be sent")
     broker.start()
