@@ -169,9 +169,11 @@ def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, ser
     home.set(METER, "unavailable")
     wait_for(lambda: "unavailable" in why(home), what="the reason")
     wait_for(lambda: value(home, "status") == "no_reading", what="the status")
-    heard = value(home, "last_reading")
+    # The reports of two whole slots have no reading; only then is every reading of before in the entity.
     before = len(server.counted())
     wait_for(lambda: len(server.counted()) >= before + 2, what="reports without a reading")
+    heard = value(home, "last_reading")
+    wait_for(lambda: len(server.counted()) >= before + 4, what="more reports without a reading")
     assert value(home, "last_reading") == heard
     home.set(METER, 5, "m³", device_class="gas")
     wait_for(lambda: "wrong_unit" in issues(home), what="the issue")
