@@ -5,6 +5,7 @@ import gzip
 import http.server
 import json
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -90,7 +91,8 @@ class Receiver:
         self._reports: queue.Queue[bytes] = queue.Queue()
         self.received: list[Report] = []
         self.payloads: set[bytes] = set()
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+        # The broker keeps what comes for this session, because a phone may reach a restarted broker before this client.
+        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, secrets.token_hex(8), clean_session=False)
         self.client.on_message = lambda client, data, message: self._reports.put(message.payload)
         self._subscribed = threading.Event()
         self.client.on_connect = lambda client, *_: client.subscribe(
@@ -153,7 +155,15 @@ class WebSocketBroker(PrivateBroker):
 
     def __init__(self, binary: str, folder: Path, port: int, websocket: int) -> None:
         self.websocket = websocket
-        super().__init__(binary, folder, port, further=[f"listener {websocket} 127.0.0.1", "protocol websockets"])
+        # Sessions survive a kill, because each change is written at once.
+        kept = [
+            "persistence true",
+            f"persistence_location {folder}/",
+            "autosave_on_changes true",
+            "autosave_interval 1",
+        ]
+        listener = [f"listener {websocket} 127.0.0.1", "protocol websockets"]
+        super().__init__(binary, folder, port, further=[*kept, *listener])
 
 
 @functools.cache
