@@ -117,7 +117,7 @@ class Meter:
         self.show()
 
     def show(self):
-        """Give the entity its state again, as after a restart."""
+        """Set the entity to the meter's reading, because Home Assistant forgets such states when it restarts."""
         self._home.set(self.entity, self.kwh)
 
     def rise(self):

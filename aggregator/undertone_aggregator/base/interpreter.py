@@ -87,7 +87,7 @@ class ThreadLimit:
     def _wait(self, turn: threading.Condition) -> float | None:
         """Return the seconds until fewer than ``most`` threads count, if none of them ends before.
 
-        None for a thread that is not the first of those that wait: the one before it wakes it.
+        Return None for a thread that other threads wait before: the thread directly before it wakes it.
         """
         if self._line[0] is not turn:
             return None

@@ -26,8 +26,8 @@ Vector = NDArray[np.float64]
 
 # The bias is assumed to be this share of its value in the second extreme, in which each reading is drawn afresh.
 _PART = 0.5
-# Standard errors as shares of the bias: of its average over the day, and of its shape over the day. It has a shape,
-# because clipping removes most where the mean of the readings rises.
+# Two standard errors of the bias, each as a share of the bias: that of its average over the day, and that of how it
+# changes over the day. It changes, because clipping removes most at the times at which the mean of the readings rises.
 _SHARED, _SHAPE = 1.0, 1.2
 # The distribution function is computed at so many levels per step of the slew limit, and at least at so many in all.
 _PER_STEP, _LEVELS = 4, 200

@@ -182,7 +182,11 @@ def _ascending(estimates: Estimates) -> Estimates:
 
 
 def as_filtered(raw: Estimates, mean: Vector, error: Vector) -> Estimates:
-    """Return the filtered series' estimates for the slots of ``raw``; their errors include that of the bias."""
+    """Return the estimates of the filtered series for the slots of ``raw``.
+
+    ``mean``, ``error``: the filter's result and its standard error [n]. The returned standard errors also count the
+    error of the truncation bias.
+    """
     nothing = np.full(len(raw), np.nan)
     filtered = replace(raw, filtered=np.ones(len(raw), dtype=bool), misfit=nothing, carried=nothing)
     return filtered.with_load(mean - np.nan_to_num(raw.bias), error, raw.bias, raw.bias_se)
