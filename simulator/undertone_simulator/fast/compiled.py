@@ -3,8 +3,8 @@
 The loop has no branches, so that the compiler computes several devices at a time. It looks at the first eight words of
 each device only; the few devices that need more are left to `vectorised`. Cells are computed by divisions of doubles,
 which are exact here: for integers p >= 0 and q >= 1 below 2^30, p/q is an integer or lies at least 1/q from the next
-one, and a quotient's rounding error is far smaller. Only words of a single slot are
-compiled: many slots are drawn together only where fleets are small.
+one, and a quotient's rounding error is far smaller. Only words of a single slot are compiled, because the draws of
+several slots are made together only for small fleets.
 """
 
 from typing import Any
