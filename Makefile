@@ -11,7 +11,7 @@ SOURCES := shared device aggregator simulator cli tests
 
 MINUTES ?= 60
 
-.PHONY: help test tests test-services services docs-test diagrams figures site release check lint types format slow exhaustive chaos mutants demo tools clean
+.PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format slow exhaustive chaos mutants demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -57,9 +57,14 @@ site: .venv/.installed
 release: .venv/.installed
 	@scripts/release.sh
 
-services: .venv/.installed
-	@scripts/services.sh
+# PySpark is half a gigabyte that only these tests need.
+services: .venv/.installed servers
+	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 	@$(BIN)/python scripts/vendor.py >/dev/null
+
+# The part of it that changes nothing in .venv.
+servers:
+	@scripts/servers.sh
 
 check: lint types
 

@@ -6,10 +6,6 @@ cd "$(dirname "$0")/.."
 
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 
-# Half a gigabyte that only these tests need.
-.venv/bin/python -c "import pyspark" 2>/dev/null ||
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
-
 # Home Assistant, in an environment of its own: it needs Python 3.12 or 3.13 and packages of fixed versions.
 home_assistant=2025.1.4
 if [[ ! -x .tools/home-assistant/bin/hass ]]; then
