@@ -287,7 +287,7 @@ function shadeLearning(plot) {
     ctx.fillStyle = colour("warn");
     const words = [`learning θ, until ${time(start[end] + about.slot_seconds, data.time_zone)}`, "learning θ"]
       .find((each) => right - left > ctx.measureText(each).width + 8);
-    if (words) ctx.fillText(words, left + 4, top + 14 * devicePixelRatio);
+    if (words) ctx.fillText(words, left + 4, top + height / 2);
     ctx.restore();
   }
   ctx.restore();
