@@ -21,6 +21,8 @@ GUIDES = {
     "simulator/README.md": "guides/simulator.md",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+# The table of a figure, defined at the end of a guide.
+_DEFINITION = re.compile(r"^(\[[\w-]+\]: )(\S+)", re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -37,15 +39,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here = page.file.src_uri
     source = next((s for s, target in GUIDES.items() if target == here), f"docs/{here}")
 
+    def target(path: str) -> str | None:
+        aim = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        place = GUIDES.get(aim) or (aim.removeprefix("docs/") if aim.startswith("docs/") else None)
+        if place is None or files.get_file_from_path(place) is None:
+            return None
+        return os.path.relpath(place, os.path.dirname(here) or ".")
+
     def moved(link: re.Match[str]) -> str:
         image, words, address = link.groups()
         path, mark, anchor = address.partition("#")
         if "://" in address or not path:
             return link.group(0)
-        aim = os.path.normpath(os.path.join(os.path.dirname(source), path))
-        place = GUIDES.get(aim) or (aim.removeprefix("docs/") if aim.startswith("docs/") else None)
-        if place is None or files.get_file_from_path(place) is None:
-            return words
-        return f"{image}[{words}]({os.path.relpath(place, os.path.dirname(here) or '.')}{mark}{anchor})"
+        place = target(path)
+        return words if place is None else f"{image}[{words}]({place}{mark}{anchor})"
 
-    return _LINK.sub(moved, markdown)
+    def defined(definition: re.Match[str]) -> str:
+        label, path = definition.groups()
+        return f"{label}{target(path) or path}"
+
+    return _DEFINITION.sub(defined, _LINK.sub(moved, markdown))
