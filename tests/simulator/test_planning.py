@@ -22,6 +22,7 @@ from undertone_simulator.planning.prediction import Prediction, noise
 from undertone_simulator.planning.window_plan import plan_window, predict
 from undertone_simulator.readings.day_slots import DaySlots
 from undertone_simulator.readings.populations import population
+from undertone_simulator.readings.readings import Readings
 from undertone_simulator.seeded import Seeded
 
 
@@ -279,6 +280,17 @@ def test_a_window_of_readings_far_from_zero_is_planned_with_both_ends_and_in_the
     # 61 devices report in a slot: with one end, the range would be fifteen times as wide.
     assert way.raw * planned.mean < 10.0
     assert planned.text(way.raw).endswith(planned.unit)
+
+
+def test_a_missing_reading_does_not_count_in_the_slots_of_a_day():
+    present = np.add.outer(np.arange(30), np.arange(96)) % 3 == 2
+    readings = np.where(present, 300 + np.arange(30)[:, None], 0)
+    slots = DaySlots.of(Readings(readings, present, "Wh", "", 1800), 1000, 1, 2, 30)
+    assert slots.values.min() >= 300
+    # Each reading that is there stands also for the two that are missing after it, cyclically.
+    expected = [readings[present[:, slot], slot].mean() for slot in range(48)]
+    assert slots.raw == pytest.approx(np.array(expected))
+    assert np.array_equal(slots.values.T[present], readings[present])
 
 
 def test_a_plan_without_a_mechanism_has_the_variance_of_the_table_for_the_readings():

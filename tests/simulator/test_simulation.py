@@ -1,6 +1,7 @@
 """Simulated campaigns: determinism, chunks, truth, drop-outs, late joiners, liars."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,10 +110,20 @@ def test_a_replayed_file_and_its_parts():
     assert Readings(values, np.ones_like(present), "Wh").part(4, 6, [0])[1] is None
 
 
-def test_gaps_report_the_default():
-    readings = Readings(np.full((50, 24), 900), np.zeros((50, 24), dtype=bool), "Wh", "", 3600)
-    simulation = simulate(replace(PLAN, default=70), source=readings, devices=50)
-    assert all(truth.raw == 70 * truth.reports for groups in simulation.truths.values() for truth in groups.values())
+@pytest.mark.parametrize("plan", [PLAN, replace(PLAN, window=1800, epsilon=PLAN.epsilon * 2)])
+def test_a_device_without_a_reading_is_absent_in_that_slot(plan):
+    present = np.add.outer(np.arange(60), np.arange(48)) % 3 == 2
+    source = Readings(np.where(present, 900, 0), present, "Wh", "", 1800)
+    simulation = simulate(plan, source=source, devices=60)
+    reports = Counter()
+    for key, counts in simulation.partial.items():
+        reports[key.slot] += int(counts.sum())
+    assert set(reports.values()) == {20} if plan.stride == 1 else max(reports.values()) <= 20
+    # With turns, the truth is of the 20 devices that have a reading, whether or not it is their turn.
+    represented = {20} if plan.stride > 1 else set(range(1, 21))
+    truths = [truth for groups in simulation.truths.values() for truth in groups.values()]
+    assert len(truths) == 12
+    assert all(truth.reports in represented and truth.raw == 900 * truth.reports for truth in truths)
 
 
 def test_membership_is_the_devices_own():

@@ -16,6 +16,7 @@ from undertone_simulator.fast.vectorised_gaussian import discrete_gaussian
 from undertone_simulator.fast.vectorised_stream import moments
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
+from undertone_simulator.readings.readings import Readings
 from undertone_simulator.seeded import Seeded
 
 CONFIG = parse_config(
@@ -139,6 +140,16 @@ def test_who_joins_late_begins_a_chain_then():
         # The only one who is never late, at least, and someone new until all have come.
         assert ages[age - 1] >= 1
         assert (ages[0] > 0) == (age <= 8)
+
+
+def test_a_device_without_a_reading_draws_nothing_in_that_slot():
+    present = np.ones((60, 48), dtype=bool)
+    present[:40, 5] = False
+    source = Readings(np.where(present, 900, 0), present, "Wh", "", 1800)
+    simulation = Simulation(CONFIG.campaign, source, 60, 1, stream=CONFIG.stream).run()
+    reports = [truth.reports for groups in simulation.truths.values() for truth in groups.values()]
+    assert sorted(reports) == [20] + [60] * 11
+    assert all(truth.raw == 900 * truth.reports for cell in simulation.truths.values() for truth in cell.values())
 
 
 def test_a_store_of_it_answers_like_a_servers(plain, tmp_path):

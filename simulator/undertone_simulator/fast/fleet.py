@@ -85,12 +85,10 @@ class FleetPart:
         groups = np.array([registry.get(name, UNGROUPED) for name in self._names])
         return [(str(group), groups == group) for group in np.unique(groups)]
 
-    def measured(self, campaign: Campaign, columns: Sequence[int]) -> Integers:
-        """Return readings minus the offset, [columns, devices]; a missing reading is the campaign's public default."""
+    def measured(self, campaign: Campaign, columns: Sequence[int]) -> tuple[Integers, Flags | None]:
+        """Return (readings minus the offset, mask of those that exist or None for all); both [columns, devices]."""
         readings, present = self._fleet.source.part(self.first, self.stop, columns)
-        if present is not None and not present.all():
-            readings = np.where(present, readings, campaign.default)
-        return readings - campaign.offset if campaign.offset else readings
+        return (readings - campaign.offset if campaign.offset else readings), present
 
     def turns(self, schedule: Schedule, slot: int) -> tuple[Flags, Flags]:
         """Return masks of the devices whose turn it is in ``slot``, and of those in the threshold's cohort."""

@@ -49,8 +49,11 @@ class Reporting(Protocol):
     # Number of coordinates of a reading.
     coordinates: int
 
-    def report(self, slots: Sequence[int], readings: Integers) -> None:
-        """Count the reports of ascending slots; ``readings``: [slots, coordinates, devices], less the offset."""
+    def report(self, slots: Sequence[int], readings: Integers, measured: Flags | None) -> None:
+        """Count the reports of ascending slots; ``readings``: [slots, coordinates, devices], less the offset.
+
+        ``measured``: mask [slots, devices] of readings that exist, None for all. A device without one is absent.
+        """
 
 
 class ScalarReporting:
@@ -66,17 +69,20 @@ class ScalarReporting:
         self._part = part
         self._tally = tally
 
-    def report(self, slots: Sequence[int], readings: Integers) -> None:
+    def report(self, slots: Sequence[int], readings: Integers, measured: Flags | None) -> None:
         """Draw and count the part's reports, as `Reporting.report` says."""
         at_once = max(TOGETHER // len(self._part), 1)
         for first in range(0, len(slots), at_once):
-            self._report(slots[first : first + at_once], readings[first : first + at_once, 0])
+            some = slice(first, first + at_once)
+            self._report(slots[some], readings[some, 0], None if measured is None else measured[some])
 
-    def _report(self, slots: Sequence[int], readings: Integers) -> None:
+    def _report(self, slots: Sequence[int], readings: Integers, measured: Flags | None) -> None:
         """Draw the reports of a few slots together, because numpy is slow with few numbers at a time."""
         context, part = self._context, self._part
         schedule = context.campaign.schedule
         present = np.stack([part.reporting(slot, context.start) for slot in slots])
+        if measured is not None:
+            present &= measured
         lying = np.empty_like(present)
         for row, slot in enumerate(slots):
             silent, lying[row] = part.struck(slot, context.reporting)
@@ -177,14 +183,16 @@ class StreamReporting:
         self._rule = rule
         self._streams = Streams(rule, len(part), context.campaign.first_slot)
 
-    def report(self, slots: Sequence[int], readings: Integers) -> None:
+    def report(self, slots: Sequence[int], readings: Integers, measured: Flags | None) -> None:
         """Draw and count the part's reports, as `Reporting.report` says."""
-        for slot, row in zip(slots, readings, strict=True):
-            self._report(slot, row)
+        for row, slot in enumerate(slots):
+            self._report(slot, readings[row], None if measured is None else measured[row])
 
-    def _report(self, slot: int, readings: Integers) -> None:
+    def _report(self, slot: int, readings: Integers, measured: Flags | None) -> None:
         context, part, streams = self._context, self._part, self._streams
         awake = part.joined(slot, context.start)
+        if measured is not None:
+            awake &= measured
         silent, lying = part.struck(slot, context.reporting)
         if silent is not None:
             streams.forget(silent)

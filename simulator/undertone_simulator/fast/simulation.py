@@ -20,7 +20,7 @@ from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
 from undertone_shared.checks import check_integer
 from undertone_shared.schedule import SEED_BYTES
-from undertone_simulator.fast.fleet import FleetPart, SimulatedFleet
+from undertone_simulator.fast.fleet import Flags, FleetPart, SimulatedFleet
 from undertone_simulator.fast.parallel import InProcess, Tick, Workers
 from undertone_simulator.fast.reporting import ReportContext, reporting_of
 from undertone_simulator.fast.simulated import Simulated
@@ -67,18 +67,24 @@ def play(fleet: SimulatedFleet, stretch: Stretch, tick: Tick) -> SimulationTally
     devices = reporting_of(stretch.context.campaign)(stretch.context, part, tally)
     for day in _days(stretch.slots, stretch.plays, fleet.source.per_day):
         columns = [column_of(stretch.plays, slot) for slot in day]
-        readings = _measured(stretch.context, part, columns, devices.coordinates)
-        devices.report(day, readings)
+        devices.report(day, *_measured(stretch.context, part, columns, devices.coordinates))
         tick(len(part) * len(day))
     return tally
 
 
-def _measured(context: ReportContext, part: FleetPart, columns: Sequence[int], coordinates: int) -> Integers:
-    """Return readings [slots, coordinates, devices]; coordinate k is the device's reading k days later."""
+def _measured(
+    context: ReportContext, part: FleetPart, columns: Sequence[int], coordinates: int
+) -> tuple[Integers, Flags | None]:
+    """Return (readings [slots, coordinates, devices], mask [slots, devices] of those that exist or None for all).
+
+    Coordinate k is the device's reading k days later.
+    """
     later = [[column + k * part.per_day for column in columns] for k in range(coordinates)]
-    measured = [part.measured(context.campaign, days) for days in later]
+    measured, present = zip(*(part.measured(context.campaign, days) for days in later), strict=True)
+    masks = [mask for mask in present if mask is not None]
     # A single coordinate, the usual case, is not copied.
-    return measured[0][:, np.newaxis] if coordinates == 1 else np.stack(measured, axis=1)
+    readings = measured[0][:, np.newaxis] if coordinates == 1 else np.stack(measured, axis=1)
+    return readings, np.logical_and.reduce(masks) if masks else None
 
 
 def _days(slots: Sequence[int], plays: Sequence[Play], per_day: int) -> Iterator[list[int]]:

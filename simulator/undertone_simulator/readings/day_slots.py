@@ -34,14 +34,18 @@ class DaySlots:
 
     @staticmethod
     def of(source: ReadingSource, bound: int, span: int, days: int = DAYS, devices: int = DEVICES) -> "DaySlots":
-        """Read the first days of the first devices; single readings are clipped to [0, bound]. Raises Invalid."""
+        """Read the first days of the first devices; single readings are clipped to [0, bound].
+
+        A missing reading is replaced by that of another device in the same slot, so that each slot keeps its
+        distribution. Raises Invalid.
+        """
         values = np.empty((days * source.per_day, devices), dtype=np.int64)
         for day in range(days):
             columns = range(day * source.per_day, (day + 1) * source.per_day)
             read, present = source.part(0, devices, columns)
             np.clip(read, 0, bound, out=values[columns.start : columns.stop])
             if present is not None:
-                values[columns.start : columns.stop] *= present
+                _fill(values[columns.start : columns.stop], present)
         check_some(values)
         return DaySlots._made(values, source.per_day, bound, span)
 
@@ -93,6 +97,17 @@ class DaySlots:
             np.clip(reading, before - step, before + step, out=before)
             means[slot] = before.mean()
         return means
+
+
+def _fill(values: NDArray[np.int64], present: NDArray[np.bool_]) -> None:
+    """Replace missing readings [slots, devices] by the nearest earlier device's in the slot, which wraps around.
+
+    A slot without any reading is left 0.
+    """
+    devices = np.where(present, np.arange(values.shape[1]), -1)
+    nearest = np.maximum.accumulate(devices, axis=1)
+    nearest = np.where(nearest < 0, nearest[:, -1:], nearest)
+    values[:] = np.where(nearest < 0, 0, np.take_along_axis(values, nearest, axis=1))
 
 
 def _by_slot(values: NDArray[np.int64], per_day: int) -> NDArray[np.int64]:
