@@ -19,7 +19,6 @@ from undertone_aggregator.counts.partial import (
     add_counts,
     pack_counts,
     reports_in,
-    unpack_counts,
     unpack_each,
 )
 from undertone_aggregator.counts.seen import COUNTED
@@ -169,10 +168,11 @@ class SqlStore(Database):
     def _add_counts(self, table: Table, worker: str, added: Mapping[Key, Counts]) -> None:
         """Add histograms to the stored ones by one select and one upsert for the whole batch."""
         keys = [(key.slot, key.fingerprint, key.kind, key.group) for key in added]
-        stored = dict(self._stored_counts(table, worker, keys))
+        packed = dict(self._stored_counts(table, worker, keys))
+        stored = dict(zip(packed, unpack_each(list(packed.values())), strict=True))
         rows = []
         for place, counts in zip(keys, added.values(), strict=True):
-            merged = add_counts(unpack_counts(stored[place]), counts) if place in stored else counts
+            merged = add_counts(stored[place], counts) if place in stored else counts
             row = dict(zip(("slot", "fingerprint", "kind", "grp"), place, strict=True))
             rows.append({**row, "worker": worker, "counts": pack_counts(merged)})
             if table is tables.late:

@@ -40,8 +40,8 @@ _WINDOW_SECONDS = 0.02
 # With several campaigns, a batch with this many reports waits longer for more, because each batch costs 1 ms of
 # processor time and more, however few reports it has: so many seconds for each campaign, and at most so many in all.
 _MANY = 24
-_WINDOW_OF_CAMPAIGN_SECONDS = 0.003
-_LONGEST_WINDOW_SECONDS = 0.06
+_WINDOW_OF_CAMPAIGN_SECONDS = 0.005
+_LONGEST_WINDOW_SECONDS = 0.1
 # With several campaigns, events on the sockets gather for so long, because the reading thread takes turns with the
 # threads that commit: a few long turns cost less than many short ones.
 _GATHER_SECONDS = 0.005
@@ -215,9 +215,11 @@ class Endpoint:
             self._read_for(queue, seconds)
         else:
             queue.wait(seconds)
-            self._gather(queue, 1, self._batch_seconds)
+            if len(queue.waiting) < _MANY:
+                # Each end of a wait costs a switch between threads, so a batch that is large already waits only once.
+                self._gather(queue, 1, self._batch_seconds)
             longer = min(_WINDOW_OF_CAMPAIGN_SECONDS * len(self._taking), _LONGEST_WINDOW_SECONDS)
-            self._gather(queue, _MANY, longer)
+            self._gather(queue, _MANY, max(self._batch_seconds, longer))
             if queue.waiting:
                 # The batch grows until it is this thread's turn, which ends with the commit.
                 INGEST_THREADS.enter()
