@@ -186,7 +186,7 @@ class Database:
         """Run a statement for each of ``rows``; return the rows of its result. ``rows`` have the same keys.
 
         SQLAlchemy compiles the statement at its first use, and then only the driver runs it: this takes a fifth of the
-        processor time of `execute`. It is for the statements of every batch.
+        processor time of `execute`. It is for the statements of every batch, and for those of the page's summaries.
         """
         with self.typed():
             connection = self._connection

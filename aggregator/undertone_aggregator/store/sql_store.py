@@ -43,8 +43,13 @@ class SqlStore(Database):
 
     def meta(self, *names: str) -> dict[str, str]:
         table = tables.meta
-        wanted = and_(self.own_rows(table), table.c.name.in_(names)) if names else self.own_rows(table)
-        return {row.name: row.value for row in self.rows(select(table).where(wanted))}
+
+        def build() -> Any:
+            same = [table.c.name == bindparam(f"name{i}") for i in range(len(names))]
+            return select(table.c.name, table.c.value).where(and_(self.own_rows(table), or_(*same) if same else true()))
+
+        values = {f"name{i}": name for i, name in enumerate(names)}
+        return dict(self.run(f"meta of {len(names)}", build, [values]))
 
     def set_meta(self, values: Mapping[str, str]) -> None:
         rows = [{"name": name, "value": value} for name, value in values.items()]
@@ -219,14 +224,20 @@ class SqlStore(Database):
 
     def late_reports(self) -> int:
         table = tables.late
-        return int(self.execute(select(func.sum(table.c.n)).where(self.own_rows(table))).scalar_one() or 0)
+
+        def build() -> Any:
+            return select(func.sum(table.c.n)).where(self.own_rows(table))
+
+        return int(self.run("late reports", build, [{}])[0][0] or 0)
 
     def counted_groups(self, first: int = 0) -> set[str]:
-        groups: set[str] = set()
-        for table, wanted in ((tables.partials, tables.partials.c.slot >= first), (tables.late, true())):
-            query = select(table.c.grp).where(and_(self.own_rows(table), wanted)).distinct()
-            groups |= {row.grp for row in self.rows(query)}
-        return groups
+        partials, late = tables.partials, tables.late
+
+        def build() -> Any:
+            newer = and_(self.own_rows(partials), partials.c.slot >= bindparam("first"))
+            return select(partials.c.grp).where(newer).union(select(late.c.grp).where(self.own_rows(late)))
+
+        return {group for (group,) in self.run("counted groups", build, [{"first": first}])}
 
     def newest_slot(self) -> int | None:
         newest = [
@@ -237,21 +248,31 @@ class SqlStore(Database):
 
     def outcomes(self) -> Counter[str]:
         table = tables.counters
-        total = select(table.c.outcome, func.sum(table.c.n)).where(self.own_rows(table)).group_by(table.c.outcome)
-        counters = Counter({outcome: int(n) for outcome, n in self.rows(total)})
+
+        def build() -> Any:
+            own = self.own_rows(table)
+            return select(table.c.outcome, func.sum(table.c.n)).where(own).group_by(table.c.outcome)
+
+        counters = Counter({outcome: int(n) for outcome, n in self.run("outcomes", build, [{}])})
         counters[RECEIVED] = sum(counters.values())
         return counters
 
     def losses(self) -> dict[tuple[str, int], int]:
         table = tables.losses
-        total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.own_rows(table))
-        rows = self.rows(total.group_by(table.c.grp, table.c.slot))
-        return {(group, slot): int(n) for group, slot, n in rows if n}
+
+        def build() -> Any:
+            total = select(table.c.grp, table.c.slot, func.sum(table.c.n)).where(self.own_rows(table))
+            return total.group_by(table.c.grp, table.c.slot)
+
+        return {(group, slot): int(n) for group, slot, n in self.run("losses", build, [{}]) if n}
 
     def conflicts(self) -> dict[str, int]:
         table = tables.conflicts
-        total = select(table.c.grp, func.sum(table.c.n)).where(self.own_rows(table)).group_by(table.c.grp)
-        return {group: int(n) for group, n in self.rows(total)}
+
+        def build() -> Any:
+            return select(table.c.grp, func.sum(table.c.n)).where(self.own_rows(table)).group_by(table.c.grp)
+
+        return {group: int(n) for group, n in self.run("conflicts", build, [{}])}
 
     def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
         table = tables.refusals
@@ -268,7 +289,7 @@ class SqlStore(Database):
 
     def groups(self) -> dict[str, str]:
         table = tables.groups
-        return {row.device: row.grp for row in self.rows(select(table).where(self.own_rows(table)))}
+        return dict(self.run("groups", lambda: select(table.c.device, table.c.grp).where(self.own_rows(table)), [{}]))
 
     def set_groups(self, groups: Mapping[str, str]) -> None:
         table = tables.groups
@@ -279,8 +300,12 @@ class SqlStore(Database):
 
     def devices(self) -> dict[str, Device]:
         table = tables.devices
-        rows = self.rows(select(table).where(self.own_rows(table)).order_by(table.c.name))
-        return {r.name: Device(r.name, r.grp, r.state, r.since) for r in rows}
+
+        def build() -> Any:
+            columns = (table.c.name, table.c.grp, table.c.state, table.c.since)
+            return select(*columns).where(self.own_rows(table)).order_by(table.c.name)
+
+        return {row[0]: Device(*row) for row in self.run("devices", build, [{}])}
 
     def set_devices(self, devices: Iterable[Device], *, without: Iterable[str] = ()) -> None:
         table = tables.devices
