@@ -14,7 +14,8 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_jso
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import hybrid, most_levels, square_wave, worst_variance
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
-from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges, next_range, theta_from_reports
+from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.off_board.issue import build

@@ -11,16 +11,8 @@ from undertone_aggregator.design import hybrid, most_levels, square_wave
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.reconstruct import Decoder
-from undertone_aggregator.threshold import (
-    CohortCounts,
-    Query,
-    Threshold,
-    Variance,
-    constant_variance,
-    first_edges,
-    next_range,
-    theta_from_reports,
-)
+from undertone_aggregator.threshold import CohortCounts, Query, Threshold, Variance, constant_variance, first_edges
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.errors import Invalid
 from undertone_shared.scalar import ReportRule

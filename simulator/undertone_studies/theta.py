@@ -29,9 +29,8 @@ from undertone_aggregator.threshold import (
     first_edges,
     mean_excess,
     mean_square_error,
-    next_range,
-    theta_from_reports,
 )
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_shared.mechanism import WindowMechanism
 from undertone_studies.theta_populations import CountedReadings, in_time_order, mixture, real, synthetic
 

@@ -18,24 +18,13 @@ from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Ep
 from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.settings.config import CampaignPlan
-from undertone_aggregator.threshold import (
-    CohortCounts,
-    Query,
-    ReportCounts,
-    Threshold,
-    Variance,
-    first_edges,
-    in_blocks,
-    limit_blocks,
-    limit_first,
-    limit_most,
-    limit_range,
-    next_range,
-    theta_from_reports,
-    with_bottom,
-)
+from undertone_aggregator.threshold import CohortCounts, Query, ReportCounts, Threshold, Variance, first_edges
+from undertone_aggregator.threshold.blocks import in_blocks
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.day import Day
 from undertone_aggregator.threshold.joint import Design, choose_jointly
+from undertone_aggregator.threshold.limits import limit_blocks, limit_first, limit_most, limit_range
+from undertone_aggregator.threshold.two_sided import with_bottom
 from undertone_shared.campaign import LARGEST_TIME, Campaign
 from undertone_shared.scalar import Cohort, ReportRule
 

@@ -111,7 +111,7 @@ class Timeline:
     def parts(self, slots: NDArray[np.int64]) -> Iterator[tuple[Epoch, NDArray[np.bool_]]]:
         """Yield each epoch that applies in some of the ``slots``, with a true value for each of these."""
         places = np.searchsorted(self._starts, slots, side="right") - 1
-        for i in np.unique(places[places >= 0]).tolist():
+        for i in np.flatnonzero(np.bincount(places[places >= 0])).tolist():
             yield self.epochs[i], (places == i) & (slots <= self.epochs[i].campaign.last_slot)
 
     def of(self, fingerprint: bytes) -> Epoch | None:

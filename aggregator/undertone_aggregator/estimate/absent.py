@@ -23,9 +23,10 @@ def with_absent(
     estimates = Estimates.of(rows)
     raw = estimates.take(~estimates.filtered)
     parts = [estimates]
+    coordinates = np.flatnonzero(np.bincount(raw.coordinate)).tolist() or range(1, dimension + 1)
     for group in groups:
-        for coordinate in np.unique(raw.coordinate).tolist() or range(1, dimension + 1):
-            present = np.unique(raw.slot[(raw.group == group) & (raw.coordinate == coordinate)])
+        for coordinate in coordinates:
+            present = np.sort(raw.slot[(raw.group == group) & (raw.coordinate == coordinate)])
             before, after = np.append(first - 1, present), np.append(present, last + 1)
             gaps = (after - before > 1) & (after - before - 1 <= LONGEST_GAP)
             pairs = zip(before[gaps].tolist(), after[gaps].tolist(), strict=True)

@@ -5,7 +5,7 @@ model.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Counts, Key
 from undertone_aggregator.estimate.estimates import Row
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
-from undertone_aggregator.threshold.posterior import Posterior, posterior
 from undertone_shared import report
 from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_aggregator.threshold.posterior import Posterior
 
 # Posterior probability of the band around a quantile, from ``low`` to ``high``.
 BAND = 0.9
@@ -67,11 +69,14 @@ class Run:
             digest.update(repr((others.theta, list(others.counts))).encode() + others.rows.tobytes())
         return digest.hexdigest()
 
-    def posterior(self) -> Posterior:
+    def posterior(self) -> "Posterior":
         """Compute the distribution of the readings. Takes about a second."""
+        # Other readers never compute it, and it takes long to import.
+        from undertone_aggregator.threshold.posterior import posterior
+
         return posterior(self.cohort, self.stream, self.bound)
 
-    def quantiles(self, shares: Sequence[float], after: Posterior) -> list[Quantile]:
+    def quantiles(self, shares: Sequence[float], after: "Posterior") -> list[Quantile]:
         """Return the quantiles, given ``after``, the run's posterior. Raises Invalid for a share outside (0, 1)."""
         check_shares(shares)
         behind = (sum(counts.total for counts in self.cohort), sum(counts.total for counts in self.stream))

@@ -3,11 +3,11 @@
 Owns the fit of a distribution to histograms, ToPL's objective, the edges of the next round, limits of θ, its interval.
 May import: design.
 Start reading: ``choose.py``: `first_edges` begins, `next_range` gives each following round's edges, and
-`theta_from_reports` chooses.
+`theta_from_reports` chooses. This module exports what readers of a store need; what only a decision on θ needs is
+imported from its own module, because it takes readers long to import.
 """
 
 from undertone_aggregator.threshold.bin_edges import first_edges, quantile, zoomed_edges
-from undertone_aggregator.threshold.blocks import in_blocks
 from undertone_aggregator.threshold.channel import (
     Channel,
     CoarseChannel,
@@ -15,17 +15,8 @@ from undertone_aggregator.threshold.channel import (
     StackedChannel,
     WindowChannel,
 )
-from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.em import Fit, PseudoReports, ems_step, expectation_maximisation
-from undertone_aggregator.threshold.limits import (
-    LARGEST_CHANGE,
-    limit_blocks,
-    limit_change,
-    limit_first,
-    limit_most,
-    limit_range,
-)
 from undertone_aggregator.threshold.objective import (
     Query,
     Variance,
@@ -35,12 +26,9 @@ from undertone_aggregator.threshold.objective import (
     mean_excess,
     mean_square_error,
 )
-from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.result import Threshold
-from undertone_aggregator.threshold.two_sided import with_bottom
 
 __all__ = [
-    "LARGEST_CHANGE",
     "Channel",
     "CoarseChannel",
     "CohortCounts",
@@ -59,18 +47,8 @@ __all__ = [
     "even_thetas",
     "expectation_maximisation",
     "first_edges",
-    "in_blocks",
-    "limit_blocks",
-    "limit_change",
-    "limit_first",
-    "limit_most",
-    "limit_range",
     "mean_excess",
     "mean_square_error",
-    "next_range",
     "quantile",
-    "theta_from_reports",
-    "white_box",
-    "with_bottom",
     "zoomed_edges",
 ]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from undertone_aggregator.threshold import Query, Threshold, in_blocks
+from undertone_aggregator.threshold import Query, Threshold
+from undertone_aggregator.threshold.blocks import in_blocks
 from undertone_simulator.planning.known import KnownPopulation
 
 MOST = 8

@@ -6,17 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design import hybrid, most_levels, square_wave
-from undertone_aggregator.threshold import (
-    CohortCounts,
-    Query,
-    Threshold,
-    constant_variance,
-    first_edges,
-    limit_first,
-    mean_excess,
-    next_range,
-    theta_from_reports,
-)
+from undertone_aggregator.threshold import CohortCounts, Query, Threshold, constant_variance, first_edges, mean_excess
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
+from undertone_aggregator.threshold.limits import limit_first
 from undertone_shared.mechanism import WindowMechanism
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.readings.populations import population

@@ -5,11 +5,8 @@ import numpy as np
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.design.continuous import hybrid_variance
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.threshold import (
-    CohortCounts,
-    first_edges,
-    next_range,
-)
+from undertone_aggregator.threshold import CohortCounts, first_edges
+from undertone_aggregator.threshold.choose import next_range
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tables import EPSILONS, GUARANTEE, RUNS, _data, jointly

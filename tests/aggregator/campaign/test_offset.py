@@ -16,12 +16,8 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.estimates import Estimate, Series
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.estimate.series_filter import SeriesFilter
-from undertone_aggregator.threshold import (
-    Threshold,
-    limit_change,
-    limit_most,
-    limit_range,
-)
+from undertone_aggregator.threshold import Threshold
+from undertone_aggregator.threshold.limits import limit_change, limit_most, limit_range
 from undertone_shared import report
 from undertone_shared.errors import Invalid
 

@@ -24,15 +24,8 @@ from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import Batch, Store, open_store
-from undertone_aggregator.threshold import (
-    LARGEST_CHANGE,
-    Query,
-    Threshold,
-    constant_variance,
-    limit_change,
-    limit_first,
-    limit_most,
-)
+from undertone_aggregator.threshold import Query, Threshold, constant_variance
+from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most
 from undertone_shared import report
 from undertone_shared.campaign import Campaign, header
 

@@ -9,21 +9,11 @@ import pytest
 
 from undertone_aggregator.counts.epochs import threshold_from_json, threshold_to_json
 from undertone_aggregator.design import square_wave
-from undertone_aggregator.threshold import (
-    CohortCounts,
-    Query,
-    ReportCounts,
-    constant_variance,
-    first_edges,
-    in_blocks,
-    limit_blocks,
-    limit_change,
-    limit_first,
-    next_range,
-    theta_from_reports,
-)
-from undertone_aggregator.threshold.blocks import _segmentations
+from undertone_aggregator.threshold import CohortCounts, Query, ReportCounts, constant_variance, first_edges
+from undertone_aggregator.threshold.blocks import _segmentations, in_blocks
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.day import Phases, _tailed, day_of, piece_at, solved
+from undertone_aggregator.threshold.limits import limit_blocks, limit_change, limit_first
 from undertone_shared.mechanism import Hybrid
 
 BOUND, CYCLE, DEVICES = 10_000, 48, 4_000

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.design import square_wave
-from undertone_aggregator.threshold import CohortCounts, WindowChannel, first_edges, theta_from_reports
+from undertone_aggregator.threshold import CohortCounts, WindowChannel, first_edges
 from undertone_aggregator.threshold.bin_edges import zoomed_edges
+from undertone_aggregator.threshold.choose import theta_from_reports
 from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Query, constant_variance
 

@@ -13,9 +13,9 @@ from undertone_aggregator.threshold import (
     first_edges,
     mean_excess,
     quantile,
-    white_box,
     zoomed_edges,
 )
+from undertone_aggregator.threshold.paper import white_box
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,8 @@ from undertone_aggregator.threshold import (
     constant_variance,
     first_edges,
     mean_excess,
-    next_range,
-    theta_from_reports,
 )
-from undertone_aggregator.threshold.choose import fitted_density
+from undertone_aggregator.threshold.choose import fitted_density, next_range, theta_from_reports
 from undertone_aggregator.threshold.counts import level_law
 from undertone_aggregator.threshold.fit import Likelihood, Likelihoods, Observation
 from undertone_aggregator.threshold.paper import white_box

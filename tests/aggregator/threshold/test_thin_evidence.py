@@ -12,9 +12,8 @@ from undertone_aggregator.threshold import (
     first_edges,
     mean_excess,
     mean_square_error,
-    next_range,
-    theta_from_reports,
 )
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 
 BOUND = 10_000
 READINGS = {

@@ -5,19 +5,10 @@ import pytest
 
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.threshold import (
-    CohortCounts,
-    Query,
-    Threshold,
-    constant_variance,
-    first_edges,
-    limit_range,
-    mean_excess,
-    next_range,
-    theta_from_reports,
-    with_bottom,
-)
-from undertone_aggregator.threshold.two_sided import two_sided_range
+from undertone_aggregator.threshold import CohortCounts, Query, Threshold, constant_variance, first_edges, mean_excess
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports
+from undertone_aggregator.threshold.limits import limit_range
+from undertone_aggregator.threshold.two_sided import two_sided_range, with_bottom
 
 BOUND = 1250
 POPULATIONS = {
