@@ -50,7 +50,9 @@ def test_a_reader_imports_neither_other_commands_nor_scipy_nor_another_database(
     assert [name for name in loaded if name.startswith("undertone.commands.")] == ["undertone.commands.web"]
     assert not {"scipy", "sqlalchemy.dialects.postgresql", "undertone_studies"}.intersection(loaded)
     # Nor the code that decides on theta.
-    assert not {f"undertone_aggregator.threshold.{name}" for name in ("choose", "day", "posterior")}.intersection(loaded)
+    assert not {f"undertone_aggregator.threshold.{name}" for name in ("choose", "day", "posterior")}.intersection(
+        loaded
+    )
 
 
 def test_each_command_has_its_place_in_one_section_of_the_help():

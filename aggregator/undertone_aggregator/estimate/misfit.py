@@ -10,6 +10,7 @@ PNAS 2020; Grünwald, de Heide, Koolen 2024).
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,9 @@ class Goodness:
         merged = np.add.reduceat(np.asarray(counts, dtype=np.float64), self._starts, axis=1)
         impossible = merged[:, ~self._possible].any(axis=1)
         merged = merged[:, self._possible]
-        each = np.stack([_log_mixture(merged, alpha) for alpha in self._mixtures])
+        # Counts repeat from slot to slot.
+        columns = [np.unique(column, return_inverse=True) for column in (*merged.T, merged.sum(axis=1))]
+        each = np.stack([_log_mixture(columns, alpha) for alpha in self._mixtures])
         likely = np.logaddexp.reduce(each, axis=0) - math.log(len(each))
         blocks = [slice(i, i + _BLOCK) for i in range(0, len(merged), _BLOCK)]
         evidence = np.concatenate([self._evidence(merged[block], likely[block]) for block in blocks])
@@ -106,15 +109,20 @@ def manipulation(estimates: Vector, lowest: Vector, highest: Vector, share: floa
     return np.asarray(share / (1.0 - share) * np.maximum(highest - estimates, estimates - lowest))
 
 
-def _log_mixture(counts: Vector, alpha: Vector) -> Vector:
-    """Return ln of the probability of sequences with these counts, for a Dirichlet-distributed law; [slots]."""
-    weight = float(alpha.sum())
-    each = [_log_rising(column, start) for column, start in zip(counts.T, alpha.tolist(), strict=True)]
-    return np.asarray(np.sum(each, axis=0) - _log_rising(counts.sum(axis=1), weight))
+def _log_mixture(columns: Sequence[tuple[Vector, NDArray[np.intp]]], alpha: Vector) -> Vector:
+    """Return ln of the probability of sequences with these counts, for a Dirichlet-distributed law; [slots].
+
+    ``columns``: the counts of each group, then those of all groups together: (distinct counts, place of each slot's).
+    """
+    *each, whole = [
+        _log_rising(values, start)[place]
+        for (values, place), start in zip(columns, [*alpha.tolist(), float(alpha.sum())], strict=True)
+    ]
+    return np.asarray(np.sum(each, axis=0) - whole)
 
 
 def _log_rising(counts: Vector, start: float) -> Vector:
-    """Return ln(Γ(start + count) / Γ(start)) of each count; [slots]."""
-    # Counts repeat from slot to slot. (scipy.special takes long to import, and much memory.)
-    values, place = np.unique(counts, return_inverse=True)
-    return np.array([math.lgamma(start + value) - math.lgamma(start) for value in values.tolist()])[place]
+    """Return ln(Γ(start + count) / Γ(start)) of each count."""
+    # scipy.special takes long to import, and much memory.
+    begun = math.lgamma(start)
+    return np.array([math.lgamma(start + count) - begun for count in counts.tolist()])
