@@ -3,14 +3,15 @@
 usage: scripts/board_interpreter.sh, which freezes the code as it is now; then .venv/bin/python
 scripts/board_memory.py [OUT]
 
-The first table is of device/measure.py: the client with a simulated broker. The second is of a whole board:
-device/main.py with Wi-Fi, clock and watchdog as stand-ins, a real broker and a campaign of 128 bins, until two reports
-are acknowledged. The code comes from .mpy files, from a read-only file system that is used in place, like ROMFS, or is
-frozen into the interpreter with main.py; all of it is compiled. The interpreter is MicroPython's unix port with words
-of 32 bits, as on a board, which `scripts/board_interpreter.sh` builds; its objects are as large as a board's. The image
-of a read-only file system is subtracted, because a board has it in flash. TLS takes its memory outside MicroPython's
-heap on an ESP32, and from the same heap on a Pico W: both are shown. What the firmware itself needs for
-Wi-Fi comes on top.
+This page shows the memory that the device's code needs. The first table is for the client alone, with a simulated
+broker (device/measure.py). The second is for a whole board: device/main.py runs with a real broker and a campaign of
+128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated. The code is compiled, and
+comes in one of three forms: from .mpy files, from a read-only file system that is used in place (like ROMFS), or frozen
+into the interpreter together with main.py. The interpreter is MicroPython's unix port with words of 32 bits, which
+`scripts/board_interpreter.sh` builds. Its objects are as large as those on a board. The size of the read-only file
+system is subtracted, because a board has it in flash. On an ESP32, TLS takes its memory outside of MicroPython's heap,
+and on a Pico W from the same heap; the table shows both. The memory that the firmware itself needs for Wi-Fi comes on
+top.
 """
 
 import concurrent.futures

@@ -115,9 +115,10 @@ def compare(streams: CgmStreams, seed: int) -> Outcome:
             row = cells.setdefault((slew, method.name), [_bias(streams, of_method)])
             row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
-        f"Root mean square error of the population mean in {streams.unit}, raw / smoothed (of one run per window);"
-        f" C is a share of the range, {streams.range:g} {streams.unit}; n = {streams.devices}: the data's own fleet,"
-        " the other sizes are scaled: the same clipping bias, the noise of so many devices.",
+        f"Each cell has the root mean square error of the population mean in {streams.unit}, raw / smoothed. The "
+        f"smoothed error is from one run per window. C is a share of the range, which is {streams.range:g} "
+        f"{streams.unit}. n = {streams.devices} is the number of devices in the data. The other sizes are scaled from "
+        "it: they have the same bias from clipping, and the noise of that many devices.",
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]
@@ -142,11 +143,11 @@ def _cell(streams: CgmStreams, of_method: Error, devices: int, seed: int) -> str
 def budget(streams: CgmStreams) -> str:
     """Return a sentence that says whether (ε, δ) is for a whole stream or for each report."""
     if not streams.per_report:
-        return f"(ε, δ = {DELTA:g}) is of all {streams.slots} reports of a stream together (user level)."
+        return f"(ε, δ = {DELTA:g}) is for all {streams.slots} reports of a stream together (user level)."
     total = [f"{epsilon_of(sqrt(streams.slots) * mu(e, DELTA), DELTA):.1f} for ε = {e:g}" for e in EPSILONS]
     return (
-        f"(ε, δ = {DELTA:g}) is of each report by itself, as in the paper, which is no guarantee for the stream: "
-        f"all {streams.slots} reports together are (ε', {DELTA:g}) with ε' = {', '.join(total)}."
+        f"(ε, δ = {DELTA:g}) is for each report by itself, as in the paper. That is no guarantee for the stream, "
+        f"because all {streams.slots} reports together have (ε', {DELTA:g}) with ε' = {', '.join(total)}."
     )
 
 

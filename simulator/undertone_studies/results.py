@@ -41,11 +41,52 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "Counting and streaming sanitizers": ("counting",),
 }
 FURTHER = "Further studies"
+# Chapter -> the words that its studies use.
+INTRODUCTIONS = {
+    "Any 24 hours": (
+        "There are several ways to protect everything that a household reports within any 24 hours. Devices can "
+        "report in *turns*, in which each device reports one slot and then rests. They can send a *stream*, whose "
+        "reports share one budget. Slots can be longer. [Concepts](../concepts.md) explains these words, and [what "
+        "else you could do](../comparison.md) compares them."
+    ),
+    "Threshold and intervals": (
+        "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "
+        "*truncated mean* is the mean of the truncated readings. The *estimate* is the mean of the readings "
+        "themselves; it adds a model of what truncation removed. An interval *holds* if it contains the true mean. "
+        "[The threshold](../threshold.md) and [the filter](../filter.md) explain the methods, and "
+        "[papers](../papers.md#data) names the data."
+    ),
+    "Mechanisms": (
+        "The *Hybrid* (HM) is the best published mechanism that does not depend on the readings. A *designed table* "
+        "is made for the readings at hand, and `auto` is the default, which takes the better of the two. [Designed "
+        "tables](../tables.md) explains them, and [papers](../papers.md#data) names the data."
+    ),
+    "ToPS and ToPL (CCS 2021)": (
+        "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "
+        "are cut off, adds noise in a *hierarchy* (a tree of sums), and uses a *smoother* to predict the values "
+        "inside of small parts. The names of methods are those of the paper. NM-E is its choice of θ by a noisy "
+        "maximum. S-P, PAK and S-PAK choose a percentile as θ instead. H2 and H16 are trees with a fan-out of 2 and "
+        "of 16. *Base* always answers 0. ToPL is the same with local noise: SW is the Square Wave mechanism, and SW-W"
+        " is the paper's rule for θ, its white box. MSE is the mean square error. [Central releases](../central.md) "
+        "explains the commands, and [papers](../papers.md#data) names the data."
+    ),
+    "CGM (PVLDB 2021)": (
+        "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the noise"
+        " of the report before, and a step of more than a share C of the range is clipped. [Streams](../cgm.md) "
+        "explains the methods."
+    ),
+    "Counting and streaming sanitizers": (
+        "A counter publishes, after each value of a stream, a noisy sum of all values so far. A sanitizer publishes "
+        "noisy values from which one can compute quantiles. Both need a party that holds the values: [central "
+        "releases](../central.md)."
+    ),
+}
 SIZE = (
-    "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. Above 20"
-    " a single half-hour shows little; hours and days show more, and so does the filtered series. If somebody may see"
-    " the readings anyway, [central releases](central.md) are far more accurate. If a whole day must be protected,"
-    " choose turns: their errors are in [any 24 hours](results/any-24-hours.md)."
+    "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. If the "
+    "error is above 20, a single half-hour shows little. Hours and days show more, and so does the series that is "
+    "smoothed over time. If somebody may see the readings anyway, [central releases](central.md) are far more "
+    "accurate. If a whole day must be protected, choose turns, whose errors are in [any 24 "
+    "hours](results/any-24-hours.md)."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
@@ -206,7 +247,9 @@ def _fleets() -> list[str]:
 
 def chapter_page(chapter: str, documents: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a chapter as Markdown, for the folder of its files."""
-    return "\n\n".join([f"# {chapter}", *(_section(name, document) for name, document in documents.items())]) + "\n"
+    sections = (_section(name, document) for name, document in documents.items())
+    introduction = [INTRODUCTIONS[chapter]] if chapter in INTRODUCTIONS else []
+    return "\n\n".join([f"# {chapter}", *introduction, *sections]) + "\n"
 
 
 def _section(name: str, document: Mapping[str, Any]) -> str:

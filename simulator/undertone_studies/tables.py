@@ -35,7 +35,7 @@ DAYS = 7
 LEVELS = 256
 BASE = "Base (always 0)"
 METHODS = ("ToPL (SW-W + HM)", "ToPL, one slot's objective", "HM at our θ", "auto")
-GUARANTEE = "ε is of one reading (event level): 48 readings a day cost a household 48 ε."
+GUARANTEE = "ε is for one reading (event level): 48 readings a day cost a household 48 ε."
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,10 @@ from undertone_studies.tops_methods import (
 )
 from undertone_studies.tops_streams import TopsStream, range_sums, streams
 
-EVENT = "Guarantee: event level, ε per value; methods with S-PAK are (ε, δ) with δ = 1/m², all others pure ε."
+EVENT = (
+    "The guarantee is for each value (event level). Methods with S-PAK have (ε, δ) with δ = 1/m², and"
+    " all others have pure ε."
+)
 
 
 def end_to_end(options: StudyOptions, metrics: tuple[str, ...], title: str) -> Outcome:

@@ -23,7 +23,10 @@ from undertone_studies.tops_streams import (
 EPSILONS = ("0.2", "0.6", "1", "2")
 REPORT_EPSILON = "1"
 SHORT = 3
-GUARANTEE = "Guarantee: event-level local DP, ε of the threshold for the first m values, ε = 1 for each report."
+GUARANTEE = (
+    "The guarantee is local DP for each value (event level). The first m values, from which the "
+    "threshold is chosen, are reported with the stated ε, and all later values with ε = 1."
+)
 
 
 def thresholds(stream: TopsStream, epsilon: str, seed: list[int]) -> dict[str, int]:

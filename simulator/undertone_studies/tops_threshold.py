@@ -15,7 +15,7 @@ from undertone_studies.tops_methods import (
 )
 from undertone_studies.tops_streams import QUERIES, TopsStream
 
-EVENT = "Guarantee: event level, ε per value; S-P and S-PAK are (ε, δ) with δ = 1/m², NM-E is pure ε."
+EVENT = "The guarantee is for each value (event level). S-P and S-PAK have (ε, δ) with δ = 1/m², and NM-E has pure ε."
 NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
 PHASE_EPSILON = "0.05"

@@ -53,8 +53,9 @@ def run(options: StudyOptions) -> Outcome:
     title = f"two-level, T = {LENGTHS[-1]:,}"
     panels.append(Panel(title, "values so far, t", "mean |error| of the count", two_level, better="lower"))
     notes = [
-        f"Guarantee: event level, pure ε = {EPSILON} per item; square-root: δ = 1e-6. {trials} trials, items 0 or 1.",
-        "Base answers 0.",
+        f"The guarantee is pure ε = {EPSILON} for each item (event level); square-root also has δ = 1e-6. There are "
+        f"{trials} trials, and each item is 0 or 1.",
+        "The baseline Base always answers 0.",
     ]
     columns = ["T", "mechanism", "sum of absolute errors", "last absolute error"]
     return Outcome(TITLE, columns, rows, notes, panels)

@@ -61,11 +61,12 @@ def run(options: StudyOptions) -> Outcome:
         )
     base = float(np.mean(values <= thresholds[worst]))
     notes = [
-        f"Guarantee: event level, pure ε = {float(EPSILON):g} per value. Blocks of {BLOCK}, {runs} runs, domain 0 to "
-        f"{_BOUND}; α = {alpha:.4f}, β = {beta:.3f} at the threshold {int(thresholds[worst])}.",
+        f"The guarantee is pure ε = {float(EPSILON):g} for each value (event level). A block has {BLOCK} values from 0"
+        f" to {_BOUND}, and there are {runs} runs. At the threshold {int(thresholds[worst])}, α = {alpha:.4f} and β = "
+        f"{beta:.3f}.",
         f"A block's share below any threshold has a standard deviation of at most {sanitizer.deviation / BLOCK:.4f}.",
-        f"Base (an empty release, share 0) errs by {base:.3f}. "
-        f"Quantiles by KLL on the released items: off by at most {max(quantile_errors):.4f} in rank.",
+        f"The baseline Base (an empty release, with the share 0) is off by {base:.3f}. "
+        f"Quantiles by KLL on the released items are off by at most {max(quantile_errors):.4f} in rank.",
     ]
     x = [float(k) for k in BLOCKS]
     curves = {

@@ -54,9 +54,11 @@ def run(options: StudyOptions) -> Outcome:
                     y.append(100 * way.raw)
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
     notes = [
-        "Root mean square error of a slot's mean over a day, in % of the mean, truncation included; filtered: causal,"
-        " after 14 days, no profile given.",
-        "All but 'every slot, ε each' cost ε in any 24 hours; streams (ε, 1e-5). 'turns' hold by the device alone.",
+        "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They "
+        "include the error from truncation. The filtered error uses only the slots up to each slot, after "
+        "14 days, and the filter has to learn the shape of the day by itself.",
+        "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours, by ε or,"
+        " for streams, by (ε, 1e-5). In turns, the device alone keeps this promise.",
     ]
     title = "Error of a slot, ε = 1 in any 24 hours"
     panel = Panel(title, "devices", "error, % of the mean", curves, logarithmic_x=True, better="lower")

@@ -38,8 +38,9 @@ def run(options: StudyOptions) -> Outcome:
             held, least, width = raw(readings, epsilon, bound, cycle, cycles, seeds)
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
-        "held: share of the 95 % intervals that hold the mean of the readings; least: at the worst slot of the cycle;"
-        " width: the median of their width over that of the truncated mean's."
+        "The column held has the share of the 95 % intervals that contain the mean of the readings, and "
+        "the column least has this share at the worst slot of the day. The column width is the median "
+        "width of these intervals, divided by the width of the interval of the truncated mean."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
 

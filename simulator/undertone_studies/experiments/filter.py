@@ -75,13 +75,18 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "±", "causal / raw",
                "held, causal", "±, causal", "after half, %", "seconds", "draws"]  # fmt: skip
     notes = [
-        "raw: root mean square error of a slot in per cent of the mean; / raw: the filtered error over it; held: share"
-        " of 95 % intervals that hold the truncated mean; ±: its standard error between draws of the noise, each cell"
-        f" with its own, {_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most); after half: the"
-        " causal error from the fourteenth cycle on (or from half of the series), in per cent; seconds: one fit and"
-        " smoothing, one thread.",
-        "event: ε for each reading. turns: ε for any 24 hours, a device in 49 reports a slot, its sampling is in the"
-        " noise. stream: (ε, 1e-5) for each cycle of slots together, slew 1/20 of the range.",
+        "The column raw has the root mean square error of a slot, in per cent of the mean. The columns "
+        "with / raw have the filtered error divided by it. The columns held have the share of 95 % "
+        "intervals that contain the truncated mean, and the columns ± have its standard error between "
+        "draws of the noise. Each cell has draws of its own, "
+        f"{_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most). The column after half has the "
+        "error of the causal filter from the fourteenth cycle "
+        "on, or in the second half of a shorter series, in per cent. The column seconds has the time of "
+        "one fit with smoothing, on one thread.",
+        "In the way event, ε is for each reading. In turns, ε is for any 24 hours. Then one device in 49 "
+        "reports in each slot, and the noise includes the chance of which devices these are. In a stream,"
+        " (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are"
+        " clipped.",
     ]
     panels = [
         Panel(f"{which} error over raw", "raw error of a slot, %", "ratio", panel, logarithmic=False, joined=False)

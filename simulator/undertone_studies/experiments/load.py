@@ -104,14 +104,18 @@ def run(options: StudyOptions) -> Outcome:
         panels.append(picture(f"{name}, {way}, {devices} devices", *every[0]))
     columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "width"]
     notes = [
-        "rmse: root mean square difference from the mean of the readings, in their unit and in per cent of their mean;"
-        " held: share of 95 % intervals that hold the mean of the readings; ±: its standard error between campaigns;"
-        " width: their half-width over 1.96 rmse, which is 1 where intervals are as wide as errors are."
+        "The column rmse is the root mean square difference from the mean of the readings, in their unit "
+        "and in per cent of their mean. The column held is the share of 95 % intervals that contain the "
+        "mean of the readings, and ± is its standard error between campaigns. The column width is their "
+        "half-width divided by 1.96 rmse. It is 1 if the intervals are exactly as wide as the errors "
+        "require. The series are for"
         f" {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings). A cell of edrp is"
-        f" {_repeats('edrp', options)} campaigns, another {_repeats('', options)}, each with noise of its own."
+        f" from {_repeats('edrp', options)} campaigns and any other cell from {_repeats('', options)}, each with noise"
+        " of its own."
         " A real data set smaller than the fleet is repeated, each time a week later.",
-        "event: ε = 1, or 4, for each reading. turns: ε = 1 for all readings of any 24 hours. stream: (8, 1e-5) for all"
-        " readings together; what clipping removes is an assumption, with an error as large.",
+        "In the way event, ε = 1 (or 4) is for each reading. In turns, ε = 1 is for all readings of any "
+        "24 hours. In a stream, (8, 1e-5) is for all readings together. There the estimate adds an "
+        "assumed amount for what clipping removes, with an error as large as that amount.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

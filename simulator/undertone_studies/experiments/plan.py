@@ -89,13 +89,14 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("population", "what", "devices", "ε", "predicted", "simulated", "ratio", "± of the ratio")
     worst = max(rows, key=lambda row: abs(float(row[6]) - 1))
     notes = [
-        f"Worst cell of {len(rows)}: ratio {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, {worst[2]} devices,"
-        f" ε = {worst[3]}). The last column is one standard deviation of the ratio by chance.",
-        f"Simulated: {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots, and"
-        f" {QUICK_STREAMS if options.quick else STREAMS} streams; a fleet's error is the average of its blocks' or"
-        " devices', which draw independently.",
-        f"mean and range: ε per reading (event level), Hybrid; stream: (ε, {DELTA:g}) for {STREAM_SLOTS} reports"
-        f" together (user level), slew {float(SLEW):g}, in units of the range, noise only.",
+        f"The worst of the {len(rows)} cells has the ratio {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, {worst[2]}"
+        f" devices, ε = {worst[3]}). The last column is one standard deviation of the ratio by chance.",
+        f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
+        f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The error of a fleet is computed from those of "
+        "its blocks or devices, which draw independently.",
+        "The rows mean and range have the Hybrid, with ε for each reading (event level). The rows stream have (ε, "
+        f"{DELTA:g}) for {STREAM_SLOTS} reports together (user level) and the slew {float(SLEW):g}; their errors are "
+        "in units of the range and contain the noise only.",
     ]
     panels = [
         Panel(

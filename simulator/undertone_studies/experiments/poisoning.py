@@ -61,9 +61,9 @@ def run(options: StudyOptions) -> Outcome:
                 x.append(100 * share)
                 y.append(mean)
     notes = [
-        f"{DEVICES} households in the evening, {options.repeats or REPEATS} repeats; median: over {GROUPS} groups that"
-        " the server draws and nobody else knows. Shifts and bound in % of the range θ.",
-        "ε is of one reading (event level). Liars cost nobody any privacy: they change the answer.",
+        f"{DEVICES} households in the evening, {options.repeats or REPEATS} repeats. The median is over {GROUPS} groups"
+        " that the server draws and nobody else knows. Shifts and bound are in % of the range θ.",
+        "ε is for one reading (event level). Liars do not reduce anybody's privacy; they only change the answer.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")
     panel = Panel(

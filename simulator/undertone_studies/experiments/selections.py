@@ -92,14 +92,15 @@ def run(options: StudyOptions) -> Outcome:
                 rows.append((way, devices, name, *measure(some)))
     columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
-        "rmse: root mean square difference from the mean of the readings, Wh; held: share of 95 % intervals that hold"
-        " it; noise: share of 95 % intervals of the truncated (clipped) mean that hold the mean of the truncated"
-        " (clipped) readings; ±: the standard error of the share before it between campaigns, since the selections of"
-        " one campaign share the error of its threshold rounds; width: half-width over 1.96 rmse.",
-        f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds; selections of one cell"
-        " overlap in kind and not in time.",
-        "events: ε = 1 for each reading. turns: ε = 1 for all readings of any 24 hours. streams: (8, 1e-5) for them"
-        " all.",
+        "The column rmse is the root mean square difference from the mean of the readings, in Wh. The "
+        "column held is the share of 95 % intervals that contain that mean. The column noise is the same "
+        "share for the truncated (in streams: clipped) mean and readings. Each ± is the standard error of"
+        " the share before it, computed between campaigns, because the selections of one campaign share "
+        "the error of its threshold rounds. The column width is the half-width divided by 1.96 rmse.",
+        f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds. The selections of one cell"
+        " do not overlap in time.",
+        "In the way events, ε = 1 is for each reading. In turns, ε = 1 is for all readings of any 24 "
+        "hours. In streams, (8, 1e-5) is for all readings together.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]
     panels = [

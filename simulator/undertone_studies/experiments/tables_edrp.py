@@ -107,9 +107,11 @@ def _outcome(repeats: int, rows: list[tuple[str | int | float, ...]], errors: di
         ),
         rows,
         (
-            "Expected: the same weeks and the same θ, over the devices' noise: exact variance, and truncation's bias.",
-            "Predicted over measured is of auto's standard errors, for the mean of the truncated readings.",
-            "ToPL's objective is for random range queries of one stream; the second column gives it the fleet's.",
+            "The expected error is for the same weeks and the same θ. It is computed from the exact variance "
+            "of the noise and from the bias of truncation.",
+            "Predicted over measured is for the standard errors of auto, for the mean of the truncated readings.",
+            "ToPL chooses θ for random range queries of one stream. In the second column it chooses θ for the"
+            " mean of the fleet.",
             GUARANTEE,
         ),
         (

@@ -57,9 +57,12 @@ def run(options: StudyOptions) -> Outcome:
         ("population", "ε", "estimated", "true", "worst reading", "median θ", "runs"),
         rows,
         (
-            "Each ratio is the largest of the runs: 65,536 readings in three rounds, θ and table chosen together.",
-            "estimated: under the density from private reports; true: under the true frequencies, same table.",
-            "The worst reading counts its rounding to 25 levels, which the cap of 1.25 on the levels does not.",
+            "Each ratio is the largest of the runs. A run has 65,536 readings in three rounds, and chooses θ "
+            "and table together.",
+            "The column estimated uses the density that was estimated from private reports, and the column "
+            "true uses the true frequencies, with the same table.",
+            "The column of the worst reading includes the noise of rounding to 25 levels. The cap of 1.25 "
+            "does not include it.",
             GUARANTEE,
         ),
     )

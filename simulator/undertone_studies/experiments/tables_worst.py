@@ -36,9 +36,10 @@ def run(options: StudyOptions) -> Outcome:
         ("ε", "variance, worst reading", "symbols", "symbols, small readings", "largest value, small readings"),
         rows,
         (
-            "Variance and largest decoded value are over the Hybrid's at the same θ; small readings: a density that"
-            " falls by e^-1/5 from level to level. There are no runs: it follows from ε.",
-            "ε is of one reading (event level).",
+            "Variance and largest decoded value are divided by those of the Hybrid at the same θ. Small "
+            "readings are readings whose density falls by a factor of e^-1/5 from each level to the next. "
+            "There are no random runs, because all figures follow from ε.",
+            "ε is for one reading (event level).",
         ),
     )
 

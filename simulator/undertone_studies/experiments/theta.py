@@ -36,8 +36,9 @@ def run(options: StudyOptions) -> Outcome:
     )
     columns, lines = theta.table(rows)
     notes = [
-        f"{runs} runs, each cell: median / 90 % / worst (runs above 3). ε is of one reading (event level). A regret of"
-        " 1 is the best θ that the true frequencies would give."
+        f"{runs} runs in each cell. A cell shows the median, the 90 % quantile and the worst regret, and in "
+        "parentheses the number of runs above 3. ε is for one reading (event level). A regret of 1 is "
+        "that of the best θ, which one can find only from the true frequencies."
     ]
     notes += [_confidence(mode, [row for row in rows if row.mode == mode and row.method == "robust"])
               for mode in dict.fromkeys(row.mode for row in rows)]  # fmt: skip
@@ -48,8 +49,8 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
     """Return a sentence: how often a θ far from the best is flagged, and how often ranges contain the best."""
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
-        f"{mode}, robust: the 90 % range holds the best θ in {held} of {runs} runs; in {off} θ is more than"
-        f" {theta.OFF} times off, of which {told} carry a warning or a range that holds the best."
+        f"{mode}, robust: the 90 % range contains the best θ in {held} of {runs} runs. In {off} runs θ is wrong by a"
+        f" factor of more than {theta.OFF}, and {told} of these have a warning or a range that contains the best θ."
     )
 
 

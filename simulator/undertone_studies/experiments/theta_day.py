@@ -86,10 +86,12 @@ def run(options: StudyOptions) -> Outcome:
         ),
         rows,
         (
-            "MSE: of a half-hour's mean against the mean of the readings. Expected: the stated variance and the square"
-            " of what truncation took off. Night: 01:00 to 05:00. Held: share of the 95 % intervals that hold the"
-            " truncated mean, and of the wider ones that hold the raw one. Blocks: fewest and most of the seeds.",
-            "ε is of one reading (event level): 48 readings a day cost a household 48 ε.",
+            "MSE is the mean square error of a half-hour's mean, compared with the mean of the readings. The "
+            "expected MSE is the stated variance plus the square of what truncation removed. The night is "
+            "from 01:00 to 05:00. Held is the share of the 95 % intervals that contain the truncated mean, "
+            "and of the wider intervals that contain the mean of the readings. Blocks are the fewest and the "
+            "most blocks of all seeds.",
+            "ε is for one reading (event level): 48 readings a day cost a household 48 ε.",
         ),
         panels,
     )
