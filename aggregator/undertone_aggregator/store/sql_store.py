@@ -240,11 +240,14 @@ class SqlStore(Database):
         return {group for (group,) in self.run("counted groups", build, [{"first": first}])}
 
     def newest_slot(self) -> int | None:
-        newest = [
-            self.execute(select(func.max(table.c.slot)).where(self.own_rows(table))).scalar_one()
-            for table in (tables.partials, tables.late)
-        ]
-        return max((slot for slot in newest if slot is not None), default=None)
+        def build() -> Any:
+            newest = [
+                select(func.max(table.c.slot)).where(self.own_rows(table)) for table in (tables.partials, tables.late)
+            ]
+            return newest[0].union_all(newest[1])
+
+        rows = self.run("newest slot", build, [{}])
+        return max((slot for (slot,) in rows if slot is not None), default=None)
 
     def outcomes(self) -> Counter[str]:
         table = tables.counters
