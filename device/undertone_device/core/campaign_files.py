@@ -47,22 +47,22 @@ class CampaignFiles:
     def remember(self, campaign: Campaign) -> Campaign:
         """Remember the campaign's name for its reports; return the campaign, without its body."""
         campaign.body = b""  # The body is in the campaign's file, and a board needs the memory that it takes.
-        self._names[campaign.fingerprint.hex()] = campaign.name
+        self._names[campaign.fingerprint] = campaign.name
         return campaign
 
     def retire(self, fingerprint: bytes, following: Campaign, outbox: "Outbox") -> None:
         """Delete a campaign after its successor was accepted; first save the names for reports still in the outbox."""
-        names: dict[str, str] = {}
+        names: dict[bytes, str] = {}
         index = len(outbox)
         while index and len(names) < _MOST_NAMES:
             index -= 1
             name = self.name_of(outbox[index])
             if name is not None:
-                names[fingerprint_of(outbox[index]).hex()] = name
+                names[fingerprint_of(outbox[index])] = name
         self._names = names
         try:
             if names:
-                self.storage.write(NAMES, json.dumps(names).encode())
+                self.storage.write(NAMES, json.dumps({key.hex(): names[key] for key in names}).encode())
             self.storage.delete(_file(fingerprint))
         except OSError:
             pass  # If the disk fails, a campaign's name is lost or an unused file stays; both are harmless.
@@ -70,20 +70,20 @@ class CampaignFiles:
 
     def name_of(self, report: bytes) -> "str | None":
         """Return the name of a report's campaign, None if it is not known any more."""
-        return self._names.get(fingerprint_of(report).hex())
+        return self._names.get(fingerprint_of(report))
 
 
 def _file(fingerprint: bytes) -> str:
     return "campaign-" + fingerprint.hex()
 
 
-def _parse_names(data: "bytes | None") -> "dict[str, str]":
+def _parse_names(data: "bytes | None") -> "dict[bytes, str]":
     names = {}
     try:
         fields = json.loads(data or b"{}")
         if isinstance(fields, dict):
             for fingerprint in fields:
-                names[fingerprint] = check_name("campaign", fields[fingerprint])
+                names[bytes.fromhex(fingerprint)] = check_name("campaign", fields[fingerprint])
     except (ValueError, RuntimeError):  # Invalid is a ValueError, so that a wrong name is caught, too.
         return {}
     return names

@@ -224,18 +224,21 @@ class Guard:
         A stream is charged in rho instead.
         """
         if campaign is not self._campaign:
-            self._campaign = campaign
-            # Draws that were reserved in advance were charged at the previous campaign's ε, so this campaign cannot
-            # use them.
-            self._units = self._reserved = 0
-            # The cost is computed once per campaign, so the code for it is not kept in a board's memory.
-            from undertone_device.core import units
-
-            for _, mechanism in campaign.rule.mechanisms:
-                self._units = max(self._units, units.epsilon_units(*mechanism.certificate()))
-            del units
-            unload("undertone_device.core.units")
+            self._price(campaign)
         return self._units
+
+    def _price(self, campaign: "Campaign") -> None:
+        self._campaign = campaign
+        # Draws that were reserved in advance were charged at the previous campaign's ε, so this campaign cannot use
+        # them.
+        self._units = self._reserved = 0
+        # The cost is computed once per campaign, so the code for it is not kept in a board's memory.
+        from undertone_device.core import units
+
+        for _, mechanism in campaign.rule.mechanisms:
+            self._units = max(self._units, units.epsilon_units(*mechanism.certificate()))
+        del units
+        unload("undertone_device.core.units")
 
     def spend(self, campaign: "Campaign", slot: int) -> None:
         """Count the slot's draw, in memory alone."""

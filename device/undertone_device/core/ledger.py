@@ -163,7 +163,7 @@ class Sums:
         """
         size = (most + GROUPS - 1) // GROUPS
         groups = most // size
-        had = struct.unpack(">HHIIII", self.buffer[:20])
+        had = struct.unpack_from(">HHIIII", self.buffer)
         self._groups, self._newest, self._size, self._count = had[:4]
         if (self._groups, self._size) != (groups, size):
             self._groups, self._newest, self._size, self._count = groups, 0, size, 0
@@ -186,8 +186,7 @@ class Sums:
         struct.pack_into(">II", self.buffer, RING + 8 * group, start, uptime)
 
     def _last(self, group: int) -> "tuple[int, int]":
-        i = RING + 8 * group
-        return struct.unpack(">II", self.buffer[i : i + 8])
+        return struct.unpack_from(">II", self.buffer, RING + 8 * group)
 
     def permits(self, start: int, uptime: int, seconds: int, ticks: int) -> bool:
         """Return True if a draw for a slot at ``start`` keeps the cap: ``seconds`` by the clock and ``ticks`` of
@@ -209,14 +208,17 @@ class Sums:
 
     def spend(self, day: int, units: int) -> None:
         """Add ``units`` to the sum of ``day``; the sums of days between the newest one and ``day`` become 0."""
-        buffer = self.buffer
-        newest = struct.unpack(">I", buffer[20:24])[0]
+        newest = struct.unpack_from(">I", self.buffer, 20)[0]
         if day > newest:
-            for old in range(max(newest + 1, day - DAYS + 1), day + 1):
-                struct.pack_into(">I", buffer, MONTH + 4 * (old % DAYS), 0)
-            struct.pack_into(">I", buffer, 20, day)
+            self._begin(newest, day)
         i = MONTH + 4 * (day % DAYS)
-        struct.pack_into(">I", buffer, i, min(struct.unpack(">I", buffer[i : i + 4])[0] + units, 0xFFFFFFFF))
+        units += struct.unpack_from(">I", self.buffer, i)[0]
+        struct.pack_into(">I", self.buffer, i, min(units, 0xFFFFFFFF))
+
+    def _begin(self, newest: int, day: int) -> None:
+        for old in range(max(newest + 1, day - DAYS + 1), day + 1):
+            struct.pack_into(">I", self.buffer, MONTH + 4 * (old % DAYS), 0)
+        struct.pack_into(">I", self.buffer, 20, day)
 
     def pack(self, reserved: int, units: int) -> None:
         """Write the counts into the buffer; ``reserved`` draws of ``units`` each are counted in advance."""

@@ -28,6 +28,8 @@ _OFFLINE = 0
 _CONNECTING = 1
 _ONLINE = 2
 _RESYNC = 86400000
+# Words that a jitter needs: with this many it fails with probability below 2^-32.
+_JITTER_WORDS = 32
 
 
 class Client:
@@ -91,6 +93,8 @@ class Client:
         self._hold = 0
         self._held_since = 0
         self._flying: dict[int, bytes] = {}
+        # The campaign of the last report that was sent, and the topic of its reports, which takes a hash.
+        self._topic = ("", "")
         self._moved = False
 
     @property
@@ -190,14 +194,14 @@ class Client:
         campaign = self.reporter.campaign
         if self.read is None or campaign is None:
             return
-        slot = campaign.slot_seconds
-        index = now // (self.sample_seconds or slot)
+        slot = now // campaign.slot_seconds
+        index = now // self.sample_seconds if self.sample_seconds else slot
         if index == self._sampled:
             return
         self._sampled = index
         try:
             sample = self.read(now)
-            if self.clock() // slot != now // slot:
+            if self.clock() // campaign.slot_seconds != slot:
                 # The reading took until the next slot: it belongs to neither slot.
                 raise ValueError
             if sample is not None:
@@ -211,13 +215,15 @@ class Client:
         return (self.ticks() - ticks) & TICKS_MASK
 
     def jitter(self, n: int) -> int:
-        """Draw uniformly below ``n``, 1 to 2^30, from entropy.
+        """Draw uniformly below ``n``, 1 to 2^30, from the words that the last draw left, or from a refill.
 
         If entropy fails, return n // 2: nothing private depends on this number.
         """
+        entropy = self.entropy
         try:
-            self.entropy.refill()
-            return self.entropy.below(max(1, n))
+            if entropy.left < _JITTER_WORDS:
+                entropy.refill()
+            return entropy.below(max(1, n))
         except EntropyError:
             return n // 2
 
@@ -316,6 +322,7 @@ class Client:
             if self.handed_over is not None:
                 self.handed_over(report)
             name = self.reporter.campaign_of(report) or self.campaigns[0]
-            topic = report_topic(self.prefix, name, self.reporter.device)
-            flying[self.transport.publish(topic, report)] = report
+            if name != self._topic[0]:
+                self._topic = (name, report_topic(self.prefix, name, self.reporter.device))
+            flying[self.transport.publish(self._topic[1], report)] = report
             self.counts["sent"] += 1

@@ -48,8 +48,11 @@ class Counting:
         self.count = 0
 
     def __call__(self, n):
-        self.count += 1
-        return hashlib.sha256(self.salt + b"%d" % self.count).digest()[:n]
+        data = b""
+        while len(data) < n:
+            self.count += 1
+            data += hashlib.sha256(self.salt + b"%d" % self.count).digest()
+        return data[:n]
 
 
 def make_entropy():

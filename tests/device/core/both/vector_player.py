@@ -41,8 +41,11 @@ class Blocks:
         self.count = 0
 
     def __call__(self, n):
-        self.count += 1
-        return hashlib.sha256(self.seed + b"%d" % self.count).digest()[:n]
+        data = b""
+        while len(data) < n:
+            self.count += 1
+            data += hashlib.sha256(self.seed + b"%d" % self.count).digest()
+        return data[:n]
 
 
 def message_of(given):
