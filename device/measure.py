@@ -42,10 +42,15 @@ class _Memory:
         self.files = {}
 
     def read(self, name):
-        return self.files.get(name)
+        data = self.files.get(name)
+        return None if data is None else bytes(data)
 
     def write(self, name, data):
-        self.files[name] = bytes(data)
+        # A file that keeps its length makes no garbage, as on a board, which writes it to flash.
+        if len(self.files.get(name, b"")) == len(data):
+            self.files[name][:] = data
+        else:
+            self.files[name] = bytearray(data)
 
     def delete(self, name):
         self.files.pop(name, None)

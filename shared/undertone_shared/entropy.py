@@ -49,12 +49,13 @@ class Entropy:
     def refill(self) -> None:
         """Fill the whole buffer with fresh bytes. Raises EntropyError if the health test or the source fails."""
         self._next = BUFFER_BYTES
-        buffer = self._buffer
-        for position in range(0, BUFFER_BYTES, _CHUNK):
+        position = 0
+        while position < BUFFER_BYTES:
             chunk = self._source(_CHUNK)
             if len(chunk) != _CHUNK:
                 raise EntropyError("the byte source gave %d bytes, expected %d" % (len(chunk), _CHUNK))
-            buffer[position : position + _CHUNK] = chunk
+            self._buffer[position : position + _CHUNK] = chunk
+            position += _CHUNK
         if self._repeats():
             raise EntropyError("the byte source repeated one byte %d times or more" % REPETITION_CUTOFF)
         self._next = 0

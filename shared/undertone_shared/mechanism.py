@@ -82,14 +82,7 @@ class WindowMechanism(WindowAnalysis):
         edges the bin index (no word). Raises Invalid for x or theta out of range.
         """
         if self.edges is not None:
-            # The bisection takes the same number of steps whatever the reading is.
-            bin = 0
-            step = self._step
-            while step:
-                if bin + step <= self.levels and x >= self.edges[bin + step]:
-                    bin += step
-                step >>= 1
-            return bin
+            return self._bin(x, self.edges)
         if not self.covers(theta):
             raise Invalid("theta is %d, expected 1 to %d" % (theta, (SMALL - 1) // self.levels))
         if x < 0 or x > theta:
@@ -97,6 +90,16 @@ class WindowMechanism(WindowAnalysis):
         scaled = x * self.levels
         level = scaled // theta
         return level + (entropy.below(theta) < scaled - level * theta)
+
+    def _bin(self, x: int, edges: "tuple[int, ...]") -> int:
+        # The bisection takes the same number of steps whatever the reading is.
+        bin = 0
+        step = self._step
+        while step:
+            if bin + step <= self.levels and x >= edges[bin + step]:
+                bin += step
+            step >>= 1
+        return bin
 
     def covers(self, theta: int) -> bool:
         """Return True if ``level`` uses only small integers for readings in [0, theta]."""

@@ -208,14 +208,14 @@ class Sums:
 
     def spend(self, day: int, units: int) -> None:
         """Add ``units`` to the sum of ``day``; the sums of days between the newest one and ``day`` become 0."""
-        newest = struct.unpack_from(">I", self.buffer, 20)[0]
-        if day > newest:
-            self._begin(newest, day)
+        if day > struct.unpack_from(">I", self.buffer, 20)[0]:
+            self._begin(day)
         i = MONTH + 4 * (day % DAYS)
-        units += struct.unpack_from(">I", self.buffer, i)[0]
-        struct.pack_into(">I", self.buffer, i, min(units, 0xFFFFFFFF))
+        units = min(units + struct.unpack_from(">I", self.buffer, i)[0], 0xFFFFFFFF)
+        struct.pack_into(">I", self.buffer, i, units)
 
-    def _begin(self, newest: int, day: int) -> None:
+    def _begin(self, day: int) -> None:
+        newest = struct.unpack_from(">I", self.buffer, 20)[0]
         for old in range(max(newest + 1, day - DAYS + 1), day + 1):
             struct.pack_into(">I", self.buffer, MONTH + 4 * (old % DAYS), 0)
         struct.pack_into(">I", self.buffer, 20, day)
@@ -238,8 +238,7 @@ class Ledger:
         if claim is not None:
             claim()
         self.storage = storage
-        self._encoded = bytearray(_OUTBOX + capacity * width + _CHECK_BYTES)
-        view = memoryview(self._encoded)
+        view = self._view = memoryview(bytearray(_OUTBOX + capacity * width + _CHECK_BYTES))
         self.outbox = Outbox(view[_OUTBOX : _OUTBOX + capacity * width], width)
         self.sums = Sums(view[_HEADER_BYTES:_OUTBOX])
         self.lost = True
@@ -268,7 +267,7 @@ class Ledger:
         self.current, self.next, self.rho_period, self.rho, self.rho_since = fields[8:13]
         self.window, self.window_until, self.reports, self.chains = fields[13:17]
         self.ever, self.ever_rho, self.began = fields[17:]
-        self._encoded[_HEADER_BYTES:_OUTBOX] = data[_HEADER_BYTES:_OUTBOX]
+        self._view[_HEADER_BYTES:_OUTBOX] = data[_HEADER_BYTES:_OUTBOX]
         for i in range(_OUTBOX, end, width):
             self.outbox.append(data[i : i + width])
         self.lost = False
@@ -279,11 +278,11 @@ class Ledger:
         ``reserved`` further reports of ``units`` each, whose intervals end by ``until``, count as drawn already.
         """
         outbox = self.outbox
-        encoded = self._encoded
+        view = self._view
         self.sums.pack(reserved, units)
         struct.pack_into(
             _HEADER,
-            encoded,
+            view,
             0,
             _MAGIC,
             max(self.spent_until, until),
@@ -307,8 +306,7 @@ class Ledger:
             self.began,
         )
         end = _OUTBOX + len(outbox) * outbox.width
-        view = memoryview(encoded)
-        encoded[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
+        view[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]
         self.storage.write(FILE, view[: end + _CHECK_BYTES])
         self.urgent = False
 

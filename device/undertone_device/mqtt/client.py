@@ -178,10 +178,13 @@ class Client:
             return True
         if self._clock_set_at is not None and self._since(self._clock_set_at) < _RESYNC:
             return True
+        return self._ask_clock(self.set_clock)
+
+    def _ask_clock(self, set_clock: "Callable[[], None]") -> bool:
         if self._since(self._waits_since) < self._wait:
             return self._clock_set_at is not None
         try:
-            self.set_clock()
+            set_clock()
         except OSError as error:
             self.trouble = "NTP: %s" % error
             self._back_off()
@@ -219,11 +222,11 @@ class Client:
 
         If entropy fails, return n // 2: nothing private depends on this number.
         """
-        entropy = self.entropy
+        n = max(1, n)
         try:
-            if entropy.left < _JITTER_WORDS:
-                entropy.refill()
-            return entropy.below(max(1, n))
+            if self.entropy.left < _JITTER_WORDS:
+                self.entropy.refill()
+            return self.entropy.below(n)
         except EntropyError:
             return n // 2
 
@@ -280,15 +283,18 @@ class Client:
         elif kind == MESSAGE:
             self._accept(event[1], event[2])
         elif kind == CONNECTED:
-            self._state = _ONLINE
-            self.trouble = ""
-            self.counts["connected"] += 1
-            for name in self.campaigns:
-                self.transport.subscribe(config_topic(self.prefix, name))
+            self._connected()
         elif kind == DENIED:
             self.trouble = "the broker refuses the subscription to %s" % event[1]
         elif kind == LOST:
             self._lost(event[1])
+
+    def _connected(self) -> None:
+        self._state = _ONLINE
+        self.trouble = ""
+        self.counts["connected"] += 1
+        for name in self.campaigns:
+            self.transport.subscribe(config_topic(self.prefix, name))
 
     def _accept(self, topic: str, payload: "bytes | memoryview") -> None:
         for name in self.campaigns:

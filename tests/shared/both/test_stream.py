@@ -333,8 +333,11 @@ def test_the_same_bytes_release_the_same_values_everywhere():
         count = 0
 
         def __call__(self, n):
-            Hashed.count += 1
-            return hashlib.sha256(b"stream %d" % Hashed.count).digest()[:n]
+            data = b""
+            while len(data) < n:
+                Hashed.count += 1
+                data += hashlib.sha256(b"stream %d" % Hashed.count).digest()
+            return data[:n]
 
     for rule, frozen in ((gaussian(), GAUSSIAN_RELEASES), (one_bit(), ONE_BIT_RELEASES)):
         Hashed.count = 0
