@@ -8,52 +8,18 @@ cd "$(dirname "$0")/.."
 repo=$PWD
 out=$repo/.tools/board
 work=$out/build
-# The newest release of Debian that has micropython; the libraries for 32 bits must suit this machine's compiler.
-sources=${MICROPYTHON_RELEASE:-trixie}
-mkdir -p "$work/lists/sources/partial" "$work/lists/packages/partial" "$work/cache/archives/partial" "$work/deb"
-
-command -v dpkg-source >/dev/null || { echo "dpkg-source is missing: apt-get install dpkg-dev" >&2; exit 1; }
-
-# apt-get with lists of its own: WHAT is sources or packages.
-apt() {
-    local what=$1
-    shift
-    apt-get -qq -o Dir::State::Lists="$work/lists/$what" -o Dir::Cache="$work/cache" -o APT::Sandbox::User= \
-        -o Debug::NoLocking=1 "${options[@]}" "$@"
-}
+scripts/board_sources.sh
+mkdir -p "$work/lists/packages/partial" "$work/cache/archives/partial" "$work/deb"
 
 cd "$work"
-if [[ ! -d micropython || ! -d mbedtls ]]; then
-    echo "fetching the sources of MicroPython and mbedTLS from Debian $sources"
-    key=/usr/share/keyrings/debian-archive-keyring.gpg
-    # The mirror from which this machine takes its own packages.
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/*$') ||
-        { echo "apt has no mirror of Debian: expected one in its sources" >&2; exit 1; }
-    echo "deb-src [signed-by=$key] $mirror $sources main" >sources.list
-    options=(-o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null)
-    apt sources update
-    rm -rf micropython mbedtls ./*.dsc
-    apt sources source --download-only micropython mbedtls
-    for name in micropython mbedtls; do
-        dpkg-source --no-check --skip-patches -x "$name"_*.dsc "$name" >/dev/null
-    done
-    # Debian's patches take mbedTLS from a package; here it is built with MicroPython's own settings.
-    rm -rf micropython/lib/mbedtls
-    ln -s "$work/mbedtls" micropython/lib/mbedtls
-    # A board looks a path up in 128 bytes of its stack, the unix port in 4096. A thread's Python code is limited to what
-    # _thread.stack_size asks for, less 8 KB; the thread itself gets more than that.
-    port=micropython/ports/unix
-    sed -i 's/\(#define MICROPY_ALLOC_PATH_MAX\).*/\1 (128)/' $port/mpconfigport.h
-    sed -i -e 's/if (\*stack_size < .*/if (0) {/' \
-        -e 's/\(pthread_attr_setstacksize(&attr, \*stack_size\))/\1 + 65536)/' $port/mpthreadport.c
-fi
-
 if [[ ! -d root32/usr/lib32 ]]; then
     echo "fetching the C library for 32 bits"
     gcc=$(gcc -dumpversion | cut -d. -f1)
-    options=()
-    apt packages update
-    (cd deb && apt packages download "lib32gcc-$gcc-dev" libc6-dev-i386 libc6-dev)
+    # apt-get with lists of its own.
+    apt=(apt-get -qq -o Dir::State::Lists="$work/lists/packages" -o Dir::Cache="$work/cache" -o APT::Sandbox::User=
+        -o Debug::NoLocking=1)
+    "${apt[@]}" update
+    (cd deb && "${apt[@]}" download "lib32gcc-$gcc-dev" libc6-dev-i386 libc6-dev)
     for package in deb/*.deb; do
         dpkg -x "$package" root32
     done
@@ -117,8 +83,6 @@ HEADER
 touch frozen/README.md
 
 make=(nice -n 5 make --silent -j"$(nproc)")
-echo "building mpy-cross"
-"${make[@]}" -C micropython/mpy-cross >build.log 2>&1
 for form in files frozen; do
     for tls in outside inside; do
         echo "building MicroPython: code $form, TLS $tls the heap"

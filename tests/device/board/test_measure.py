@@ -14,6 +14,8 @@ from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms,
 
 # Of 64-bit words, beside the image; docs/results/boards.md has what it takes with 32 bits.
 HEAP = 84 * 1024
+# What a slot may take on the emulated board of docs/results/board-time.md.
+MOST_MS = 24
 
 
 @pytest.mark.micropython
@@ -43,6 +45,15 @@ def test_the_table_promises_more_than_the_least_heap():
         (row,) = [line for line in lines if line.startswith(least)]
         measured = [int(cell) for cell in row.split("|")[2:-1]]
         assert all(kilobytes < sure for kilobytes, sure in zip(measured, promised.values(), strict=True))
+
+
+def test_the_guide_says_how_long_a_slot_takes():
+    table = (mp.REPO / "docs/results/board-time.md").read_text(encoding="utf-8")
+    (row,) = [line for line in table.splitlines() if line.startswith("| **one slot**")]
+    times = [float(cell) for cell in row.split("|")[2:-1]]
+    guide = " ".join((mp.REPO / "docs/boards.md").read_text(encoding="utf-8").split())
+    assert "A slot takes %.0f to %.0f ms on an emulated Cortex-M3" % (min(times), max(times)) in guide
+    assert max(times) <= MOST_MS
 
 
 @pytest.mark.services

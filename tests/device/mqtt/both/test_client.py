@@ -3,9 +3,10 @@
 from fake_broker import FakeBroker
 from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
 
+from undertone_device.mqtt import client as loop
 from undertone_device.mqtt.client import Client
 from undertone_device.mqtt.session_transport import SessionTransport
-from undertone_shared.entropy import Entropy
+from undertone_shared.entropy import BUFFER_BYTES, Entropy
 from undertone_shared.off_board import intake, issue
 
 CONFIG = "undertone/v2/load/config"
@@ -286,6 +287,38 @@ def test_publication_is_spread_by_entropy_alone():
             assert waited <= SLOT // 2
         delays.append(waited)
     assert delays[0] == delays[1] != delays[2]
+
+
+def test_one_refill_serves_a_slots_draw_and_its_delay():
+    source = Counting()
+    entropy = Entropy(source)
+    rig = online(spread_percent=50, device=Device(now=START - SLOT, entropy=entropy), entropy=entropy)
+    rig.slot()
+    reports = len(rig.device.reporter.outbox)
+    before = source.count
+    rig.slot()
+    assert len(rig.device.reporter.outbox) == reports + 1
+    # The source counts blocks of 32 bytes.
+    assert source.count - before == BUFFER_BYTES // 32
+
+
+def test_the_topic_of_reports_is_made_once_for_a_campaign():
+    made = []
+    report_topic = loop.report_topic
+
+    def counting(*parts):
+        made.append(parts)
+        return report_topic(*parts)
+
+    loop.report_topic = counting
+    try:
+        rig = online()
+        for _ in range(4):
+            rig.slot()
+    finally:
+        loop.report_topic = report_topic
+    assert len(rig.broker.published) >= 3
+    assert made == [("undertone/v2", "load", "meter-1")]
 
 
 def test_older_reports_do_not_wait_for_the_newest_one():

@@ -1,0 +1,238 @@
+"""Measure the time of a slot on an emulated Cortex-M3, and write docs/results/board-time.md.
+
+usage: .venv/bin/python scripts/board_time.py [OUT]
+
+MicroPython's qemu port runs on QEMU's MPS2 board with the device's code frozen into it, as in `device/manifest.py`. QEMU
+counts 32 ns of the board's time for every instruction, that is 31.25 million instructions a second, whatever the
+machine that it runs on does. It needs Debian or Ubuntu, the packages qemu-system-arm, gcc-arm-none-eabi and
+libnewlib-arm-none-eabi, and the sources that `scripts/board_sources.sh` fetches.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(REPO / "tests")]
+
+from support import micropython as mp  # noqa: E402
+from undertone_aggregator.design.table import LEVELS, optimal_table  # noqa: E402
+
+WORK = REPO / ".tools/board/build"
+PLACE = WORK / "emulated"
+HEAP_KB = 64
+OUT = REPO / "docs/results/board-time.md"
+
+# os.urandom: xorshift, about as fast as reading a hardware generator's register.
+URANDOM = """\
+static mp_obj_t mp_os_urandom(mp_obj_t number) {
+    static uint32_t state = 1;
+    vstr_t bytes;
+    vstr_init_len(&bytes, mp_obj_get_int(number));
+    for (size_t i = 0; i < bytes.len; i++) {
+        if (i % 4 == 0) {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+        }
+        bytes.buf[i] = state >> (8 * (i % 4));
+    }
+    return mp_obj_new_bytes_from_vstr(&bytes);
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(mp_os_urandom_obj, mp_os_urandom);
+"""
+# The port has no module time; the board has a counter of 20 MHz.
+TIME = """\
+import machine
+
+
+def ticks_us():
+    return machine.mem32[0x40028018] // 20
+
+
+def ticks_diff(end, start):
+    return end - start
+"""
+GUEST = """\
+import gc
+import time
+
+import campaigns
+import measure
+
+SLOTS = 200
+
+
+def row(name, what, started, count):
+    print("%s: %s: %d" % (name, what, time.ticks_diff(time.ticks_us(), started) // count))
+
+
+def main():
+    for name in campaigns.MESSAGES:
+        client, clock = measure.device(campaigns.MESSAGES[name])
+        for _ in range(5):
+            clock.advance(60)
+            client.step(0)
+        assert client.reporter.campaign is not None, client.trouble
+        gc.collect()
+        started = time.ticks_us()
+        for _ in range(SLOTS):
+            clock.advance(60)
+            client.step(0)
+        row(name, "slot", started, SLOTS)
+        assert client.counts["acked"] > SLOTS, client.trouble
+        gc.collect()
+        started = time.ticks_us()
+        gc.collect()
+        row(name, "collection", started, 1)
+        gc.disable()
+        reporter = client.reporter
+        campaign = reporter.campaign
+        slot = clock.now // 60
+        refills = draws = writes = slots = 0
+        for i in range(SLOTS):
+            gc.collect()
+            started = time.ticks_us()
+            reporter.entropy.refill()
+            filled = time.ticks_us()
+            reporter._draw(campaign, slot + i, 15 * i)
+            drawn = time.ticks_us()
+            reporter.ledger.write(clock.now, 0, 0)
+            written = time.ticks_us()
+            clock.advance(60)
+            client.step(0)
+            slots += time.ticks_diff(time.ticks_us(), written)
+            refills += time.ticks_diff(filled, started)
+            draws += time.ticks_diff(drawn, filled)
+            writes += time.ticks_diff(written, drawn)
+        gc.enable()
+        for what, total in (("refill", refills), ("draw", draws), ("write", writes), ("slot without collections", slots)):
+            print("%s: %s: %d" % (name, what, total // SLOTS))
+        del client, clock, reporter, campaign
+
+
+# The raw REPL has begun a line.
+print()
+main()
+"""
+MANIFEST = """\
+include("{repo}/device/manifest.py")
+module("measure.py", base_path="{repo}/device", opt=3)
+for name in ("time", "campaigns", "guest"):
+    module(name + ".py", opt=0)
+"""
+ROWS = {
+    "slot": "**one slot**: sample, draw, ledger, publish, acknowledge",
+    "slot without collections": "without collecting garbage",
+    "refill": "of it 256 random bytes and their test",
+    "draw": "of it the draw and its encoding",
+    "write": "of it the ledger's bytes and their hash",
+    "collection": "one collection of garbage",
+}
+
+
+def messages() -> dict[str, bytes]:
+    """Return a campaign for each mechanism of epsilon 1: a device draws one report in each slot.
+
+    In every one but the square wave's one report in five is for the threshold, by a square wave of 256 bins.
+    """
+    done = mp.run_micropython(
+        "import measure\nprint(measure.message().hex())", paths=[REPO / "device", REPO / "shared"], cwd=PLACE
+    )
+    packed = bytes.fromhex(done.stdout)
+    header, body, signature = packed[:8], json.loads(packed[12:-64]), packed[-64:]
+    density = [2 ** (-8 * level / LEVELS) for level in range(LEVELS + 1)]
+    table = optimal_table("1", 3000, density=[share / sum(density) for share in density])
+    fields = {
+        "designed table": body | {"rule": body["rule"] | {"mechanism": table.describe()}},
+        "Hybrid": body,
+        "square wave": body
+        | {
+            "rule": body["rule"] | {"mechanism": None, "ranges": []},
+            "schedule": body["schedule"] | {"cohort_stride": 1},
+        },
+    }
+    made = {}
+    for name, campaign in fields.items():
+        text = json.dumps(campaign, sort_keys=True, separators=(",", ":")).encode()
+        made[name] = header + len(text).to_bytes(4, "big") + text + signature
+    return made
+
+
+def build() -> Path:
+    """Build the firmware with the code as it is now; return its file."""
+    subprocess.run([REPO / "scripts/board_sources.sh"], check=True)
+    PLACE.mkdir(exist_ok=True)
+    files = {
+        "urandom.h": URANDOM,
+        "time.py": TIME,
+        "guest.py": GUEST,
+        "campaigns.py": f"MESSAGES = {messages()!r}\n",
+        "manifest.py": MANIFEST.format(repo=REPO),
+        "README.md": "",
+    }
+    for name, text in files.items():
+        (PLACE / name).write_text(text, encoding="utf-8")
+    target = WORK / "build-emulated"
+    # The manifest is read again, because the code may have changed.
+    (target / "frozen_content.c").unlink(missing_ok=True)
+    include = f"-DMICROPY_PY_OS_INCLUDEFILE='\"{PLACE}/urandom.h\"'"
+    done = subprocess.run(
+        ["make", "--silent", f"-j{os.cpu_count()}", "-C", WORK / "micropython/ports/qemu", "BOARD=MPS2_AN385"]
+        + [f"FROZEN_MANIFEST={PLACE}/manifest.py", f"BUILD={target}", f"MPY_LIB_DIR={PLACE}"]
+        + [f"MICROPY_HEAP_SIZE={1024 * HEAP_KB}", f"CFLAGS_EXTRA=-DMICROPY_PY_OS_URANDOM=1 {include}"],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return target / "firmware.elf"
+
+
+def run(firmware: Path) -> dict[tuple[str, str], int]:
+    """Return microseconds by mechanism and row. Raises SystemExit with what the board printed if it failed."""
+    done = subprocess.run(
+        ["qemu-system-arm", "-machine", "mps2-an385", "-nographic", "-monitor", "null", "-semihosting"]
+        + ["-icount", "shift=5", "-serial", "stdio", "-kernel", str(firmware)],
+        # The raw REPL: run the program, then switch the board off.
+        input=b"\x01import guest, machine\nmachine.reset()\x04\x02import machine\rmachine.reset()\r",
+        capture_output=True,
+        timeout=600,
+    )
+    text = done.stdout.decode(errors="replace")
+    if "Traceback" in text:
+        raise SystemExit(text)
+    return {(name, what): int(value) for name, what, value in re.findall(r"([\w ]+): ([\w ]+): (\d+)\r?$", text, re.M)}
+
+
+def page(measured: dict[tuple[str, str], int]) -> str:
+    """Return the page with its table."""
+    names = list(dict.fromkeys(name for name, _ in measured))
+    lines = [
+        "# The time of a slot on a board",
+        "",
+        "Made by `scripts/board_time.py` on an emulated Cortex-M3: 31.25 million instructions a second, none of which "
+        "waits for memory; MicroPython's heap has %d KB, and the code is frozen. The campaign has ε = 1, and its "
+        "threshold reports, one in five, are drawn by a square wave of 256 bins; in the last column all are. The ledger "
+        "is kept in memory: what a board's file system adds is not measured, nor is the network. A board with another "
+        "processor, or with wait states of its flash, takes another time." % HEAP_KB,
+        "",
+        "| ms | " + " | ".join(names) + " |",
+        "|---|" + "---:|" * len(names),
+    ]
+    for what, label in ROWS.items():
+        lines.append("| %s | %s |" % (label, " | ".join("%.1f" % (measured[name, what] / 1000) for name in names)))
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
+    out.write_text(page(run(build())), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
