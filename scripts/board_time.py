@@ -2,10 +2,10 @@
 
 usage: .venv/bin/python scripts/board_time.py [OUT]
 
-MicroPython's qemu port runs on QEMU's MPS2 board with the device's code frozen into it, as in `device/manifest.py`. QEMU
-counts 32 ns of the board's time for every instruction, that is 31.25 million instructions a second, whatever the
-machine that it runs on does. It needs Debian or Ubuntu, the packages qemu-system-arm, gcc-arm-none-eabi and
-libnewlib-arm-none-eabi, and the sources that `scripts/board_sources.sh` fetches.
+MicroPython's qemu port runs on QEMU's MPS2 board with the device's code frozen into it, as in `device/manifest.py`.
+QEMU counts 32 ns of the board's time for every instruction, that is 31.25 million instructions a second, whatever else
+the PC does. It needs Debian or Ubuntu, the packages qemu-system-arm, gcc-arm-none-eabi and libnewlib-arm-none-eabi, and
+the sources that `scripts/board_sources.sh` fetches.
 """
 
 import json
@@ -109,8 +109,9 @@ def main():
             draws += time.ticks_diff(drawn, filled)
             writes += time.ticks_diff(written, drawn)
         gc.enable()
-        for what, total in (("refill", refills), ("draw", draws), ("write", writes), ("slot without collections", slots)):
-            print("%s: %s: %d" % (name, what, total // SLOTS))
+        totals = {"refill": refills, "draw": draws, "write": writes, "slot without collections": slots}
+        for what in totals:
+            print("%s: %s: %d" % (name, what, totals[what] // SLOTS))
         del client, clock, reporter, campaign
 
 
@@ -181,9 +182,11 @@ def build() -> Path:
     (target / "frozen_content.c").unlink(missing_ok=True)
     include = f"-DMICROPY_PY_OS_INCLUDEFILE='\"{PLACE}/urandom.h\"'"
     done = subprocess.run(
-        ["make", "--silent", f"-j{os.cpu_count()}", "-C", WORK / "micropython/ports/qemu", "BOARD=MPS2_AN385"]
-        + [f"FROZEN_MANIFEST={PLACE}/manifest.py", f"BUILD={target}", f"MPY_LIB_DIR={PLACE}"]
-        + [f"MICROPY_HEAP_SIZE={1024 * HEAP_KB}", f"CFLAGS_EXTRA=-DMICROPY_PY_OS_URANDOM=1 {include}"],
+        [
+            *("make", "--silent", f"-j{os.cpu_count()}", "-C", WORK / "micropython/ports/qemu", "BOARD=MPS2_AN385"),
+            *(f"FROZEN_MANIFEST={PLACE}/manifest.py", f"BUILD={target}", f"MPY_LIB_DIR={PLACE}"),
+            *(f"MICROPY_HEAP_SIZE={1024 * HEAP_KB}", f"CFLAGS_EXTRA=-DMICROPY_PY_OS_URANDOM=1 {include}"),
+        ],
         capture_output=True,
         text=True,
     )
@@ -195,8 +198,10 @@ def build() -> Path:
 def run(firmware: Path) -> dict[tuple[str, str], int]:
     """Return microseconds by mechanism and row. Raises SystemExit with what the board printed if it failed."""
     done = subprocess.run(
-        ["qemu-system-arm", "-machine", "mps2-an385", "-nographic", "-monitor", "null", "-semihosting"]
-        + ["-icount", "shift=5", "-serial", "stdio", "-kernel", str(firmware)],
+        [
+            *("qemu-system-arm", "-machine", "mps2-an385", "-nographic", "-monitor", "null", "-semihosting"),
+            *("-icount", "shift=5", "-serial", "stdio", "-kernel", str(firmware)),
+        ],
         # The raw REPL: run the program, then switch the board off.
         input=b"\x01import guest, machine\nmachine.reset()\x04\x02import machine\rmachine.reset()\r",
         capture_output=True,
@@ -215,16 +220,16 @@ def page(measured: dict[tuple[str, str], int]) -> str:
         "# The time of a slot on a board",
         "",
         "Made by `scripts/board_time.py` on an emulated Cortex-M3: 31.25 million instructions a second, none of which "
-        "waits for memory; MicroPython's heap has %d KB, and the code is frozen. The campaign has ε = 1, and its "
-        "threshold reports, one in five, are drawn by a square wave of 256 bins; in the last column all are. The ledger "
-        "is kept in memory: what a board's file system adds is not measured, nor is the network. A board with another "
-        "processor, or with wait states of its flash, takes another time." % HEAP_KB,
+        f"waits for memory; MicroPython's heap has {HEAP_KB} KB, and the code is frozen. The campaign has ε = 1, and "
+        "its threshold reports, one in five, are drawn by a square wave of 256 bins; in the last column all are. The "
+        "ledger is kept in memory: what a board's file system adds is not measured, nor is the network. A board with "
+        "another processor, or with wait states of its flash, takes another time.",
         "",
         "| ms | " + " | ".join(names) + " |",
         "|---|" + "---:|" * len(names),
     ]
     for what, label in ROWS.items():
-        lines.append("| %s | %s |" % (label, " | ".join("%.1f" % (measured[name, what] / 1000) for name in names)))
+        lines.append(f"| {label} | " + " | ".join(f"{measured[name, what] / 1000:.1f}" for name in names) + " |")
     return "\n".join(lines) + "\n"
 
 
