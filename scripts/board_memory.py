@@ -176,11 +176,16 @@ def whole_boards(form: str, scratch: Path) -> dict[str, int]:
     return rows
 
 
-def promise() -> str:
-    """Return the sentence about the heap that the guides have."""
-    names = {FROZEN: "frozen code", FLASH: "code in ROMFS", FILES: ".mpy files"}
-    parts = [f"{BOARD_KB[form]} KB ({SIGNED_KB[form]} KB) for {name}" for form, name in names.items()]
-    return f"a heap (in parentheses: with signed campaigns) of {parts[0]}, {parts[1]}, and {parts[2]}"
+def promises() -> dict[str, str]:
+    """Return what the guides say about the heap, by page: boards.md in a table, firmware.md in two sentences."""
+    names = {FROZEN: "frozen into the firmware", FLASH: "in a ROMFS partition", FILES: ".mpy files"}
+    rows = [f"| {name} | {BOARD_KB[form]} KB | {SIGNED_KB[form]} KB |" for form, name in names.items()]
+    unsigned, signed = ([kilobytes[form] for form in names] for kilobytes in (BOARD_KB, SIGNED_KB))
+    return {
+        "boards.md": " ".join(rows),
+        "firmware.md": f"{signed[0]} KB for frozen code, {signed[1]} KB for code in a ROMFS partition, and "
+        f"{signed[2]} KB for .mpy files. Without signed campaigns these are {unsigned[0]}, {unsigned[1]} and {unsigned[2]} KB.",
+    }
 
 
 def table() -> str:
