@@ -112,6 +112,22 @@ def test_a_higher_reach_lowers_the_noise_and_lets_one_false_report_count_for_mor
     assert plan_fleet(households, 500, "2", kind="hybrid").reach is None
 
 
+@pytest.mark.parametrize("epsilon", ["1", "2"])
+def test_the_default_reach_has_the_smaller_error_with_one_false_report_in_a_hundred(households, epsilon):
+    def error(reports, reach):
+        predictor = Predictor(households, Fraction(epsilon), reach=reach)
+        width = predictor.design(reports).threshold.width
+        return width**2 / 4 * predictor.variance(reports) / reports + (0.01 * reports * predictor.one_lie(reports)) ** 2
+
+    chosen = []
+    for reports in (10, 10_000):
+        design = Predictor(households, Fraction(epsilon)).design(reports)
+        better = min((1.1, 1.25), key=lambda reach: error(reports, reach))
+        assert design.reach == better
+        chosen.append(better)
+    assert chosen == [1.25, 1.1]
+
+
 @pytest.mark.parametrize(
     ("options", "said"), [({"reach": 3.0}, "reach is 3.0"), ({"reach": 1.2, "mechanism": "hybrid"}, "no table")]
 )

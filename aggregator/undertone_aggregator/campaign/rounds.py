@@ -6,6 +6,7 @@ its epoch lasts until the next one begins. A report epoch ends with the campaign
 epoch with the same rule and a later end.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -205,7 +206,13 @@ class Rounds:
         day = evidence.day() if plan.method == ROBUST and plan.blocks > 1 else None
         choice = ThetaChoice(plan, cohort, query, before, reports, day)
         return choose_jointly(
-            plan.mechanism, plan.epsilon, plan.levels, choice.choose, self._means.progress, plan.reach
+            plan.mechanism,
+            plan.epsilon,
+            plan.levels,
+            choice.choose,
+            self._means.progress,
+            plan.reach,
+            math.sqrt(query.squared),
         )
 
     def _soonest(self, now: int) -> int:

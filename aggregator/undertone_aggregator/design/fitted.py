@@ -8,7 +8,7 @@ from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.levels import Vector
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import ReadingModel
-from undertone_aggregator.design.reach import REACH, largest_value
+from undertone_aggregator.design.reach import FALSE_SHARE, REACH, WIDE_REACH, largest_value
 from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_variance, optimal_table
 from undertone_aggregator.design.window import hybrid, most_levels
 from undertone_shared.table import LARGEST_LEVEL
@@ -48,6 +48,20 @@ def promised_variance(
         return ideal_variance(epsilon, _probabilities(density), _COARSE_CELLS, largest=_largest(epsilon, reach))
     except NoTable:
         return float("inf")
+
+
+def usual_reach(epsilon: Fraction | float | str, theta: int, population: ReadingModel, reports: float) -> float:
+    """Return `WIDE_REACH` if it gives a mean of ``reports`` reports the smaller error, else `REACH`.
+
+    The error is E = V/n + (s·L)², in units of (θ/2)²: V is the table's variance, n = ``reports``, s = `FALSE_SHARE` the
+    share of false reports, L the distance from the lowest reading to the largest decoded value.
+    """
+
+    def error(reach: float) -> float:
+        lies = FALSE_SHARE * (_largest(epsilon, reach) + 1.0)
+        return promised_variance(epsilon, theta, population, reach) / reports + lies * lies
+
+    return WIDE_REACH if error(WIDE_REACH) < error(REACH) else REACH
 
 
 def _largest(epsilon: Fraction | float | str, reach: float) -> float:

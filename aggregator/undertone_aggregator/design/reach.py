@@ -7,10 +7,13 @@ its largest value, divided by this.
 
 import math
 
-# The reach of a campaign that names none, and the limits of one.
-REACH, LEAST_REACH, LARGEST_REACH = 1.1, 1.01, 2.0
-# A table with a larger reach than this hardly has less variance.
-WIDE_REACH = 1.25
+# A campaign that names no reach has one of these two: see `design.fitted.usual_reach`. A table with a larger reach than
+# the second hardly has less variance.
+REACH, WIDE_REACH = 1.1, 1.25
+# The limits of a reach that a campaign names.
+LEAST_REACH, LARGEST_REACH = 1.01, 2.0
+# The share of false reports that a campaign without a reach is designed for.
+FALSE_SHARE = 0.01
 
 
 def largest_value(epsilon: float, reach: float) -> float:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.join_options import JoinOptions
@@ -76,9 +75,10 @@ class CampaignPlan(Checked):
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
                             "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
                             choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
-    reach: float = option(REACH, "largest value of a table's symbols over the least possible, 1.01 to 2: a higher "
-                          "reach lowers the noise, and lets one false report move a mean further",
-                          check.reach)  # fmt: skip
+    reach: float | None = option(None, "largest value of a table's symbols over the least possible, 1.01 to 2: a "
+                                 "higher reach lowers the noise, and lets one false report move a mean further; "
+                                 "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
+                                 check.reach)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
@@ -124,7 +124,7 @@ class CampaignPlan(Checked):
                 f"campaign.theta_max is {self.theta_max}, expected more than offset = {self.offset}, and at most"
                 f" offset + bound = {most}"
             )
-        if self.reach != REACH and self.mechanism not in TABLES:
+        if self.reach is not None and self.mechanism not in TABLES:
             raise Invalid(
                 f"campaign.reach is {self.reach}, but campaign.mechanism is {self.mechanism!r}, which is no table:"
                 f" expected one of {', '.join(TABLES)}"

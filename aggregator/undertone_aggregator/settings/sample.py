@@ -24,6 +24,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "epsilon": "1",
         "start": '"now"',
         "theta_max": "5000",
+        "reach": "1.25",
         "cohort_seed": '"000102030405060708090a0b0c0d0e0f"',
         "groups": '"groups.csv"',
         "holidays": '"GB-SCT"',

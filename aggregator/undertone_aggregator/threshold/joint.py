@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from undertone_aggregator.design.fitted import gain, population_table, promised_variance
+from undertone_aggregator.design.fitted import gain, population_table, promised_variance, usual_reach
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.design.table import NoTable
@@ -35,12 +35,13 @@ Progress = Callable[[str], None]
 class Design:
     """θ and the mechanism that reports under it.
 
-    ``reason``: why the Hybrid reports although another was asked for, or None.
+    ``reason``: why the Hybrid reports although another was asked for, or None. ``reach``: that of a table, else None.
     """
 
     threshold: Threshold
     mechanism: Mechanism
     reason: str | None = None
+    reach: float | None = None
 
 
 def choose_jointly(
@@ -49,7 +50,8 @@ def choose_jointly(
     levels: int,
     choose: Choose,
     progress: Progress = lambda _: None,
-    reach: float = REACH,
+    reach: float | None = REACH,
+    reports: float = 1.0,
 ) -> Design:
     """Choose θ and the mechanism for one kind of `PLANNED`.
 
@@ -58,8 +60,8 @@ def choose_jointly(
 
     "optimal" takes the best table that can be made; "auto" takes that table only if its variance is enough below the
     Hybrid's. If no table can be made, the result is the Hybrid with its own θ. ``levels``: largest number of input
-    levels of the Hybrid and the piecewise mechanism. ``reach``: that of a table, see `design.reach`. Raises Invalid for
-    another kind, or if `hybrid` raises it.
+    levels of the Hybrid and the piecewise mechanism. ``reach``: that of a table, see `design.reach`; with None it is
+    `usual_reach` for a mean of ``reports`` reports. Raises Invalid for another kind, or if `hybrid` raises it.
     """
     if kind not in PLANNED:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")
@@ -69,6 +71,8 @@ def choose_jointly(
     if kind == "hybrid":
         return fallback
     population = plain.population
+    if reach is None:
+        reach = usual_reach(epsilon, plain.width, population, reports)
 
     def variance_at(theta: int) -> float:
         if kind == "piecewise":
@@ -86,7 +90,7 @@ def choose_jointly(
     gained = gain(table, epsilon, chosen.width, chosen.readings)
     if kind == "auto" and gained < LEAST_GAIN:
         return replace(fallback, reason=f"the Hybrid reports: the best table would lower the variance by {gained:.1%}")
-    return Design(chosen, table)
+    return Design(chosen, table, reach=reach)
 
 
 def _range(chosen: Threshold) -> int:

@@ -51,9 +51,11 @@ def _show_reports(plan: "FleetPlan") -> None:
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
     console.print(f"best: {ends} {unit}, mechanism {plan.mechanism}{gain}")
     if plan.reach is not None:
+        cheaper = ""
+        if plan.reach < WIDE_REACH:
+            cheaper = f"with a reach of {WIDE_REACH} the variance would be {plan.reach_cost:.1%} lower; "
         console.print(
-            f"reach {plan.reach:g}: with a reach of {WIDE_REACH} the variance would be {plan.reach_cost:.1%} lower; one"
-            f" false report moves a slot's mean by at most {plan.one_lie:.3g} {unit}"
+            f"reach {plan.reach:g}: {cheaper}one false report moves a slot's mean by at most {plan.one_lie:.3g} {unit}"
         )
     if plan.day is not None:
         blocks = plan.day.blocks

@@ -63,7 +63,9 @@ class SimulateOptions(FleetOptions):
         "With reports: auto (default), hybrid, piecewise, optimal; with a stream: gaussian (default), one-bit, direct.",
     ] = None
     reach: Annotated[
-        float | None, "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.1)."
+        float | None,
+        "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.25 if noise outweighs"
+        " 1 % of false reports, else 1.1).",
     ] = None
     cohort_share: Annotated[
         float | None, "With reports: share of the reports that keeps the threshold up to date (default 0.05)."

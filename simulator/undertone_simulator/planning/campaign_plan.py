@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.settings.config import TABLES, Config
+from undertone_aggregator.settings.config import Config
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.options import PlanOptions
 from undertone_simulator.planning.plan import Plan, plan
@@ -31,7 +31,7 @@ def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> P
         days = max(campaign.report_slots * campaign.slot_seconds // _DAY, 1)
         own = {
             "mechanism": campaign.mechanism,
-            "reach": campaign.reach if campaign.mechanism in TABLES else None,
+            "reach": campaign.reach,
             "cohort_share": campaign.cohort_share,
             "days": days,
         }

@@ -16,7 +16,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
 from undertone_aggregator.design.fitted import promised_variance
 from undertone_aggregator.design.mechanisms import traits_of
-from undertone_aggregator.design.reach import REACH, WIDE_REACH
+from undertone_aggregator.design.reach import WIDE_REACH
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
 from undertone_aggregator.settings.options import ROUNDS
 from undertone_aggregator.threshold import constant_variance
@@ -108,7 +108,7 @@ class Predictor:
     epsilon: Fraction
     kind: str = "auto"
     levels: int = 256
-    reach: float = REACH
+    reach: float | None = None
     _designs: dict[int, Design] = field(default_factory=dict)
 
     def design(self, reports: int) -> Design:
@@ -120,6 +120,7 @@ class Predictor:
                 self.levels,
                 lambda variance: self.known.best(reports, variance),
                 reach=self.reach,
+                reports=reports,
             )
         return self._designs[reports]
 
@@ -129,11 +130,15 @@ class Predictor:
         return design.threshold.population.mean_variance(design.mechanism, design.threshold.width)
 
     def reach_cost(self, reports: int) -> float:
-        """Return the share by which a table of reach `WIDE_REACH` has less variance, at the same range; at least 0."""
-        chosen = self.design(reports).threshold
-        least, own = (
-            promised_variance(self.epsilon, chosen.width, chosen.readings, reach) for reach in (WIDE_REACH, self.reach)
-        )
+        """Return the share by which a table of reach `WIDE_REACH` has less variance, at the same range.
+
+        It is at least 0, and 0 without a table.
+        """
+        design = self.design(reports)
+        if design.reach is None:
+            return 0.0
+        width, readings = design.threshold.width, design.threshold.readings
+        least, own = (promised_variance(self.epsilon, width, readings, reach) for reach in (WIDE_REACH, design.reach))
         return max(1.0 - least / own, 0.0)
 
     def one_lie(self, reports: int) -> float:
@@ -159,7 +164,7 @@ def plan_fleet(
     epsilon: Fraction | float | str,
     *,
     kind: str = "auto",
-    reach: float = REACH,
+    reach: float | None = None,
     cohort_share: float = 0.05,
     wanted: float | None = None,
     slots: int | None = None,
@@ -169,8 +174,8 @@ def plan_fleet(
 ) -> FleetPlan:
     """Predict errors and costs. Raises Invalid.
 
-    ``reach``: that of a table, see `design.reach`. ``slots``: number of slots of the whole campaign; by default a year.
-    ``rounds``: slots of each threshold round.
+    ``reach``: that of a table, by default `usual_reach` for this fleet. ``slots``: number of slots of the whole
+    campaign; by default a year. ``rounds``: slots of each threshold round.
     """
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
@@ -179,7 +184,6 @@ def plan_fleet(
     design = predictor.design(reports)
     threshold, mechanism = design.threshold, design.mechanism
     variance = predictor.variance(reports)
-    has_table = traits_of(mechanism).kind == "optimal"
     per_hour = population.per_day // 24
     spans = [("a slot", 1), *([("an hour", per_hour)] if per_hour > 1 else []), ("a day", population.per_day)]
     total = 365 * population.per_day if slots is None else slots
@@ -217,8 +221,8 @@ def plan_fleet(
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
         None if wanted is None else epsilon_needed(population, reports, wanted),
         threshold.bottom,
-        reach if has_table else None,
-        predictor.reach_cost(reports) if has_table else 0.0,
+        design.reach,
+        predictor.reach_cost(reports),
         predictor.one_lie(reports),
     )
 

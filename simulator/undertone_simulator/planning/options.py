@@ -43,7 +43,9 @@ class PlanOptions(FleetOptions):
     ] = None
     mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
     reach: Annotated[
-        float | None, "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.1)."
+        float | None,
+        "With a table: its largest decoded value over the least possible, 1.01 to 2 (default 1.25 if noise outweighs"
+        " 1 % of false reports, else 1.1).",
     ] = None
     cohort_share: Annotated[
         float | None, f"of reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from undertone_aggregator.base.durations import seconds_of
-from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.design.stream import StreamComparison, plan_stream
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.config import TABLES
@@ -41,9 +40,9 @@ def plan(options: PlanOptions, rounds: Sequence[int] = ROUNDS) -> Plan:
 
 
 def _reports(options: PlanOptions, rounds: Sequence[int]) -> FleetPlan:
-    reach, kind = REACH, options.mechanism or "auto"
-    if options.reach is not None:
-        reach = check.reach("reach", options.reach)
+    kind, reach = options.mechanism or "auto", options.reach
+    if reach is not None:
+        reach = check.reach("reach", reach)
         if kind not in TABLES:
             raise Invalid(f"reach is {reach:g}, but mechanism is {kind!r}, which is no table")
     population = _known(options)

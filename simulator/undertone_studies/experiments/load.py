@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.parallel import Tick, workers
@@ -29,10 +30,11 @@ PARAGRAPH = (
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
 DAYS, REPEATS, QUOTED_REPEATS = 14, 1, 3
+# One reach for fleets of all sizes: the sizes can then be compared.
 WAYS: dict[str, dict[str, Any]] = {
-    "event": {"epsilon": "1"},
-    "event, ε = 4": {"epsilon": "4"},
-    "turns": {"epsilon": "1", "window": "24h"},
+    "event": {"epsilon": "1", "reach": REACH},
+    "event, ε = 4": {"epsilon": "4", "reach": REACH},
+    "turns": {"epsilon": "1", "reach": REACH, "window": "24h"},
     "stream": {"epsilon": "8", "collect": "stream"},
 }
 DEVICES = (500, 5_000, 20_000)

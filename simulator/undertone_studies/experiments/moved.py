@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Z
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.parallel import Tick, workers
@@ -156,7 +157,7 @@ def simulated(case: MovingCase, options: StudyOptions, seed: int, days: int, *, 
     if case.population == "edrp":
         assert options.data is not None
         source = {"data": options.data / EDRP_FILE}
-    chosen = SimulateOptions(devices=case.devices, slots=days * CYCLE, seed=seed, epsilon="1", **source)
+    chosen = SimulateOptions(devices=case.devices, slots=days * CYCLE, seed=seed, epsilon="1", reach=REACH, **source)
     readings = open_source(chosen, case.devices, seed)
     moved = MovedReadings(readings.source, readings.bound, case.change, -(1 << 30) if best else _BEFORE)
     return simulate_readings(chosen, readings._replace(source=moved))

@@ -10,6 +10,7 @@ import numpy as np
 
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Z
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
@@ -37,9 +38,10 @@ PARAGRAPH = (
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
+# One reach for fleets of all sizes: the sizes can then be compared.
 WAYS: dict[str, dict[str, Any]] = {
-    "events": {"epsilon": "1"},
-    "turns": {"epsilon": "1", "window": "24h"},
+    "events": {"epsilon": "1", "reach": REACH},
+    "turns": {"epsilon": "1", "reach": REACH, "window": "24h"},
     "streams": {"epsilon": "8", "collect": "stream", "theta": 1_000},
 }
 CELLS = (("events", 500), ("events", 5_000), ("turns", 5_000), ("streams", 1_000))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from undertone_aggregator.design.reach import REACH
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.simulate import simulate
@@ -108,7 +109,9 @@ def _played(tasks: Sequence[Task], workers: int | None) -> list[Arm]:
 def _arm(task: Task) -> Arm:
     file, devices, epsilon, seed, days, most = task
     simulated = simulate(
-        SimulateOptions(data=file, devices=devices, epsilon=epsilon, seed=seed, slots=48 * days, blocks=most)
+        SimulateOptions(
+            data=file, devices=devices, epsilon=epsilon, seed=seed, slots=48 * days, blocks=most, reach=REACH
+        )
     )
     compared = simulated.compared()
     cycle = simulated.plan.cycle

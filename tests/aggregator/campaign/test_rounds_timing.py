@@ -82,8 +82,8 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
             given.update(named)
             return replace(CHOSEN, theta=theta)
 
-        def jointly(kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any, reach: float) -> Design:
-            given.update(reach=reach)
+        def jointly(kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any, *rest: float | None) -> Design:
+            given.update(reach=rest[0], reporting=rest[1])
             threshold = chosen(lambda _: 1.0)
             return Design(threshold, server.campaign(theta=500).report.mechanism, reason)  # type: ignore[union-attr]
 
@@ -299,6 +299,13 @@ def test_theta_is_chosen_for_the_devices_that_will_report(decide: Decide) -> Non
 def test_a_table_has_the_reach_of_the_plan(decide: Decide) -> None:
     _, given, _ = decide(server.two_epochs()[:1], NOW + 9, rounds=[4], mechanism='"auto"', reach=1.3)
     assert given["reach"] == 1.3
+
+
+def test_a_plan_without_a_reach_leaves_it_to_the_number_of_reports(decide: Decide) -> None:
+    epochs, share = server.two_epochs()[:1], server.plan().report_share
+    _, given, _ = decide(epochs, NOW + 9, rounds=[4], mechanism='"auto"', now_there=300, at_most=400)
+    assert given["reach"] is None
+    assert given["reporting"] == round(400 * share)
 
 
 def test_both_ends_of_a_block_move() -> None:
