@@ -103,7 +103,7 @@ def at_quantile(
             curves.setdefault("Base", []).append(base_mse(truth))
         x = [float(epsilon) for epsilon in EPSILONS]
         panels.append(against_base(f"{stream.name}, θ = {theta}", "ε", x, curves))
-    note = "θ = the 95 % quantile; the truth is truncated at it."
+    note = "θ is the 95 % quantile, and the true sums are of values that are cut off at θ."
     return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [EVENT, note, protocol(options)], panels)
 
 

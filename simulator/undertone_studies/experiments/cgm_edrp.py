@@ -7,13 +7,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: half-hours of a day of 622 Scottish households"
 PARAGRAPH = (
-    "The paper reports errors of the population mean that fall with C and get smaller than those of independent "
-    "noise. On half-hourly meters both are true of the noise: the mechanism that ships has half of the variance of "
-    "the paper's (whose √l calibration is loose by a factor of 2), and an eighth of the variance of independent "
+    "In the paper, the error of the population mean falls with C, and becomes smaller than that of independent "
+    "noise. On half-hourly meters both are true of the noise. The mechanism that ships has half of the variance of "
+    "the paper's, whose √l calibration is too large by a factor of 2, and an eighth of the variance of independent "
     "noise. But these readings move by more than C = .05 of the range in single half-hours. Clipping then leaves a "
-    "bias of 45 Wh, which no number of devices averages away. From 10^5 meters on, independent noise that is "
+    "bias of 45 Wh, which does not become smaller with more devices. From 10^5 meters on, independent noise that is "
     "smoothed is the better choice, because it needs no clipping. The paper clips against the raw reading of the "
-    "slot before, which hides a part of that bias and breaks the proof."
+    "slot before. That hides a part of the bias, and makes the paper's proof wrong."
 )
 
 

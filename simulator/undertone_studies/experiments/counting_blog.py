@@ -18,12 +18,13 @@ from undertone_studies.tops_methods import source
 
 TITLE = "Counting, the blog's figures"
 PARAGRAPH = (
-    "The simple counters have the order of the blog: noise on each item beats noise on each prefix, and blocks beat "
-    "both. The blog's binary mechanism divides ε by log T although the tree has one level more, and its two-level "
-    "loop runs too far when T is no multiple of the block. With both corrected, binary has a larger error than "
-    "two-level at these T; for longer streams it would be smaller. The square-root factorisation, which is newer "
-    "than the blog, is best, and needs a δ. Counters that need not know the end of the stream have larger errors: "
-    "hybrid one and a half times that of binary, unbounded more than twice."
+    "The simple counters have the same order as in the blog: noise on each item (simple 2) has smaller errors than "
+    "noise on each sum (simple 1), and blocks (two-level) have smaller errors than both. The blog's binary "
+    "mechanism divides ε by log T although the tree has one level more, and its two-level loop runs too far when T "
+    "is no multiple of the block. With both corrected, binary has a larger error than two-level at these T; for "
+    "longer streams it would be smaller. The square-root factorisation, which is newer than the blog, is best, and "
+    "needs a δ. Counters that need not know the end of the stream have larger errors: hybrid one and a half times "
+    "that of binary, and unbounded more than twice."
 )
 
 TRIALS = 25

@@ -30,9 +30,9 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
     "This table checks `undertone plan`. A ratio of 1 means that repeated campaigns have the error that the plan "
-    "predicted. The last column says how exactly so much simulation can know the ratio; ranges average 48 slots "
-    "each, so there are fewer of them. The prediction is for readings of the whole day, and the simulation draws its "
-    "readings from the whole day."
+    "predicted. The last column says how exactly this number of simulations can show the ratio. A range is the "
+    "average of 48 slots, so there are fewer of them. Both the prediction and the simulation use the readings of "
+    "the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].

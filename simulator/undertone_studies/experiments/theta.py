@@ -10,12 +10,13 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
     "The papers have no such table. ToPL reports that its white box (SW-W) beats plain Square Wave (SW) on four "
-    "streams, and does not say how far either is from the best threshold. Here they are measured against the best "
-    "threshold, which only the true frequencies give. Smoothed EM is tens to a thousand times worse on small counts: "
-    "it estimates a little mass far out in a domain of thousands, and that costs more than the noise. SW-W stops at "
-    "a run of empty bins, so it is good or bad by luck, and on half-hourly meters it gets worse as ε grows. The "
-    "default fits a tail instead, and stays near 1 wherever the distribution is smooth. It fails where one reading "
-    "in ten is a hundred times the others and ε is small; docs/threshold.md says by how much."
+    "streams, and does not say how far either is from the best threshold. Here they are compared with the best "
+    "threshold, which one can find only from the true frequencies. Smoothed EM is tens to a thousand times worse on "
+    "small counts. It estimates that a few readings are very large, and this error costs more than the noise. SW-W "
+    "stops at a run of empty bins, so it is good or bad by luck, and on half-hourly meters it gets worse as ε "
+    "grows. The default method fits a tail instead, and has a regret near 1 wherever the distribution is smooth. It "
+    "fails where one reading in ten is a hundred times the others and ε is small; docs/threshold.md says by how "
+    "much."
 )
 
 

@@ -16,12 +16,13 @@ from undertone_studies.tops_streams import LONGEST, Integers, TopsStream, range_
 
 TITLE = "ToPS: blocks chosen from held-out drift, beside the authors' rounding"
 PARAGRAPH = (
-    "The authors round the s of Eq. 7, which assumes that each value is wrong by θ/3 in one direction. They publish "
-    "with `recent` and predict the first block as θ/2 for each value; here that is `--smoothing paper --smoother "
-    "recent`. `Eq. 7's s` is the integer that minimises Eq. 7; this package used it before it chose by held-out "
-    "values. Now it spends 7 % of the ε of the held-out values on their mean and drift, and the smoother with the "
-    "least error so far makes the predictions. The gain is smallest where the data hardly matter, at ε = .05, and "
-    "where a stream wanders within a block like an AR(1)."
+    "The number s of levels that are smoothed sets the length of the blocks. The authors take the s that minimises "
+    "Eq. 7, and round it. Eq. 7 assumes that each value is wrong by θ/3 in one direction. They publish with "
+    "`recent`, and predict the first block as θ/2 for each value; here that is `--smoothing paper --smoother "
+    "recent`. The column `Eq. 7's s` has the integer that minimises Eq. 7, which this package used before. Now this "
+    "package spends 7 % of the ε of the held-out values on their mean and drift, and chooses the length of the "
+    "blocks from the drift. The smoother with the least error so far makes the predictions. The gain is smallest at "
+    "ε = .05, where the noise hides the drift, and for a stream that moves up and down within a block (AR(1))."
 )
 EPSILONS = ("0.05", "0.1", "0.2", "0.5", "1")
 AUTHORS, LITERAL, OURS = "authors' rounding", "Eq. 7's s", "from drift"
@@ -63,7 +64,8 @@ def run(options: StudyOptions) -> Outcome:
         if part
     ]
     notes = [
-        f"Medians of {repeats} runs; ±: the standard error of the last ratio. Guarantee: event level, pure ε per value."
+        f"The figures are medians of {repeats} runs, and ± is the standard error of the last ratio. The guarantee is "
+        "pure ε for each value (event level)."
     ]
     return Outcome(
         TITLE, ["stream", "ε", AUTHORS, LITERAL, OURS, "ratio", "ratio to Eq. 7's", "±"], rows, notes, panels

@@ -64,10 +64,12 @@ def run(options: StudyOptions) -> Outcome:
     }
     notes = [
         EVENT,
-        f"ε = {float(epsilon):g}. Least at θ: " + ", ".join(f"{name} {theta}" for name, theta in best.items()) + ".",
+        f"ε is {float(epsilon):g}. Each curve is lowest at this θ: "
+        + ", ".join(f"{name} {theta}" for name, theta in best.items())
+        + ".",
         *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
-        f"Base: RMSE {base_rmse:.4g}. Not a release: these are the functions that the noisy maximum is over; the "
-        f"default one is shown up to {SHOWN} times Base.",
+        f"Base has the RMSE {base_rmse:.4g}. Nothing is released here: the figure shows the functions whose best point"
+        f" the noisy maximum looks for. The default one is shown up to {SHOWN} times Base.",
     ]
     x = thetas.tolist()
     curves = {
@@ -95,9 +97,9 @@ def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, o
     ratio = np.exp(np.interp(np.log(chosen), np.log(thetas), np.log(mse))) / mse.min()
     median, most = np.quantile(ratio, [0.5, 0.9])
     return (
-        f"{name}: {choices} noisy choices have median θ {np.median(chosen):g}; their MSE (without smoothing's error) "
-        f"over that of the best θ: median {median:.3g}, 90 % quantile {most:.3g}, "
-        f"{100 * np.mean(ratio <= 2):.0f} % within twice."
+        f"With the objective {name}, the median θ of {choices} noisy choices is {np.median(chosen):g}. The MSE of a "
+        f"choice (without smoothing's error) divided by that of the best θ has the median {median:.3g} and the 90 % "
+        f"quantile {most:.3g}, and is at most 2 in {100 * np.mean(ratio <= 2):.0f} % of choices."
     )
 
 

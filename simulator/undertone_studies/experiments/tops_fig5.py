@@ -40,7 +40,10 @@ def run(options: StudyOptions) -> Outcome:
 
     outcome = at_quantile(options, trials, TITLE)
     constants = ", ".join(f"{name} {k:.6g}" for name, k in noise_constants().items())
-    notes = [*outcome.notes, f"Noise-only MSE = Kθ²/ε² of these queries, exact and without data: K = {constants}."]
+    notes = [
+        *outcome.notes,
+        f"The mean square error from noise alone is Kθ²/ε² for these queries, exactly: K = {constants}.",
+    ]
     return Outcome(outcome.title, outcome.columns, outcome.rows, notes, outcome.panels)
 
 
