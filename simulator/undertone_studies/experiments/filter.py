@@ -29,12 +29,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
-    "Filtering is post-processing and costs no privacy. A season that drifts, a short memory and a slow level are "
-    "fitted to the published series alone; the noise of each slot is known. Each cell has two errors, divided by the "
-    "error of the raw series: `smoothed` uses all slots, `causal` only those up to each slot and is refitted as data "
-    "come. It also says how often the 95 % intervals hold the mean of the truncated readings. Where a fleet is "
-    "larger than the data set, the truth is the mean of that small set, which moves more from slot to slot than the "
-    "mean of a real fleet would."
+    "Filtering uses only published numbers, so it costs no privacy. A model with a season that drifts, a short "
+    "memory and a slow level is fitted to the published series; the noise of each slot is known. Each cell has two "
+    "errors, divided by the error of the raw series. `smoothed` uses all slots. `causal` uses only the slots up to "
+    "each slot, and the model is fitted again as data arrive. The table also shows how often the 95 % intervals "
+    "contain the mean of the truncated readings. If a fleet is larger than the data set, the truth is the mean of "
+    "that small set, which moves more from slot to slot than the mean of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {
@@ -83,7 +83,7 @@ def run(options: StudyOptions) -> Outcome:
         "error of the causal filter from the fourteenth cycle "
         "on, or in the second half of a shorter series, in per cent. The column seconds has the time of "
         "one fit with smoothing, on one thread.",
-        "In the way event, ε is for each reading. In turns, ε is for any 24 hours. Then one device in 49 "
+        "In rows with the way event, ε is for each reading. In turns, ε is for any 24 hours. Then one device in 49 "
         "reports in each slot, and the noise includes the chance of which devices these are. In a stream,"
         " (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are"
         " clipped.",

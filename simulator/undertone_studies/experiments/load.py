@@ -115,7 +115,7 @@ def run(options: StudyOptions) -> Outcome:
         f" from {_repeats('edrp', options)} campaigns and any other cell from {_repeats('', options)}, each with noise"
         " of its own."
         " A real data set smaller than the fleet is repeated, each time a week later.",
-        "In the way event, ε = 1 (or 4) is for each reading. In turns, ε = 1 is for all readings of any "
+        "In rows with the way event, ε = 1 (or 4) is for each reading. In turns, ε = 1 is for all readings of any "
         "24 hours. In a stream, (8, 1e-5) is for all readings together. There the estimate adds an "
         "assumed amount for what clipping removes, with an error as large as that amount.",
     ]

@@ -24,13 +24,14 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
     "The papers assume honest devices. A fake device can send any symbol that an honest one may draw, and the "
-    "largest symbol moves the mean most: by the share of fakes times the difference between the decoded value of "
-    "that symbol and the mean. The last column has this bound. It is a bound of the expectation, so single cells can "
-    "exceed it by their noise. θ is fixed here; another table shows what liars do to θ. With a smaller ε, decoded "
-    "values are larger, so lies weigh more. At ε = 0.5 the Hybrid reports by stochastic rounding alone. The server "
-    "refuses the symbols of its piecewise part, which decode to larger values, so lies move the mean about half as "
-    "far as with Piecewise. The median over groups helps against few fakes, or against fakes in few groups. Once "
-    "there are liars in every group it does not help; only authentication of devices does."
+    "largest symbol moves the mean most. It moves the mean by the share of fakes times the difference between the "
+    "decoded value of that symbol and the mean. The last column has this bound. It is a bound of the expectation, "
+    "so single cells can exceed it by their noise. θ is fixed here; another table shows what liars do to θ. With a "
+    "smaller ε, decoded values are larger, so lies weigh more. At ε = 0.5 the Hybrid uses stochastic rounding "
+    "alone. The server refuses the symbols of its piecewise part, which decode to larger values. So lies move the "
+    "mean about half as far as with Piecewise. Instead of the mean of all devices, one can take the median of the "
+    "means of random groups. This helps if there are few fakes, or if all fakes are in few groups. It does not help "
+    "if there are liars in every group. Then only authentication of devices helps."
 )
 
 DEVICES = 20_000

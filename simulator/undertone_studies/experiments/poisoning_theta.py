@@ -19,11 +19,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning θ: what fake devices do in the rounds"
 PARAGRAPH = (
-    "Lies in the threshold rounds move θ before they move a mean, and a θ that is too large adds noise to every "
-    "slot. If fakes send only the largest symbol, the counts look like no honest counts of the Square Wave, and the "
-    "server leaves those rounds out. Fakes that behave like honest devices with the largest possible reading cannot "
-    "be told from such devices. Two rules limit them: the first θ is at most twice what it would be without the "
-    "largest 1 % of the readings, and each epoch at most doubles θ."
+    "Lies in the threshold rounds move θ, and a θ that is too large adds noise to every slot. If fakes send only "
+    "the largest symbol, the counts do not look like counts of honest devices, and the server leaves those rounds "
+    "out. But fakes can behave like honest devices with the largest possible reading, and then nobody can tell them "
+    "from such devices. Two rules limit them: the first θ is at most twice what it would be without the largest 1 % "
+    "of the readings, and each epoch at most doubles θ."
 )
 DEVICES = 10_000
 ROUNDS = (48, 48, 144)

@@ -26,15 +26,15 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
-    "`query --between` and the page's panel give the mean over yesterday evening, a week's evenings, a night, a day "
-    "or a week. The interval of such a mean covers the noise of the reports, with its correlation, and the error of "
-    "what truncation or clipping removed. A part of that error is the same in all slots, a part belongs to the shape "
-    "of the day, and a part to the single slot. Each campaign has a fleet of its own: the households in another order, "
-    "from another day of the data on. The column `noise` shows the first part of the interval by itself: how often the "
-    "interval of the truncated mean (in streams: the clipped mean) contains the mean of the truncated readings. The "
-    "column `held` shows the interval that people read. It holds more often, because the model allows for a tail that "
-    "is heavier than reports can show. The readings of these households have no such tail; those of other populations "
-    "have one."
+    "`query --between` and the page give the mean over a selection of slots, such as yesterday evening, the "
+    "evenings of a week, a night, a day or a week. The interval of such a mean covers two errors: the noise of the "
+    "reports, with its correlation, and the error of what truncation or clipping removed. Of the second error, one "
+    "part is the same in all slots, one part belongs to the shape of the day, and one part to the single slot. Each "
+    "campaign of the study has a fleet of its own: the same households in another order, with data from another day "
+    "on. The column `noise` is for the noise alone. It shows how often the interval of the truncated mean (in "
+    "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
+    "interval that people read. It holds more often, because the model allows for a heavier tail than the reports "
+    "can show. The readings of these households have no such tail, but those of other populations have one."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -101,7 +101,7 @@ def run(options: StudyOptions) -> Outcome:
         "the error of its threshold rounds. The column width is the half-width divided by 1.96 rmse.",
         f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds. The selections of one cell"
         " do not overlap in time.",
-        "In the way events, ε = 1 is for each reading. In turns, ε = 1 is for all readings of any 24 "
+        "In rows with the way events, ε = 1 is for each reading. In turns, ε = 1 is for all readings of any 24 "
         "hours. In streams, (8, 1e-5) is for all readings together.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]

@@ -20,11 +20,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "θ by time of day against one θ on EDRP"
 PARAGRAPH = (
-    "Each seed is run twice, with the same households, rounds and random words: once with at most eight blocks of "
-    "the day, once with one θ (`--blocks 1`). The blocks come from the private rounds themselves, because the slot "
-    "of every report is known. The error is that of the mean of a half-hour against the mean of the readings, with "
-    "the bias of truncation. The noise of a slot is known exactly. So the expected ratio for the same θ depends less "
-    "on chance than the measured ratio."
+    "Each seed is run twice, with the same households, rounds and random words: once with up to eight blocks of the "
+    "day, each with its own θ, and once with one θ (`--blocks 1`). The blocks come from the threshold rounds "
+    "themselves, because the slot of every report is known. The error is the difference between the published mean "
+    "of a half-hour and the mean of the readings; it includes the bias of truncation. The noise of a slot is known "
+    "exactly, so the expected ratio of the errors depends less on chance than the measured ratio."
 )
 SEEDS = 20
 # Seven days contain each kind of day; the rounds contain a Sunday, a Monday and a Tuesday.

@@ -30,11 +30,13 @@ from undertone_studies.tops_threshold import (
 
 TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
-    "The paper finds that its approximation (Eq. 6) is close to the error of Eq. 4 on DNS, and that the two have "
-    "their least values close to each other. With c = 60, the mean excess that the paper assumes, Eq. 6 is far too "
-    "large at small thresholds on this extract, whose values end at 28, and its minimum lies at almost twice the "
-    "best threshold. Our default replaces c by the excess that the data show through the same noisy maximum. It "
-    "follows the measured error over two orders of magnitude, and its minimum costs a few per cent."
+    "The figure shows the error for each θ on DNS, as the paper's formulas predict it and as it was measured. Eq. 4 "
+    "is the paper's exact formula, and Eq. 6 its approximation. The paper finds that the two are close to each "
+    "other on DNS, and that their minima are close, too. Eq. 6 needs a constant c, the mean by which values exceed "
+    "θ; the paper takes c = 60. On our part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too "
+    "large at small θ, and its minimum is at almost twice the best θ. Our default does not use a constant. It takes "
+    "the excess from the data, through the same noisy maximum. It follows the measured error over two orders of "
+    "magnitude, and its minimum costs a few per cent."
 )
 
 

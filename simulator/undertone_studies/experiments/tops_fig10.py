@@ -6,10 +6,10 @@ from undertone_studies.tops_figures import end_to_end
 
 TITLE = "ToPS, figure 10: MAE, MMAE, MMSE, end to end"
 PARAGRAPH = (
-    "In the paper other metrics rank the methods as the mean square error does, except that the better hierarchy no "
-    "longer helps in absolute error. Here it helps in all metrics: with H2 the variance of the noise is four times "
-    "larger before consistency, and more than that after it. As in the paper, errors per value (MMAE, MMSE) are less "
-    "stable, because short ranges decide them."
+    "In the paper, other measures of the error give the same order of the methods as the mean square error. The "
+    "exception is that the better hierarchy does not help in absolute error. Here it helps in all measures, because "
+    "the variance of the noise of H2 is four times larger before consistency, and even more times larger after it. "
+    "As in the paper, errors per value (MMAE, MMSE) vary more, because they depend mostly on short ranges."
 )
 
 

@@ -13,10 +13,11 @@ from undertone_studies.tops_threshold import EVENT, PERCENTILES, at, choosing, p
 
 TITLE = "ToPS, figure 6: percentiles as threshold (MSE)"
 PARAGRAPH = (
-    "In the paper no single quantile is right for all streams and all ε, and NM-E comes close to the best of them. "
-    "Both hold here. The best of the six quantiles moves from 99.5 % to 99.9 % as ε grows, and 85 % costs a factor "
-    "of a hundred or more. NM-E is within a factor of 2.6 of the best true quantile, which no private method knows. "
-    "It is farthest off at the smallest ε, where its own choice is noisy."
+    "The figure takes different quantiles of the values as θ. In the paper, no single quantile is good for all "
+    "streams and all ε, and the paper's choice NM-E comes close to the best of them. Both are also so here. The "
+    "best of the six quantiles moves from 99.5 % to 99.9 % as ε grows. The error with the 85 % quantile is a "
+    "hundred times that of the best one, or more. The error of NM-E is at most 2.6 times that of the best true "
+    "quantile, which no private method knows. It is largest at the smallest ε, where the choice of NM-E is noisy."
 )
 
 

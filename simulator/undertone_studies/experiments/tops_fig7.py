@@ -25,11 +25,11 @@ from undertone_studies.tops_threshold import (
 
 TITLE = "ToPS, figure 7: choosing θ (MSE)"
 PARAGRAPH = (
-    "In the paper NM-E beats S-PAK and S-P everywhere and hardly depends on ε, and both of those are worse than "
-    "Base, because their thresholds are too large. Here their thresholds are at the public bound itself, because "
-    "smooth sensitivity at these ε is as large as the domain. With the consistent hierarchy their errors are below "
-    "those of Base on four streams and above on Kosarak. The errors of NM-E stay within a factor of about three over "
-    "the whole range of ε."
+    "In the paper, NM-E has smaller errors than S-PAK and S-P everywhere, and hardly depends on ε. S-PAK and S-P "
+    "are worse than Base, because their thresholds are too large. Here their thresholds are the public bound "
+    "itself, because the smooth sensitivity at these ε is as large as the whole range of values. Their errors, with "
+    "the consistent hierarchy, are below those of Base on four streams and above on Kosarak. The errors of NM-E "
+    "differ by a factor of about three at most over all ε."
 )
 
 
