@@ -13,8 +13,11 @@ from undertone_aggregator.web.site import Mark
 from undertone_shared.errors import Invalid
 
 LOOK_SECONDS = 0.5
-# Least seconds between two messages that report nothing but more deliveries.
+# Least seconds between two messages that report nothing but more deliveries, and the largest number of such messages a
+# second to all pages together: with many pages, each gets them more rarely, because they cost processor time that
+# reports need.
 COUNT_SECONDS = 2.0
+COUNTS_PER_SECOND = 100
 LARGEST_AUDIENCE = 2000
 _WAITING = 4
 _log = logging.getLogger(__name__)
@@ -78,6 +81,10 @@ class Live:
         """The number of pages that listen."""
         return len(self._shares)
 
+    @property
+    def _count_seconds(self) -> float:
+        return max(COUNT_SECONDS, self.audience / COUNTS_PER_SECOND)
+
     def check_room(self, address: str) -> None:
         """Raise Full if all places are taken and no other address has more of them than this one."""
         own = self._shares.count(network_of(address))
@@ -123,7 +130,7 @@ class Live:
                 now = self._clock()
                 if before is None:
                     before = mark
-                elif mark[:-1] != before[:-1] or (mark != before and now >= told + COUNT_SECONDS):
+                elif mark[:-1] != before[:-1] or (mark != before and now >= told + self._count_seconds):
                     message = await asyncio.to_thread(self._message, name)
                     before, told = mark, now
                     for listener in tuple(self._listeners[name]):

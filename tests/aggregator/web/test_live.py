@@ -153,9 +153,13 @@ def test_news_that_cannot_be_made_once_come_the_next_time(
     assert [record.message for record in caplog.records] == ["no news of load: ZeroDivisionError('no devices')"]
 
 
-@pytest.mark.parametrize("began", [0.0, 10.0, 3.2e8], ids=["at boot", "seconds old", "ten years old"])
+@pytest.mark.parametrize(
+    ("began", "pages", "apart"),
+    [(0.0, 50, 2.0), (10.0, 50, 2.0), (3.2e8, 50, 2.0), (0.0, 400, 4.0)],
+    ids=["at boot", "seconds old", "ten years old", "many pages"],
+)
 def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
-    monkeypatch: pytest.MonkeyPatch, began: float
+    monkeypatch: pytest.MonkeyPatch, began: float, pages: int, apart: float
 ) -> None:
     """Whatever the machine's age: the first message waited for an hour of uptime."""
     monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
@@ -178,17 +182,18 @@ def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
 
     async def run() -> list[bytes]:
         told = Live(look, message, lambda: seconds[0])
-        streams = [told.listen("load") for _ in range(50)]
+        streams = [told.listen("load") for _ in range(pages)]
         messages = []
         for change in ("deliveries", "a slot", "deliveries"):
             waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
             if messages:
+                seconds[0] += apart - 0.5
                 await after(5)
                 assert not any(task.done() for task in waiting), "more deliveries are told once in a while"
                 if change == "a slot":
                     mark[1] += 1
                 else:
-                    seconds[0] += live.COUNT_SECONDS
+                    seconds[0] += 0.5
             heard = await asyncio.wait_for(asyncio.gather(*waiting), 120)
             # The same bytes, not alike ones, go to all.
             assert len({id(each) for each in heard}) == 1
