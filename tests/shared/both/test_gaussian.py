@@ -22,8 +22,11 @@ class Hashed:
         self.count = 0
 
     def __call__(self, n):
-        self.count += 1
-        return hashlib.sha256(b"%d %d" % (self.seed, self.count)).digest()[:n]
+        data = b""
+        while len(data) < n:
+            self.count += 1
+            data += hashlib.sha256(b"%d %d" % (self.seed, self.count)).digest()
+        return data[:n]
 
 
 class Extreme:
