@@ -99,21 +99,24 @@ class Levels(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What truncation removes from a slot's mean, and three independent parts of its error, as standard deviations.
+    """What truncation removes from a slot's mean, and four independent parts of its error, as standard deviations.
 
     ``shared``: the error of what is removed on average, the same in all slots. ``shape``: the error of the day's shape,
-    which is the same every day and averages out over a cycle. ``own``: an error of the slot alone.
+    which is the same every day and averages out over a cycle. ``own``: an error of the slot alone. ``fit``: the error
+    of the fit that the choice of θ made: the same in the slots of one block of the cycle, and correlated between
+    blocks (`Threshold.alike`).
     """
 
     bias: float
     shared: float
     shape: float
     own: float
+    fit: float = 0.0
 
     @property
     def standard_error(self) -> float:
         """The standard error of ``bias``."""
-        return math.hypot(self.shared, self.shape, self.own)
+        return math.hypot(self.shared, self.shape, self.own, self.fit)
 
 
 class RemovedOfSlots(NamedTuple):
@@ -123,11 +126,17 @@ class RemovedOfSlots(NamedTuple):
     shared: NDArray[np.float64]
     shape: NDArray[np.float64]
     own: NDArray[np.float64]
+    fit: NDArray[np.float64]
+
+    @classmethod
+    def unknown(cls, slots: int) -> "RemovedOfSlots":
+        """Return nan for ``slots`` slots."""
+        return cls(*np.full((5, slots), np.nan))
 
     @property
     def standard_error(self) -> NDArray[np.float64]:
         """The standard error of each ``bias``."""
-        return np.asarray(np.hypot(np.hypot(self.shared, self.shape), self.own))
+        return np.asarray(np.hypot(np.hypot(self.shared, self.shape), np.hypot(self.own, self.fit)))
 
     def each(self) -> list[Removed]:
         """Return what is removed slot by slot."""
@@ -138,14 +147,16 @@ class _Excess(NamedTuple):
     """The mean excess over θ of a distribution of readings times each factor of `_SCALES`.
 
     ``levels``, ``excesses`` [scales]: truncated mean and mean excess of the whole cycle. ``flat``: the mean excess of
-    the readings as they were, ``square``: that of its square, ``relative``: the relative error of ``flat``.
+    the readings as they were, ``square``: that of its square. ``fit``, ``tail``: the relative errors of ``flat`` by the
+    fit's uncertainty and by the possibility of a heavier tail.
     """
 
     levels: NDArray[np.float64]
     excesses: NDArray[np.float64]
     flat: float
     square: float
-    relative: float
+    fit: float
+    tail: float
 
 
 @lru_cache(maxsize=256)
@@ -167,14 +178,30 @@ def _excess_of(
     bias, bias_se = error
     relative = bias_se / bias if bias > 0 else math.nan
     relative = relative if math.isfinite(relative) else 1.0
+    if flat <= 0:
+        return _Excess(levels, excesses, flat, square, relative, 0.0)
     # Of a mixture of two tails the variance is the mean variance plus the variance between the means.
-    between = _HEAVY * (1.0 - _HEAVY) * float(above @ (heavy - fitted)) ** 2
-    variance = (1.0 - _HEAVY) * (relative * float(above @ fitted)) ** 2 + between
-    return _Excess(levels, excesses, flat, square, math.sqrt(variance) / flat if flat > 0 else relative)
+    within = math.sqrt(1.0 - _HEAVY) * relative * float(above @ fitted)
+    between = math.sqrt(_HEAVY * (1.0 - _HEAVY)) * abs(float(above @ (heavy - fitted)))
+    return _Excess(levels, excesses, flat, square, within / flat, between / flat)
 
 
-def error_of_mean(removed: Sequence[Removed], phases: Sequence[int], cycle: int) -> float:
+def error_of_fits(fits: NDArray[np.float64], blocks: NDArray[np.int64], threshold: Threshold) -> float:
+    """Return the standard error of the sum of slots' errors of the fit, ``fits`` [slots], within one epoch.
+
+    ``blocks`` [slots]: the index of each slot's block of the cycle. With w_b the sum of the errors in block b and R the
+    blocks' correlations (`Threshold.alike`), the variance is w'Rw. All blocks err alike where R is not known.
+    """
+    if not threshold.alike:
+        return float(fits.sum())
+    weights = np.bincount(blocks, fits, minlength=len(threshold.alike))
+    return math.sqrt(max(float(weights @ np.asarray(threshold.alike) @ weights), 0.0))
+
+
+def error_of_mean(removed: Sequence[Removed], phases: Sequence[int], cycle: int, fit: float | None = None) -> float:
     """Return the standard error of the mean of some slots' biases; ``phases``: each slot's number within the cycle.
+
+    ``fit``: the standard error of the mean of the fits' errors; None if the fit errs alike in all slots.
 
     With a_p the sum of the shape errors in phase p, over the number of slots, the variance of their sum is a'Ca, where
     C has correlations e^(-d/(cycle/12)) by circular distance d and is conditioned on errors that add up to 0 over the
@@ -182,7 +209,8 @@ def error_of_mean(removed: Sequence[Removed], phases: Sequence[int], cycle: int)
     terms.
     """
     n = len(removed)
-    shared = sum(each.shared for each in removed) / n
+    fit = sum(each.fit for each in removed) / n if fit is None else fit
+    shared = math.hypot(sum(each.shared for each in removed) / n, fit)
     own = math.sqrt(sum(each.own**2 for each in removed)) / n
     weights = np.bincount(np.asarray(phases) % cycle, [each.shape for each in removed], minlength=cycle) / n
     distance = np.minimum(np.arange(cycle), cycle - np.arange(cycle))
@@ -205,7 +233,7 @@ class TruncationBias:
     def __init__(self, threshold: Threshold, theta: int, profile: Mapping[int, tuple[float, float]]) -> None:
         density = np.ascontiguousarray(threshold.density, dtype=np.float64).tobytes()
         excess = _excess_of(density, tuple(threshold.edges), threshold.seen, (threshold.bias, threshold.bias_se), theta)
-        self.levels, self._excesses, self._flat, self._square, self._relative = excess
+        self.levels, self._excesses, self._flat, self._square, self._fit, self._tail = excess
         moved: dict[int, float] = {}
         if profile:
             phases, around = _shrunk(profile)
@@ -240,7 +268,7 @@ class TruncationBias:
         chance = self._square * np.maximum(1.0, bias / self._flat if self._flat else 1.0) / devices
         shape = np.hypot(math.sqrt(DAILY**2 - _OWN**2) * bias, half)
         own = np.sqrt(np.square(_OWN * bias) + chance)
-        return RemovedOfSlots(bias, np.hypot(self._relative * bias, aged), shape, own)
+        return RemovedOfSlots(bias, np.hypot(self._tail * bias, aged), shape, own, self._fit * bias)
 
     def excess(self, level: Level) -> float:
         """Return the mean excess of the whole cycle at ``level``."""
@@ -272,7 +300,7 @@ class DayBias:
 
     def each(self, phases: NDArray[np.int64], devices: NDArray[np.int64], levels: Levels | None) -> RemovedOfSlots:
         """See `TruncationBias.each`."""
-        removed = RemovedOfSlots(*np.empty((4, len(phases))))
+        removed = RemovedOfSlots.unknown(len(phases))
         blocks = np.searchsorted([first for first, _, _ in self._blocks], phases, side="right") - 1
         for block, (_, _, bias) in enumerate(self._blocks):
             ones = np.flatnonzero(blocks == block)
@@ -379,7 +407,7 @@ class TwoSidedBias:
             doubts = np.sqrt((weights * np.square(self._removed - means[part, None])).sum(axis=1))
             shared[part] = np.hypot(doubts, (_WHOLE if around.whole else _TWO_SIDED) * (weights @ self._outside))
             own[part] = np.sqrt(weights @ self._square / devices[part])
-        return RemovedOfSlots(means, shared, np.zeros(n), own)
+        return RemovedOfSlots(means, shared, np.zeros(n), own, np.zeros(n))
 
     def moved(self, level: Level) -> tuple[float, float, float]:
         """Return (shift of the readings since the rounds, lower limit, upper limit), as shares of the range.

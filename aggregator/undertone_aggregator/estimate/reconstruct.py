@@ -27,6 +27,7 @@ from undertone_aggregator.estimate.bias import (
     RemovedOfSlots,
     TwoSidedBias,
     bias_of,
+    error_of_fits,
     error_of_mean,
 )
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, RangeEstimate, Z
@@ -206,23 +207,31 @@ class Reconstruction:
         }
 
         def bias_error(chosen: Sequence[Estimate]) -> float:
-            estimates, removed = parts[chosen[0].group]
-            slots = [estimate.slot for estimate in chosen]
+            estimates, of_group = parts[chosen[0].group]
+            slots = np.array([estimate.slot for estimate in chosen])
             places = np.searchsorted(estimates.slot, slots)
-            return error_of_mean(
-                RemovedOfSlots(*(column[places] for column in removed)).each(),
-                slots,
-                self.timeline.epochs[0].campaign.cycle,
-            )
+            removed = RemovedOfSlots(*(column[places] for column in of_group))
+            fit = self._error_of_fits(slots, removed.fit) / len(slots)
+            return error_of_mean(removed.each(), slots.tolist(), self.timeline.epochs[0].campaign.cycle, fit)
 
         return Estimates.together([estimates for estimates, _ in parts.values()]), bias_error
+
+    def _error_of_fits(self, slots: NDArray[np.int64], fits: Vector) -> float:
+        """Return the standard error of the sum of slots' errors of the fit [slots]; the epochs' fits count as alike."""
+        error = 0.0
+        for epoch, inside in self.timeline.parts(slots):
+            assert epoch.threshold is not None
+            starts = [first for first, _, _ in epoch.campaign.ranges]
+            blocks = np.searchsorted(starts, slots[inside] % epoch.campaign.cycle, side="right") - 1
+            error += error_of_fits(fits[inside], blocks, epoch.threshold)
+        return error
 
     def _corrected(self, estimates: Estimates) -> tuple[Estimates, RemovedOfSlots]:
         """Return the estimates of a group with what truncation removes from them; nan where that is unknown.
 
         The model's daily profile is fitted to all of these estimates.
         """
-        removed = RemovedOfSlots(*np.full((4, len(estimates)), np.nan))
+        removed = RemovedOfSlots.unknown(len(estimates))
         measured = estimates.kind == MEASURED
         for epoch, inside in self.timeline.parts(estimates.slot):
             ones = np.flatnonzero(inside & measured)

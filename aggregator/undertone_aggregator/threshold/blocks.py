@@ -46,10 +46,10 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
     if len(plan) == 1:
         return chosen
     ends = [*plan[1:], len(day.starts)]
-    blocks = [_block(chosen, day, slice(*span), thetas, excess, errors) for span in zip(plan, ends, strict=True)]
-    return replace(
-        chosen, blocks=blocks, expected_mse=float(sum(block.share * block.choice.expected_mse for block in blocks))
-    )
+    spans = [slice(*span) for span in zip(plan, ends, strict=True)]
+    blocks, removed = zip(*(_block(chosen, day, span, thetas, excess, errors) for span in spans), strict=True)
+    mse = float(sum(block.share * block.choice.expected_mse for block in blocks))
+    return replace(chosen, blocks=list(blocks), alike=_alike(np.array(removed)), expected_mse=mse)
 
 
 def _candidates(chosen: Threshold, day: Day) -> Integers:
@@ -99,9 +99,25 @@ def _of(errors: Vector, places: Integers) -> Vector:
     return np.asarray(errors[np.arange(len(errors)), :, places].sum(axis=0))
 
 
-def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector) -> Block:
+def _alike(removed: Vector) -> list[list[float]]:
+    """Return the correlations over the draws of what truncation removes in each block, ``removed`` [blocks, draws].
+
+    A block that loses the same in all draws counts as wholly correlated with the others.
+    """
+    away = removed - removed.mean(axis=1, keepdims=True)
+    sizes = np.sqrt(np.square(away).sum(axis=1))
+    both = np.outer(sizes, sizes)
+    alike = np.where(both > 0, np.clip(away @ away.T / np.where(both > 0, both, 1.0), -1.0, 1.0), 1.0)
+    return [row.tolist() for row in alike]
+
+
+def _block(
+    chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector
+) -> tuple[Block, Vector]:
     """Choose θ of one block by the rule of `threshold.robust`: the least mean, over the draws, of RMSE(θ) / min
     RMSE.
+
+    Return the block and what truncation at this θ removes under each draw; [draws].
     """
     together = errors[span].sum(axis=0)
     regrets = np.sqrt(together / together.min(axis=1, keepdims=True))
@@ -123,4 +139,4 @@ def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: V
         edges=day.edges,
         warnings=[],
     )
-    return Block(day.starts[span.start], share, choice)
+    return Block(day.starts[span.start], share, choice), removed

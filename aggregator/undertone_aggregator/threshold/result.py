@@ -21,6 +21,7 @@ class Threshold:
     from above and from below removes.
     `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that the cycle
     would have as a single block.
+    `alike` [blocks, blocks]: correlations of the errors of the blocks' `bias`; () where they are not known.
     `offset`: the campaign's offset in the reader's units; warnings add it to values, fields do not.
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below.
     None if they do not determine a tail, or the method does not know.
@@ -39,6 +40,7 @@ class Threshold:
     warnings: list[str] = field(default_factory=list)
     bottom: int = 0
     blocks: "Sequence[Block]" = ()
+    alike: Sequence[Sequence[float]] = ()
     offset: int = 0
     seen: int | None = None
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from undertone_aggregator.estimate.bias import Level, Removed, TruncationBias, TwoSidedBias, error_of_mean
+from undertone_aggregator.estimate.bias import (
+    Level,
+    Removed,
+    TruncationBias,
+    TwoSidedBias,
+    error_of_fits,
+    error_of_mean,
+)
 from undertone_aggregator.threshold import Threshold
 
 DAY = 48
@@ -49,6 +56,24 @@ def test_the_covariance_of_the_shape_is_that_of_errors_that_add_up_to_nothing() 
     np.add.at(weights, np.array(slots) % DAY, sizes / 30)
     removed = [Removed(0.0, 0.0, float(size), 0.0) for size in sizes]
     assert error_of_mean(removed, slots, DAY) == pytest.approx(math.sqrt(weights @ known @ weights))
+
+
+def test_an_error_of_the_fit_stays_as_far_as_the_blocks_err_alike():
+    removed = [Removed(9.0, 3.0, 0.0, 0.0, 4.0)] * 10
+    assert removed[0].standard_error == pytest.approx(5.0)
+    slots = range(10)
+    assert error_of_mean(removed, slots, DAY) == pytest.approx(5.0)
+    assert error_of_mean(removed, slots, DAY, 2.0) == pytest.approx(math.hypot(3.0, 2.0))
+
+
+def test_the_variance_of_the_fits_errors_is_that_of_correlated_blocks():
+    fits, blocks = np.array([1.0, 2.0, 4.0, 8.0]), np.array([0, 2, 2, 0])
+    chosen = threshold(exponential(100), 300)
+    assert error_of_fits(fits, blocks, chosen) == pytest.approx(15.0)
+    alike = replace(chosen, alike=[[1.0, 0.1, 0.5], [0.1, 1.0, 0.2], [0.5, 0.2, 1.0]])
+    assert error_of_fits(fits, blocks, alike) == pytest.approx(math.sqrt(81 + 36 + 2 * 0.5 * 9 * 6))
+    opposite = replace(chosen, alike=[[1.0, -1.0], [-1.0, 1.0]])
+    assert error_of_fits(np.array([3.0, 3.0]), np.array([0, 1]), opposite) == pytest.approx(0.0)
 
 
 BOUND = 1250
@@ -136,6 +161,7 @@ def test_a_tail_that_reports_do_not_show_may_be_heavier_than_the_fitted_one():
     assert without.bias == pytest.approx(guess)
     assert guess < removed.bias < truth
     # If 1/4 of the mixture is the heavy tail, the standard deviation is at least √3 times what the mean has moved.
+    assert removed.fit == pytest.approx(math.sqrt(0.75) * 0.1 * guess)
     assert removed.shared > 1.7 * (removed.bias - guess)
     assert removed.bias + 1.96 * removed.standard_error > truth
 
