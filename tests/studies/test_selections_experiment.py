@@ -8,7 +8,16 @@ from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.fast.simulate import simulate
 from undertone_simulator.readings.chosen import ChosenReadings
 from undertone_simulator.readings.readings import Readings
-from undertone_studies.experiments.selections import CYCLE, EVENING, MeanError, compared, fleet_of, measure, run
+from undertone_studies.experiments.selections import (
+    CYCLE,
+    EVENING,
+    SELECTIONS,
+    MeanError,
+    compared,
+    fleet_of,
+    measure,
+    run,
+)
 from undertone_studies.registry import StudyOptions
 
 
@@ -23,6 +32,13 @@ def test_errors_intervals_and_widths() -> None:
     assert measure([[bad, good]]) == (2, pytest.approx(2.236), 0.5, "", pytest.approx(0.447), 0.5, "")
     # All of one campaign's intervals fail: the share is known as well as two campaigns tell, not four intervals.
     assert measure([[bad, bad], [good, good]])[2:4] == (0.5, 0.5)
+
+
+def test_the_selections_of_four_hours_are_the_whole_day_once() -> None:
+    parts, days = SELECTIONS["any four hours"]
+    assert [half_hour for hours in parts for half_hour in hours] == list(range(CYCLE))
+    assert {len(hours) for hours in parts} == {8}
+    assert days == 1
 
 
 def test_each_campaign_has_its_own_fleet() -> None:

@@ -33,8 +33,11 @@ PARAGRAPH = (
     "campaign of the study has a fleet of its own: the same households in another order, with data from another day "
     "on. The column `noise` is for the noise alone. It shows how often the interval of the truncated mean (in "
     "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
-    "interval that people read. It holds more often, because the model allows for a heavier tail than the reports "
-    "can show. The readings of these households have no such tail, but those of other populations have one."
+    "interval that people read. The error of the day's shape is the same every day: at some hours it is larger than the "
+    "model expects (`an early morning`, when readings rise), at others smaller (`an evening`). `any four hours` is for "
+    "the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The means of whole days hold more "
+    "often in the way `events`, because the model allows for a heavier tail than the reports can show. The readings of "
+    "these households have no such tail, but those of other populations have one."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -45,15 +48,18 @@ WAYS: dict[str, dict[str, Any]] = {
     "streams": {"epsilon": "8", "collect": "stream", "theta": 1_000},
 }
 CELLS = (("events", 500), ("events", 5_000), ("turns", 5_000), ("streams", 1_000))
-EVENING, NIGHT, WHOLE = range(36, 46), range(2, 10), range(CYCLE)
-# Selection -> (half-hours of the day, number of days).
+EVENING, NIGHT, MORNING, WHOLE = range(36, 46), range(2, 10), range(8, 16), range(CYCLE)
+FOUR_HOURS = [range(first, first + 8) for first in range(0, CYCLE, 8)]
+# Selection -> (parts of the day as half-hours, each a selection of its own; number of days).
 SELECTIONS = {
-    "an evening": (EVENING, 1),
-    "a night": (NIGHT, 1),
-    "a day": (WHOLE, 1),
-    "a week's evenings": (EVENING, 7),
-    "a week's nights": (NIGHT, 7),
-    "a week": (WHOLE, 7),
+    "any four hours": (FOUR_HOURS, 1),
+    "an early morning": ([MORNING], 1),
+    "an evening": ([EVENING], 1),
+    "a night": ([NIGHT], 1),
+    "a day": ([WHOLE], 1),
+    "a week's evenings": ([EVENING], 7),
+    "a week's nights": ([NIGHT], 7),
+    "a week": ([WHOLE], 7),
 }
 
 
@@ -127,7 +133,10 @@ def _errors(file: Path, task: Task, tick: Tick) -> Errors:
     way, devices, seed, days = task
     options = SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, data=file, **WAYS[way])
     campaign = simulate_readings(options, fleet_of(open_source(options, devices, seed), seed))
-    return {name: list(compared(campaign, *of)) for name, of in SELECTIONS.items()}
+    return {
+        name: [error for hours in parts for error in compared(campaign, hours, span)]
+        for name, (parts, span) in SELECTIONS.items()
+    }
 
 
 def fleet_of(chosen: ChosenReadings, seed: int) -> ChosenReadings:
