@@ -34,8 +34,8 @@ PARAGRAPH = (
     "on. The column `noise` is for the noise alone. It shows how often the interval of the truncated mean (in "
     "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
     "interval that people read. The error of the day's shape is the same every day: at some hours it exceeds what the "
-    "model expects (`an early morning`, when readings rise), at others it is less (`an evening`). `any four hours` is for "
-    "the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The means of whole days hold more "
+    "model expects (`an early morning`, when readings rise), at others it is less (`an evening`). `any four hours` is "
+    "for the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The means of whole days hold more "
     "often in the way `events`, because the model allows for a heavier tail than the reports can show. The readings of "
     "these households have no such tail, but those of other populations have one."
 )
