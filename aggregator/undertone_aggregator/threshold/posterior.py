@@ -168,7 +168,8 @@ def _fitted(rounds: Sequence[CohortCounts], reports: Sequence[ReportCounts], bou
     observations = [cohort_observation(counts) for counts in cohort]
     observations += [report_observation(counts, grid) for counts in reports if counts.total]
     start_at, start_s = _rough_survival(cohort, bound)
-    model = TailModel.over(bound, float(np.interp(-0.1, -start_s, start_at)))
+    half, tenth, percent = (float(np.interp(-s, -start_s, start_at)) for s in (0.5, 0.1, 0.01))
+    model = TailModel.over(bound, tenth, percent - half)
     likelihood = Likelihood(model, observations)
     loose = Component(slope=0.8, spread=1.0, bend=0.0, free_above=0.0, weight=1.0)
     body = posterior_mode(likelihood, model.prior(loose, model.knots[-1]), _start(model, start_at, start_s))

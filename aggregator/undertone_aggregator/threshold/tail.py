@@ -14,6 +14,9 @@ import numpy as np
 from undertone_aggregator.threshold.channel import Vector
 
 SPACING = 0.35
+# Distance of the knots if the upper half of the readings, up to its last percent, lies within two usual distances: two
+# segments cannot follow the end of such a distribution.
+FINE_SPACING = 0.1
 MAX_KNOTS = 56
 # Standard deviation of a change of κ per square root of a unit of u: in the tail, and in a body of any shape.
 STIFF = 0.25
@@ -68,11 +71,15 @@ class TailModel:
     reference: float
 
     @staticmethod
-    def over(bound: int, reference: float) -> "TailModel":
-        """Make a model with evenly spaced knots from below u = 0 to ln(bound)."""
+    def over(bound: int, reference: float, upper: float = np.inf) -> "TailModel":
+        """Make a model with evenly spaced knots from below u = 0 to ln(bound).
+
+        ``upper``: distance in u from the median to the largest percent of the readings, roughly.
+        """
         top = float(np.log(bound + 1.0))
-        spacing = max(SPACING, (top + SPACING) / (MAX_KNOTS - 1))
-        count = int(np.ceil((top + SPACING) / spacing))
+        least = SPACING if upper > 2.0 * SPACING else FINE_SPACING
+        spacing = max(least, (top + least) / (MAX_KNOTS - 1))
+        count = int(np.ceil((top + least) / spacing))
         return TailModel(top - spacing * np.arange(count, -1.0, -1.0), reference)
 
     @property

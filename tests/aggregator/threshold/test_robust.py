@@ -294,3 +294,12 @@ def test_every_shape_of_the_tail_that_is_not_excluded_counts_in_the_error_of_the
     assert chosen.bias_se > 1.02 * removed.std()
     truth = np.maximum(pareto(np.random.default_rng(99), 400_000) - chosen.theta, 0).mean()
     assert abs(chosen.bias - truth) < 2 * chosen.bias_se
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_theta_follows_the_end_of_a_narrow_distribution(seed):
+    def narrow(generator, n):
+        return np.rint(57 * np.sqrt(generator.random(n))).astype(np.int64)
+
+    rounds = rounds_of(narrow, "4", sizes=(262_144, 262_144, 524_288), bound=1000, seed=seed)
+    assert regret(choose(rounds, bound=1000).theta, narrow, bound=1000) < 1.2
