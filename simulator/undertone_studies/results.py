@@ -46,8 +46,8 @@ INTRODUCTIONS = {
     "Any 24 hours": (
         "There are several ways to protect everything that a household reports within any 24 hours. Devices can "
         "report in *turns*, in which each device reports one slot and then rests. They can send a *stream*, whose "
-        "reports share one budget. Slots can be longer. [Concepts](../concepts.md) explains these words, and [what "
-        "else you could do](../comparison.md) compares them."
+        "reports share one budget. Slots can be longer. [Concepts](../concepts.md) explains these words. "
+        "[Comparison](../comparison.md) compares the ways with each other and with other systems."
     ),
     "Threshold and intervals": (
         "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "

@@ -59,7 +59,8 @@ def run(options: StudyOptions) -> Outcome:
         "include the error from truncation. The filtered error uses only the slots up to each slot, after "
         "14 days, and the filter has to learn the shape of the day by itself.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours, by ε or,"
-        " for streams, by (ε, 1e-5). In turns, the device alone keeps this promise.",
+        " for streams, by (ε, 1e-5). If devices take turns, each device keeps this promise"
+        " by itself, whatever the server does.",
     ]
     title = "Error of a slot, ε = 1 in any 24 hours"
     panel = Panel(title, "devices", "error, % of the mean", curves, logarithmic_x=True, better="lower")

@@ -83,7 +83,8 @@ def run(options: StudyOptions) -> Outcome:
         "error of the causal filter from the fourteenth cycle "
         "on, or in the second half of a shorter series, in per cent. The column seconds has the time of "
         "one fit with smoothing, on one thread.",
-        "In rows with the way event, ε is for each reading. In turns, ε is for any 24 hours. Then one device in 49 "
+        "Where the column way says event, ε protects each single reading. Where it says turns, ε protects all "
+        "readings of any 24 hours. Then one device in 49 "
         "reports in each slot, and the noise includes the chance of which devices these are. In a stream,"
         " (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are"
         " clipped.",

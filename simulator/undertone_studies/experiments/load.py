@@ -22,10 +22,10 @@ from undertone_studies.registry import StudyOptions
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
     "Whole campaigns, with threshold rounds and the choice of θ, are compared with the mean of the readings "
-    "themselves. The headline is the filtered series. It adds what truncation removed, and its 95 % interval covers "
-    "the errors of the noise and of that model. For comparison the table has the unfiltered estimate of each slot, "
-    "and the filtered mean of readings truncated at θ. The latter does not answer what people ask: no interval of "
-    "its own covers what truncation removes."
+    "themselves. The headline is the filtered series. A model estimates what truncation removed, and the filtered "
+    "series includes it. The 95 % interval covers both the noise and the error of this model. For comparison the "
+    "table has the unfiltered estimate of each slot, and the filtered mean of readings truncated at θ. The latter "
+    "does not answer what people ask: no interval of its own covers what truncation removes."
 )
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
@@ -115,9 +115,10 @@ def run(options: StudyOptions) -> Outcome:
         f" from {_repeats('edrp', options)} campaigns and any other cell from {_repeats('', options)}, each with noise"
         " of its own."
         " A real data set smaller than the fleet is repeated, each time a week later.",
-        "In rows with the way event, ε = 1 (or 4) is for each reading. In turns, ε = 1 is for all readings of any "
-        "24 hours. In a stream, (8, 1e-5) is for all readings together. There the estimate adds an "
-        "assumed amount for what clipping removes, with an error as large as that amount.",
+        "Where the column way says event, ε = 1 (or 4) protects each single reading. Where it says turns, ε = 1 "
+        "protects all readings of any 24 hours. Where it says stream, (8, 1e-5) protects all readings together. "
+        "There the estimate adds an assumed amount for what clipping removes, with an error as large as that "
+        "amount.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

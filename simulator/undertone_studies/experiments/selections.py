@@ -107,8 +107,8 @@ def run(options: StudyOptions) -> Outcome:
         "the error of its threshold rounds. The column width is the half-width divided by 1.96 rmse.",
         f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds. The selections of one cell"
         " do not overlap in time.",
-        "In rows with the way events, ε = 1 is for each reading. In turns, ε = 1 is for all readings of any 24 "
-        "hours. In streams, (8, 1e-5) is for all readings together.",
+        "Where the column way says events, ε = 1 protects each single reading. Where it says turns, ε = 1 protects "
+        "all readings of any 24 hours. Where it says streams, (8, 1e-5) protects all readings together.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]
     panels = [
