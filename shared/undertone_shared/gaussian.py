@@ -1,8 +1,8 @@
 """The exact discrete Gaussian, with integers only (Canonne, Kamath, Steinke, NeurIPS 2020, Algorithms 1 to 3).
 
-Each function states the distribution that it samples. The run time depends on the outcome, so noise is drawn one slot
-before it is used and the network traffic does not show how long it took. The draw contract of
-`undertone_shared.entropy` does not apply: the buffer is refilled between words.
+Each function states the distribution that it samples. The run time depends on the outcome; the client sends a report
+at a random time of the next slot, which blurs that time. The draw contract of `undertone_shared.entropy` does not
+apply, because the buffer is refilled between words.
 """
 
 from undertone_shared.checks import check_integer

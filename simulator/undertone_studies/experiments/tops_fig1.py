@@ -31,12 +31,14 @@ from undertone_studies.tops_threshold import (
 TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
     "The figure shows the error for each θ on DNS, as the paper's formulas predict it and as it was measured. Eq. 4 "
-    "is the paper's exact formula, and Eq. 6 its approximation. The paper finds that the two are close to each "
-    "other on DNS, and that their minima are close, too. Eq. 6 needs a constant c, the mean by which values exceed "
-    "θ; the paper takes c = 60. On our part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too "
-    "large at small θ, and its minimum is at almost twice the best θ. Our default does not use a constant. It takes "
-    "the excess from the data, through the same noisy maximum. It follows the measured error over two orders of "
-    "magnitude, and its minimum costs a few per cent."
+    "is the paper's formula for the mean square error of a random range, from noise and truncation, before "
+    "consistency and smoothing. Eq. 6 approximates its root by the sum of the two parts, and counts the values above "
+    "θ instead of adding up by how much they exceed it. The paper finds that the two are close to each other on DNS, "
+    "and that their minima are close, too. Eq. 6 needs a constant c, which stands for the mean by which those values "
+    "exceed θ that are above θ (the paper calls it a rough estimate); the paper takes c = 60. On our part of the DNS "
+    "data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at almost "
+    "twice the best θ. Our default does not use a constant. It takes the excess from the data, through the same noisy"
+    " maximum. It follows the measured error over two orders of magnitude, and its minimum costs a few per cent."
 )
 
 
