@@ -221,7 +221,8 @@ def page(measured: dict[tuple[str, str], int]) -> str:
         "",
         "Made by `scripts/board_time.py` on an emulated Cortex-M3: 31.25 million instructions a second, none of which "
         f"waits for memory; MicroPython's heap has {HEAP_KB} KB, and the code is frozen. The campaign has ε = 1, and "
-        "its threshold reports, one in five, are drawn by a square wave of 256 bins; in the last column all are. The "
+        f"one report in five is for the threshold, drawn by a square wave of 256 bins; in the last column all reports "
+        f"are. The "
         "ledger is kept in memory: what a board's file system adds is not measured, nor is the network. A board with "
         "another processor, or with wait states of its flash, takes another time.",
         "",

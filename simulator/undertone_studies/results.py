@@ -58,7 +58,7 @@ INTRODUCTIONS = {
     ),
     "Mechanisms": (
         "The *Hybrid* (HM) is the best published mechanism that does not depend on the readings. A *designed table* "
-        "is made for the readings at hand, and `auto` is the default, which takes the better of the two. [Designed "
+        "is made for the readings at hand, and the default, `auto`, takes the better of the two. [Designed "
         "tables](../tables.md) explains them, and [papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (

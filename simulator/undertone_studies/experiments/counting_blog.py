@@ -23,8 +23,8 @@ PARAGRAPH = (
     "mechanism divides ε by log T although the tree has one level more, and its two-level loop runs too far when T "
     "is no multiple of the block. With both corrected, binary has a larger error than two-level at these T; for "
     "longer streams it would be smaller. The square-root factorisation, which is newer than the blog, is best, and "
-    "needs a δ. Counters that need not know the end of the stream have larger errors: hybrid one and a half times "
-    "that of binary, and unbounded more than twice."
+    "needs a δ. Counters that need not know the end of the stream have larger errors: the error of hybrid is one and "
+    "a half times that of binary, and the error of unbounded is more than twice that of binary."
 )
 
 TRIALS = 25

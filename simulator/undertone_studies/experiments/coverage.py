@@ -31,10 +31,10 @@ def run(options: StudyOptions) -> Outcome:
     protocol = {"seeds": 100, "days": 14, "seeds_raw": 1} if options.quick else {}
     measured = [measure(readings, epsilon, bound=BOUND, **protocol) for epsilon in EPSILONS]
     notes = [
-        "The column held has the share of slots, over all seeds, in which the 95 % interval contains the "
-        "truncated mean. The column ratio is the predicted standard error divided by the measured one. "
-        "The columns held_raw and least_held_raw are for the interval of the mean of the readings, on "
-        "average and at its worst half-hour. The column width_raw is the median width of that interval, "
+        "The column `held` has the share of slots, over all seeds, in which the 95 % interval contains the "
+        "truncated mean. The column `ratio` is the predicted standard error divided by the measured one. "
+        "The columns `held_raw` and `least_held_raw` are for the interval of the mean of the readings, on "
+        "average and at its worst half-hour. The column `width_raw` is the median width of that interval, "
         "divided by the width of the interval of the truncated mean.",
         "ε is for one reading (event level): 48 readings a day cost a household 48 ε.",
     ]

@@ -38,8 +38,8 @@ def run(options: StudyOptions) -> Outcome:
             held, least, width = raw(readings, epsilon, bound, cycle, cycles, seeds)
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
-        "The column held has the share of the 95 % intervals that contain the mean of the readings, and "
-        "the column least has this share at the worst slot of the day. The column width is the median "
+        "The column `held` has the share of the 95 % intervals that contain the mean of the readings, and "
+        "the column `least` has this share at the worst slot of the day. The column `width` is the median "
         "width of these intervals, divided by the width of the interval of the truncated mean."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)

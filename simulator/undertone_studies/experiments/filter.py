@@ -75,15 +75,15 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "±", "causal / raw",
                "held, causal", "±, causal", "after half, %", "seconds", "draws"]  # fmt: skip
     notes = [
-        "The column raw has the root mean square error of a slot, in per cent of the mean. The columns "
-        "with / raw have the filtered error divided by it. The columns held have the share of 95 % "
-        "intervals that contain the truncated mean, and the columns ± have its standard error between "
+        "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ raw` "
+        "have the filtered error divided by this error. The columns `held` have the share of 95 % "
+        "intervals that contain the truncated mean, and the columns `±` have the standard error of that share between "
         "draws of the noise. Each cell has draws of its own, "
-        f"{_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most). The column after half has the "
+        f"{_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most). The column `after half` has the "
         "error of the causal filter from the fourteenth cycle "
-        "on, or in the second half of a shorter series, in per cent. The column seconds has the time of "
+        "on, or in the second half of a shorter series, in per cent. The column `seconds` has the time of "
         "one fit with smoothing, on one thread.",
-        "Where the column way says event, ε protects each single reading. Where it says turns, ε protects all "
+        "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
         "readings of any 24 hours. Then one device in 49 "
         "reports in each slot, and the noise includes the chance of which devices these are. In a stream,"
         " (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are"

@@ -133,10 +133,10 @@ def run(options: StudyOptions) -> Outcome:
         rows.append((CASES[number].name, CASES[number].devices, *numbers))
     columns = ["case", "devices", "held", "worst day", "± %", "MSE over best"]
     notes = [
-        "The headline is the published filtered series. The column held has the share of its 95 % "
-        "intervals that contain the mean of the readings, from the change on. The column worst day has "
-        "this share on the worst day. The column ± % has the median half-width of the intervals in per "
-        "cent of the mean, from the third day after the change on. The column MSE over best is the mean "
+        "The headline is the published filtered series. The column `held` has the share of its 95 % "
+        "intervals that contain the mean of the readings, from the change on. The column `worst day` has "
+        "this share on the worst day. The column `± %` has the median half-width of the intervals in per "
+        "cent of the mean, from the third day after the change on. The column `MSE over best` is the mean "
         "square error in the second week, divided by that of a campaign whose threshold rounds have "
         "already seen the changed readings. ε = 1 is for each reading. "
         f"Each case has {repeats} campaigns of {days} days.",

@@ -31,7 +31,8 @@ TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
     "This table checks `undertone plan`. A ratio of 1 means that repeated campaigns have the error that the plan "
     "predicted. The last column says how exactly this number of simulations can show the ratio. A range is the "
-    "average of 48 slots, so there are fewer of them. Both the prediction and the simulation use the readings of "
+    "average of 48 slots, so there are fewer ranges than slots. Both the prediction and the simulation use the "
+    "readings of "
     "the whole day."
 )
 
@@ -95,7 +96,8 @@ def run(options: StudyOptions) -> Outcome:
         f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
         f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The error of a fleet is computed from those of "
         "its blocks or devices, which draw independently.",
-        "The rows mean and range have the Hybrid, with ε for each reading (event level). The rows stream have (ε, "
+        "The rows `mean` and `range` have the Hybrid, with ε for each reading (event level). The rows `stream` have "
+        "(ε, "
         f"{DELTA:g}) for {STREAM_SLOTS} reports together (user level) and the slew {float(SLEW):g}; their errors are "
         "in units of the range and contain the noise only.",
     ]

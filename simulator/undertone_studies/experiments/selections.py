@@ -34,9 +34,11 @@ PARAGRAPH = (
     "on. The column `noise` is for the noise alone. It shows how often the interval of the truncated mean (in "
     "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
     "interval that people read. The error of the day's shape is the same every day: at some hours it exceeds what the "
-    "model expects (`an early morning`, when readings rise), at others it is less (`an evening`). `any four hours` is "
-    "for the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The means of whole days hold more "
-    "often in the way `events`, because the model allows for a heavier tail than the reports can show. The readings of "
+    "model expects (`an early morning`, when readings rise), at other hours it is smaller (`an evening`). `any four "
+    "hours` is "
+    "for the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The intervals of whole days hold "
+    "more often in the rows whose `way` is `events`, because the model allows for a heavier tail than the reports can "
+    "show. The readings of "
     "these households have no such tail, but those of other populations have one."
 )
 
@@ -100,15 +102,16 @@ def run(options: StudyOptions) -> Outcome:
                 rows.append((way, devices, name, *measure(some)))
     columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
-        "The column rmse is the root mean square difference from the mean of the readings, in Wh. The "
-        "column held is the share of 95 % intervals that contain that mean. The column noise is the same "
-        "share for the truncated (in streams: clipped) mean and readings. Each ± is the standard error of"
+        "The column `rmse` is the root mean square difference from the mean of the readings, in Wh. The column `held` "
+        "is the share of 95 % intervals that contain that mean. The column `noise` is the same "
+        "share for the truncated (in streams: clipped) mean and readings. Each `±` is the standard error of"
         " the share before it, computed between campaigns, because the selections of one campaign share "
-        "the error of its threshold rounds. The column width is the half-width divided by 1.96 rmse.",
+        "the error of its threshold rounds. The column `width` is the half-width divided by 1.96 `rmse`.",
         f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds. The selections of one cell"
         " do not overlap in time.",
-        "Where the column way says events, ε = 1 protects each single reading. Where it says turns, ε = 1 protects "
-        "all readings of any 24 hours. Where it says streams, (8, 1e-5) protects all readings together.",
+        "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
+        "protects "
+        "all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]
     panels = [

@@ -17,8 +17,8 @@ from undertone_studies.theta_populations import real
 
 TITLE = "Variance of designed tables over the Hybrid's"
 PARAGRAPH = (
-    "No paper designs a mechanism for the readings at hand. The ratio is the variance among the readings divided by "
-    "that of the Hybrid at the same threshold. A table that was designed for the estimated frequencies does nearly "
+    "No paper designs a mechanism for the readings at hand. The ratio is the mean variance over the readings, divided "
+    "by that of the Hybrid at the same threshold. A table that was designed for the estimated frequencies does nearly "
     "as well as one for the true frequencies, so the design does not fit its own noise. The gain is small at ε = 0.5 "
     "and more than half at ε = 4, because with little noise a mechanism has more freedom. In return, the variance of "
     "the worst reading may be up to a quarter larger than with the Hybrid; a cap limits it."
@@ -59,9 +59,9 @@ def run(options: StudyOptions) -> Outcome:
         (
             "Each ratio is the largest of the runs. A run has 65,536 readings in three rounds, and chooses θ "
             "and table together.",
-            "The column estimated uses the density that was estimated from private reports, and the column "
-            "true uses the true frequencies, with the same table.",
-            "The column of the worst reading includes the noise of rounding to 25 levels. The cap of 1.25 "
+            "The column `estimated` uses the density that was estimated from private reports, and the column `true` "
+            "uses the true frequencies, with the same table.",
+            "The column `worst reading` includes the noise of rounding to 25 levels. The cap of 1.25 "
             "does not include it.",
             GUARANTEE,
         ),

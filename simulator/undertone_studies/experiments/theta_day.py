@@ -89,9 +89,9 @@ def run(options: StudyOptions) -> Outcome:
         (
             "MSE is the mean square error of a half-hour's mean, compared with the mean of the readings. The "
             "expected MSE is the stated variance plus the square of what truncation removed. The night is "
-            "from 01:00 to 05:00. Held is the share of the 95 % intervals that contain the truncated mean, "
-            "and of the wider intervals that contain the mean of the readings. Blocks are the fewest and the "
-            "most blocks of all seeds.",
+            "from 01:00 to 05:00. The columns `held` have the share of the 95 % intervals that contain the truncated "
+            "mean, and the columns `held, raw` the share of the wider intervals that contain the mean of the "
+            "readings. The column `blocks` has the fewest and the most blocks of all seeds.",
             "ε is for one reading (event level): 48 readings a day cost a household 48 ε.",
         ),
         panels,

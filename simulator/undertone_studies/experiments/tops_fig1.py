@@ -69,7 +69,7 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         EVENT,
         f"ε is {float(epsilon):g}. Each curve is lowest at this θ: "
-        + ", ".join(f"{name} {theta}" for name, theta in best.items())
+        + "; ".join(f"{name}: {theta}" for name, theta in best.items())
         + ".",
         *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
         f"Base has the RMSE {base_rmse:.4g}. Nothing is released here: the figure shows the functions whose best point"

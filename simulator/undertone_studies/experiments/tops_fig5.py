@@ -40,10 +40,10 @@ def run(options: StudyOptions) -> Outcome:
         }
 
     outcome = at_quantile(options, trials, TITLE)
-    constants = ", ".join(f"{name} {k:.6g}" for name, k in noise_constants().items())
+    constants = ", ".join(f"{k:.6g} for {name}" for name, k in noise_constants().items())
     notes = [
         *outcome.notes,
-        f"The mean square error from noise alone is Kθ²/ε² for these queries, exactly: K = {constants}.",
+        f"The mean square error from noise alone is Kθ²/ε² for these queries, exactly. K is {constants}.",
     ]
     return Outcome(outcome.title, outcome.columns, outcome.rows, notes, outcome.panels)
 
