@@ -13,8 +13,9 @@ TITLE = "Coverage on EDRP"
 PARAGRAPH = (
     "The papers publish no intervals. The truncated mean is the mean of the devices that reported, whose readings "
     "are treated as fixed. So its only error is the noise of the mechanism, whose variance is known exactly. Its 95 "
-    "% interval holds as often as it says, and the predicted standard error equals the measured one. The mean of "
-    "the readings adds a model of what truncation removes, for each half-hour of the day. Its interval holds more "
+    "% interval holds as often as it says, and the predicted standard error equals the measured one. The estimate of "
+    "the mean of the readings adds a model of what truncation removes, for each half-hour of the day. Its interval "
+    "holds more "
     "often than 95 % on average. It holds least often at one half-hour of the day, for which the threshold rounds "
     "have too few reports of large readings."
 )

@@ -73,7 +73,7 @@ def run(options: StudyOptions) -> Outcome:
         + ".",
         *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
         f"Base has the RMSE {base_rmse:.4g}. Nothing is released here: the figure shows the functions whose best point"
-        f" the noisy maximum looks for. The default one is shown up to {SHOWN} times Base.",
+        f" the noisy maximum looks for. The function of the default is shown up to {SHOWN} times Base.",
     ]
     x = thetas.tolist()
     curves = {
