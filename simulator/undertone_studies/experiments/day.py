@@ -57,8 +57,9 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They "
-        "include the error from truncation. The filtered error uses only the slots up to each slot, after "
-        "14 days, and the filter has to learn the shape of the day by itself.",
+        "include the error from truncation. For the filtered error, each slot is filtered with that slot and "
+        "earlier ones only, after 14 days. The filter does not know the shape of the day in advance; it has to "
+        "learn it.",
         "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours, by ε or,"
         " for streams, by (ε, 1e-5). If devices take turns, each device keeps this promise"
         " by itself, whatever the server does.",

@@ -14,8 +14,8 @@ from undertone_studies.tops_streams import WINDOW, R, one_stream, windows
 
 TITLE = "ToPS, figure 2: end to end on DNS"
 PARAGRAPH = (
-    "In the paper, ToPS follows the stream at an ε at which PAK shows nothing, and the same is true here. PAK's curve "
-    "is off by orders of magnitude more than in the paper. The reason is that at small ε its threshold is at the "
+    "In the paper, ToPS follows the stream at an ε at which PAK shows nothing, and the same is true here. PAK's error"
+    " here is orders of magnitude larger than in the paper. The reason is that at small ε its threshold is at the "
     "public bound, which is seventy times the largest value of this part of the data."
 )
 
