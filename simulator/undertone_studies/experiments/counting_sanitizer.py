@@ -63,9 +63,10 @@ def run(options: StudyOptions) -> Outcome:
     base = float(np.mean(values <= thresholds[worst]))
     notes = [
         f"The guarantee is pure ε = {float(EPSILON):g} for each value (event level). A block has {BLOCK} values from 0"
-        f" to {_BOUND}, and there are {runs} runs. At the threshold {int(thresholds[worst])}, α = {alpha:.4f} and β = "
-        f"{beta:.3f}.",
-        f"A block's share below any threshold has a standard deviation of at most {sanitizer.deviation / BLOCK:.4f}.",
+        f" to {_BOUND}, and there are {runs} runs. For the share of values up to {int(thresholds[worst])}, "
+        f"α = {alpha:.4f} and β = {beta:.3f}.",
+        "The share of a block's values that lie below a threshold varies from run to run with a standard deviation of"
+        f" at most {sanitizer.deviation / BLOCK:.4f}, whatever the threshold.",
         f"The baseline Base (an empty release, with the share 0) is off by {base:.3f}. "
         f"Quantiles by KLL on the released items are off by at most {max(quantile_errors):.4f} in rank.",
     ]

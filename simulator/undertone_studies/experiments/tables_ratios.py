@@ -17,11 +17,12 @@ from undertone_studies.theta_populations import real
 
 TITLE = "Variance of designed tables over the Hybrid's"
 PARAGRAPH = (
-    "No paper designs a mechanism for the readings at hand. The ratio is the mean variance over the readings, divided "
-    "by that of the Hybrid at the same threshold. A table that was designed for the estimated frequencies does nearly "
-    "as well as one for the true frequencies, so the design does not fit its own noise. The gain is small at ε = 0.5 "
-    "and more than half at ε = 4, because with little noise a mechanism has more freedom. In return, the variance of "
-    "the worst reading may be up to a quarter larger than with the Hybrid; a cap limits it."
+    "No paper designs a mechanism for the readings at hand. The ratio is the mean variance over the readings, divided"
+    " by that of the Hybrid at the same threshold. A table that was designed for the estimated frequencies does "
+    "nearly as well as one for the true frequencies, so errors in the estimated frequencies do little harm to the "
+    "design. The gain is small at ε = 0.5 and more than half at ε = 4, because with little noise a mechanism has more"
+    " freedom. In return, the variance of the worst reading may be up to a quarter larger than with the Hybrid; a cap"
+    " limits it."
 )
 
 

@@ -13,8 +13,8 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Designed tables for the worst reading"
 PARAGRAPH = (
     "If no density is known, a table minimises the variance of the worst reading. If a density is known, the largest "
-    "value that a report can decode to is at most 1.1 times the least possible one. So the largest lie moves a mean "
-    "by less than with the Hybrid."
+    "value that a report can decode to is at most 1.1 times as large as in the table that makes this value smallest. "
+    "So the largest lie moves a mean by less than with the Hybrid."
 )
 
 EPSILONS = ("0.5", "1", "2", "3", "4")
