@@ -116,9 +116,10 @@ def compare(streams: CgmStreams, seed: int) -> Outcome:
             row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
         f"Each cell has the root mean square error of the population mean in {streams.unit}, raw / smoothed. The "
-        f"smoothed error is from one run per window. C is a share of the range, which is {streams.range:g} "
-        f"{streams.unit}. n = {streams.devices} is the number of devices in the data. The other sizes are scaled from "
-        "it: they have the same bias from clipping, and the noise of that many devices.",
+        "smoothed error is measured in one simulated run for each window of the data. C is a share of the range, "
+        f"which is {streams.range:g} {streams.unit}. n = {streams.devices} is the number of devices in the data. The "
+        "errors for other numbers of devices are computed from this case, with the same bias from clipping and with "
+        "the noise of that many devices.",
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]

@@ -46,20 +46,21 @@ INTRODUCTIONS = {
     "Any 24 hours": (
         "There are several ways to protect everything that a household reports within any 24 hours. Devices can "
         "report in *turns*, in which each device reports one slot and then rests. They can send a *stream*, whose "
-        "reports share one budget. Slots can be longer. [Concepts](../concepts.md) explains these words. "
-        "[Comparison](../comparison.md) compares the ways with each other and with other systems."
+        "reports share one budget. Slots can be longer. The page [Concepts](../concepts.md) explains these "
+        "words. The page [What else you could do](../comparison.md) compares the ways with each other and with other "
+        "systems."
     ),
     "Threshold and intervals": (
         "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "
         "*truncated mean* is the mean of the truncated readings. The *estimate* is the mean of the readings "
         "themselves; it adds a model of what truncation removed. An interval *holds* if it contains the true mean. "
         "[The threshold](../threshold.md) and [the filter](../filter.md) explain the methods, and "
-        "[papers](../papers.md#data) names the data."
+        "the page [Papers](../papers.md#data) names the data."
     ),
     "Mechanisms": (
         "The *Hybrid* (HM) is the best published mechanism that does not depend on the readings. A *designed table* "
-        "is made for the readings at hand, and the default, `auto`, takes the better of the two. [Designed "
-        "tables](../tables.md) explains them, and [papers](../papers.md#data) names the data."
+        "is made for the readings at hand, and the default, `auto`, takes the better of the two. The page "
+        "[Designed tables](../tables.md) explains them, and the page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (
         "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "
@@ -67,18 +68,18 @@ INTRODUCTIONS = {
         "inside of small parts. The names of methods are those of the paper. NM-E is its choice of θ by a noisy "
         "maximum. S-P, PAK and S-PAK choose a percentile as θ instead. H2 and H16 are trees with a fan-out of 2 and "
         "of 16. *Base* always answers 0. ToPL is the same with local noise: SW is the Square Wave mechanism, and SW-W"
-        " is the paper's rule for θ, its white box. MSE is the mean square error. [Central releases](../central.md) "
-        "explains the commands, and [papers](../papers.md#data) names the data."
+        " is the paper's rule for θ, its white box. MSE is the mean square error. The page [Central "
+        "releases](../central.md) explains the commands, and the page [Papers](../papers.md#data) names the data."
     ),
     "CGM (PVLDB 2021)": (
         "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the noise"
-        " of the report before, and a step of more than a share C of the range is clipped. [Streams](../cgm.md) "
-        "explains the methods."
+        " of the report before, and a step of more than a share C of the range is clipped. The page "
+        "[Streams](../cgm.md) explains the methods."
     ),
     "Counting and streaming sanitizers": (
         "A counter publishes, after each value of a stream, a noisy sum of all values so far. A sanitizer publishes "
-        "noisy values from which one can compute quantiles. Both need a party that holds the values: [central "
-        "releases](../central.md)."
+        "noisy values from which one can compute quantiles. Both need a party that holds the values. The "
+        "page [Central releases](../central.md) explains them."
     ),
 }
 SIZE = (

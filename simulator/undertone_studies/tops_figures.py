@@ -24,8 +24,8 @@ from undertone_studies.tops_methods import (
 from undertone_studies.tops_streams import TopsStream, range_sums, streams
 
 EVENT = (
-    "The guarantee is for each value (event level). Methods with S-PAK have (ε, δ) with δ = 1/m², and"
-    " all others have pure ε."
+    "The guarantee is for each value (event level). Methods with S-PAK have (ε, δ) with δ = 1/m², where m is "
+    "the number of values that choose θ. All others have pure ε."
 )
 
 
@@ -108,4 +108,7 @@ def at_quantile(
 
 
 def protocol(options: StudyOptions) -> str:
-    return f"200 random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."
+    return (
+        f"Each error is from 200 random ranges and {options.repeats or SHORT} repeats (the paper has 100 repeats). Base "
+        "always answers 0."
+    )

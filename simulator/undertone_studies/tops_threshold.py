@@ -15,7 +15,10 @@ from undertone_studies.tops_methods import (
 )
 from undertone_studies.tops_streams import QUERIES, TopsStream
 
-EVENT = "The guarantee is for each value (event level). S-P and S-PAK have (ε, δ) with δ = 1/m², and NM-E has pure ε."
+EVENT = (
+    "The guarantee is for each value (event level). S-P and S-PAK have (ε, δ) with δ = 1/m², where m is the number of "
+    "values that choose θ. NM-E has pure ε."
+)
 NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)
 PHASE_EPSILON = "0.05"
@@ -51,4 +54,7 @@ def best_candidate(histogram: np.ndarray, workload: Workload, bound: int, object
 
 
 def protocol(options: StudyOptions) -> str:
-    return f"{len(QUERIES)} random ranges, {options.repeats or SHORT} repeats (the paper: 100); Base answers 0."
+    return (
+        f"Each error is from {len(QUERIES)} random ranges and {options.repeats or SHORT} repeats (the paper has 100 "
+        "repeats). Base always answers 0."
+    )

@@ -7,15 +7,14 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: half-hours of a day of 622 Scottish households"
 PARAGRAPH = (
-    "In the paper, the error of the population mean falls with C, and becomes smaller than that of independent "
-    "noise. On half-hourly meters both are true of the noise. The mechanism that ships has an eighth of the "
-    "variance of independent noise. It also has half of the variance of the paper's mechanism, because the paper's"
-    " calibration by √l (l is the number of reports) is too large by a factor of 2. But these readings move by more "
-    "than C = .05 of the range "
-    "in single half-hours. Clipping then leaves a bias of 45 Wh, which does not become smaller with more devices. "
-    "From 10^5 meters on, independent noise that is smoothed is the better choice, because it needs no clipping. "
-    "The paper clips against the raw reading of the slot before. That hides a part of the bias, and makes the "
-    "paper's proof wrong."
+    "In the paper, the error of the population mean falls with C, and becomes smaller than that of independent noise."
+    " On half-hourly meters both are true of the error from noise alone. The mechanism that ships has an eighth of "
+    "the variance of independent noise. It also has half of the variance of the paper's mechanism, because the "
+    "paper's calibration by √l (l is the number of reports) is too large by a factor of 2. But these readings move by"
+    " more than C = .05 of the range in single half-hours. Clipping then leaves a bias of 45 Wh, which does not "
+    "become smaller with more devices. From 10^5 meters on, independent noise that is smoothed is the better choice, "
+    "because it needs no clipping. The paper clips against the raw reading of the slot before. That hides a part of "
+    "the bias, and makes the paper's proof wrong."
 )
 
 

@@ -21,10 +21,10 @@ from undertone_studies.tops_streams import stand_in
 TITLE = "Streaming sanitizer: confidence over blocks"
 PARAGRAPH = (
     "The paper bounds the probability of failure after k blocks by kβ, and the error over many blocks by α + 2β, if "
-    "one block is off by more than α with probability β. In "
-    "measurements failures do not add up: the errors of the blocks are independent and average out. So both the "
-    "share of streams that are off by more than α and the 90 % error fall with k. Both bounds hold, and from a few "
-    "blocks on they are far from tight. (The 15 % of one block are nine of sixty runs, where 9 % are expected.)"
+    "one block is off by more than α with probability β. In measurements failures do not add up: the errors of the "
+    "blocks are independent and average out. So both the share of streams that are off by more than α and the 90 % "
+    "error fall with k. Both bounds hold, and from a few blocks on they are far from tight. (After one block, the "
+    "share is 15 %, which is nine of sixty runs; 9 % are expected.)"
 )
 
 EPSILON = Fraction(1)

@@ -55,13 +55,12 @@ def run(options: StudyOptions) -> Outcome:
                     y.append(100 * way.raw)
     columns = ("ε", "devices", "way", "θ", "predicted error, %", "simulated error, %", "filtered, %")
     notes = [
-        "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They "
-        "include the error from truncation. For the filtered error, each slot is filtered with that slot and "
-        "earlier ones only, after 14 days. The filter does not know the shape of the day in advance; it has to "
-        "learn it.",
-        "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours, by ε or,"
-        " for streams, by (ε, 1e-5). If devices take turns, each device keeps this promise"
-        " by itself, whatever the server does.",
+        "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
+        "error from truncation. To filter a slot, the filter uses only that slot and earlier ones. It has to learn "
+        "the shape of the day from the series. The filtered error is that of the slots after the first 14 days.",
+        "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours, by ε or, for "
+        "streams, by (ε, 1e-5). If devices take turns, each device enforces this guarantee by itself, whatever the "
+        "server does.",
     ]
     title = "Error of a slot, ε = 1 in any 24 hours"
     panel = Panel(title, "devices", "error, % of the mean", curves, logarithmic_x=True, better="lower")

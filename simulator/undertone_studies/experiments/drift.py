@@ -16,8 +16,8 @@ TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
     "A campaign has three threshold rounds and chooses θ. Then the readings differ from those that the rounds have "
     "seen. The model scales what truncation removes by the factor that the truncated means show, and adds half of "
-    "the change to its error. So the interval of the mean of the readings holds, and becomes wider where the "
-    "population moves; `undertone query` warns that θ is stale."
+    "this change to the error of its estimate. So the interval of the mean of the readings holds, and becomes wider "
+    "where the population moves; `undertone query` warns that θ is stale."
 )
 
 EPSILONS = ("1", "4")

@@ -29,12 +29,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
-    "Filtering uses only published numbers, so it costs no privacy. A model with a season that drifts, a short "
-    "memory and a slow level is fitted to the published series; the noise of each slot is known. Each cell has two "
-    "errors, divided by the error of the raw series. `smoothed` uses all slots. `causal` uses only the slots up to "
-    "each slot, and the model is fitted again as data arrive. The table also shows how often the 95 % intervals "
-    "contain the mean of the truncated readings. If a fleet is larger than the data set, the truth is the mean of "
-    "that small set, which moves more from slot to slot than the mean of a real fleet would."
+    "Filtering uses only published numbers, so it costs no privacy. A model with a season that drifts, a short memory"
+    " and a slow level is fitted to the published series; the noise of each slot is known. Each cell has two errors, "
+    "divided by the error of the raw series. `smoothed` uses all slots. For each slot, `causal` uses only this slot "
+    "and earlier ones, and the model is fitted again as data arrive. The table also shows how often the 95 % "
+    "intervals contain the mean of the truncated readings. If a fleet is larger than the data set, the truth is the "
+    "mean of that small set, which moves more from slot to slot than the mean of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {
@@ -78,16 +78,14 @@ def run(options: StudyOptions) -> Outcome:
         "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ raw` "
         "have the filtered error divided by this error. The columns `held` have the share of 95 % "
         "intervals that contain the truncated mean, and the columns `±` have the standard error of that share between "
-        "draws of the noise. Each cell has draws of its own, "
-        f"{_AT_A_TIME} at a time until both are {_KNOWN} or less ({REPEATS} at most). The column `after half` has the "
-        "error of the causal filter from the fourteenth cycle "
-        "on, or in the second half of a shorter series, in per cent. The column `seconds` has the time of "
-        "one fit with smoothing, on one thread.",
+        f"draws of the noise. Each cell has draws of its own, {_AT_A_TIME} at a time until both columns `±` are "
+        f"{_KNOWN} or less ({REPEATS} draws at most). The column `after half` has the error of the causal filter from "
+        "the fourteenth cycle on, or in the second half of a shorter series, in per cent. The column `seconds` has the "
+        "time of one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
-        "readings of any 24 hours. Then one device in 49 "
-        "reports in each slot, and the noise includes the chance of which devices these are. In a stream,"
-        " (ε, 1e-5) is for all readings of a cycle together, and steps of more than 1/20 of the range are"
-        " clipped.",
+        "readings of any 24 hours. In turns, one device in 49 reports in each slot, and the noise includes the "
+        "chance of which devices these are. In a stream, (ε, 1e-5) is for all readings of a cycle together, and "
+        "steps of more than 1/20 of the range are clipped.",
     ]
     panels = [
         Panel(f"{which} error over raw", "raw error of a slot, %", "ratio", panel, logarithmic=False, joined=False)

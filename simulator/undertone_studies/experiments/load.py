@@ -106,19 +106,17 @@ def run(options: StudyOptions) -> Outcome:
         panels.append(picture(f"{name}, {way}, {devices} devices", *every[0]))
     columns = ["data", "way", "devices", "series", "rmse", "rmse, %", "held", "±", "width"]
     notes = [
-        "The column `rmse` is the root mean square difference from the mean of the readings, in their unit "
-        "and in per cent of their mean. The column `held` is the share of 95 % intervals that contain the "
-        "mean of the readings, and ± is its standard error between campaigns. The column `width` is their "
-        "half-width divided by 1.96 `rmse`. It is 1 if the intervals are exactly as wide as the errors "
-        "require. The series are for"
-        f" {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings). A cell of `edrp` is"
-        f" from {_repeats('edrp', options)} campaigns and any other cell from {_repeats('', options)}, each with noise"
-        " of its own."
-        " A real data set smaller than the fleet is repeated, each time a week later.",
-        "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = 1 "
-        "protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
-        "There the estimate adds an assumed amount for what clipping removes, with an error as large as that "
-        "amount.",
+        "The column `rmse` is the root mean square difference from the mean of the readings, in their unit and in "
+        "per cent of their mean. The column `held` is the share of 95 % intervals that contain the mean of the "
+        "readings, and ± is its standard error between campaigns. The column `width` is the half-width of the "
+        "intervals divided by 1.96 `rmse`. It is 1 if the intervals are exactly as wide as the errors require. The "
+        f"series are for {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings). A row of "
+        f"`edrp` is from {_repeats('edrp', options)} campaigns, and any other row from {_repeats('', options)}. Each "
+        "campaign has noise of its own. A real data set smaller than the fleet is repeated, each time a week later.",
+        "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
+        "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
+        "In a stream, the estimate adds an assumed amount for what clipping removes, and the error of this amount is "
+        "taken to be as large as the amount.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

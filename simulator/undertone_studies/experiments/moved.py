@@ -25,8 +25,8 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
     "Whole campaigns last three weeks, and the server looks at θ once a week. The readings change on the third day "
-    "after the threshold rounds. While θ is stale, the interval of the headline still holds the mean of the "
-    "readings. The next look chooses a θ for the readings as they are now."
+    "after the threshold rounds. While θ is stale, the interval of the headline still contains the mean of the "
+    "readings. When the server looks at θ the next time, it chooses a θ for the readings as they are now."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3

@@ -29,11 +29,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
-    "This table checks `undertone plan`. A ratio of 1 means that repeated campaigns have the error that the plan "
-    "predicted. The last column says how exactly this number of simulations can show the ratio. A range is the "
-    "average of 48 slots, so there are fewer ranges than slots. Both the prediction and the simulation use the "
-    "readings of "
-    "the whole day."
+    "This table checks `undertone plan`. The ratio is the error that the plan predicted, divided by the error of "
+    "simulated campaigns. So a ratio of 1 means that the plan is right. The last column says how exactly this number "
+    "of simulations can show the ratio. In the rows `range of 48`, the error is that of the average of 48 slots. "
+    "There are fewer such averages than slots, so their ratios are less exact. Both the prediction and the simulation"
+    " use the readings of the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].
@@ -90,16 +90,15 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("population", "what", "devices", "ε", "predicted", "simulated", "ratio", "± of the ratio")
     worst = max(rows, key=lambda row: abs(float(row[6]) - 1))
     notes = [
-        f"The worst of the {len(rows)} ratios is {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, {worst[2]}"
-        f" devices, ε = {worst[3]}). The last column is how far the ratio would vary by chance alone: one standard"
-        " deviation.",
+        f"The worst of the {len(rows)} ratios is {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, {worst[2]} devices, ε "
+        f"= {worst[3]}). The last column is the standard deviation that the ratio has by chance alone, because the "
+        "number of simulations is limited.",
         f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
         f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The error of a fleet is computed from those of "
         "its blocks or devices, which draw independently.",
-        "The rows `mean` and `range` have the Hybrid, with ε for each reading (event level). The rows `stream` have "
-        "(ε, "
-        f"{DELTA:g}) for {STREAM_SLOTS} reports together (user level) and the slew {float(SLEW):g}; their errors are "
-        "in units of the range and contain the noise only.",
+        "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
+        f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), with the slew {float(SLEW):g}; their "
+        "errors are shares of the range of readings, and contain the noise only.",
     ]
     panels = [
         Panel(

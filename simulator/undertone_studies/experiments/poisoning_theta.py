@@ -51,9 +51,10 @@ def run(options: StudyOptions) -> Outcome:
             y.append(theta / honest)
     columns = ("lie", "share of liars", "θ", "θ over honest", "shift of the mean, %", "bound, %", "runs that warn")
     notes = [
-        f"{DEVICES} households, ε = 1 per reading (event level), rounds of {', '.join(map(str, ROUNDS))} half-hours."
-        " θ is the median of the runs. The shift is in % of the mean, with this θ and the Hybrid, without truncation.",
-        "The bound is share · (the largest decoded value - the mean).",
+        f"{DEVICES} households, ε = 1 per reading (event level), rounds of {', '.join(map(str, ROUNDS))} half-hours. "
+        "θ is the median of the runs. The shift of the mean is in % of the mean. It is computed for the Hybrid with "
+        "this θ, and does not include what truncation removes.",
+        "The column `bound` has the shift that the largest possible lie causes: share · (the largest decoded value - the mean).",
     ]
     panel = Panel("θ with liars over θ without", "% of devices that lie", "ratio", curves, logarithmic=False)
     return Outcome(TITLE, columns, rows, notes, [panel])

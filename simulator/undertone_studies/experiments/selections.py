@@ -102,13 +102,14 @@ def run(options: StudyOptions) -> Outcome:
                 rows.append((way, devices, name, *measure(some)))
     columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
-        "The column `rmse` is the root mean square difference from the mean of the readings, in Wh. The column `held` "
-        "is the share of 95 % intervals that contain that mean. The column `noise` is the same "
-        "share for the truncated (in streams: clipped) mean and readings. Each `±` is the standard error of"
-        " the share before it, computed between campaigns, because the selections of one campaign share "
-        "the error of its threshold rounds. The column `width` is the half-width divided by 1.96 `rmse`.",
-        f"{repeats} campaigns a cell, {days} days of half-hours after the threshold rounds. The selections of one cell"
-        " do not overlap in time.",
+        "The column `rmse` is the root mean square difference from the mean of the readings, in Wh. The column "
+        "`held` is the share of 95 % intervals that contain that mean. The column `noise` is the share of intervals "
+        "of the truncated (in streams: clipped) mean that contain the mean of the truncated (clipped) readings. Each "
+        "`±` is the standard error of the share before it, computed between campaigns, because the selections of one "
+        "campaign share the error of its threshold rounds. The column `width` is the half-width divided by 1.96 "
+        "`rmse`.",
+        f"{repeats} campaigns for each row, each with {days} days of half-hours after the threshold rounds. The "
+        "selections of one row do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
         "protects "
         "all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",

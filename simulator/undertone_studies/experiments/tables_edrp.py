@@ -109,7 +109,8 @@ def _outcome(repeats: int, rows: list[tuple[str | int | float, ...]], errors: di
         (
             "The expected error is for the same weeks and the same θ. It is computed from the exact variance "
             "of the noise and from the bias of truncation.",
-            "Predicted over measured is for the standard errors of auto, for the mean of the truncated readings.",
+            "The ratio of predicted to measured compares the standard errors of `auto` for the mean of the truncated "
+            "readings.",
             "ToPL chooses θ for random range queries of one stream. In the second column it chooses θ for the"
             " mean of the fleet.",
             GUARANTEE,

@@ -20,9 +20,9 @@ PARAGRAPH = (
     "No paper designs a mechanism for the readings at hand. The ratio is the mean variance over the readings, divided"
     " by that of the Hybrid at the same threshold. A table that was designed for the estimated frequencies does "
     "nearly as well as one for the true frequencies, so errors in the estimated frequencies do little harm to the "
-    "design. The gain is small at ε = 0.5 and more than half at ε = 4, because with little noise a mechanism has more"
-    " freedom. In return, the variance of the worst reading may be up to a quarter larger than with the Hybrid; a cap"
-    " limits it."
+    "design. The gain is small at ε = 0.5, and more than half of the variance at ε = 4, because with little noise a "
+    "mechanism has more freedom. In return, the variance of the worst reading may be up to a quarter larger than with"
+    " the Hybrid; a cap limits it."
 )
 
 
@@ -62,8 +62,8 @@ def run(options: StudyOptions) -> Outcome:
             "and table together.",
             "The column `estimated` uses the density that was estimated from private reports, and the column `true` "
             "uses the true frequencies, with the same table.",
-            "The column `worst reading` includes the noise of rounding to 25 levels. The cap of 1.25 "
-            "does not include it.",
+            "The column `worst reading` includes the noise of rounding to 25 levels. The cap of 1.25 applies to the "
+            "variance without this noise.",
             GUARANTEE,
         ),
     )

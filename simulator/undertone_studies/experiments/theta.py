@@ -11,12 +11,12 @@ TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
     "The papers have no such table. ToPL reports that its white box (SW-W) beats plain Square Wave (SW) on four "
     "streams, and does not say how far either is from the best threshold. Here they are compared with the best "
-    "threshold, which one can find only from the true frequencies. Smoothed EM is tens to a thousand times worse on "
-    "small counts. It estimates that a few readings are very large, and this error costs more than the noise. SW-W "
-    "stops at a run of empty bins, so it is good or bad by luck, and on half-hourly meters it gets worse as ε "
-    "grows. The default method fits a tail instead, and has a regret near 1 wherever the distribution is smooth. It "
-    "fails where one reading in ten is a hundred times the others and ε is small; docs/threshold.md says by how "
-    "much."
+    "threshold, which one can find only from the true frequencies. On small counts, the error of smoothed EM is tens "
+    "to a thousand times as large as with the best threshold. It estimates that a few readings are very large, and "
+    "this error costs more than the noise. SW-W stops at a run of empty bins, so it is good or bad by chance, and on "
+    "half-hourly meters it gets worse as ε grows. The default method fits a tail instead, and has a regret near 1 "
+    "wherever the distribution is smooth. It fails if one reading in ten is a hundred times as large as the others "
+    "and ε is small; docs/threshold.md says by how much."
 )
 
 
@@ -38,7 +38,7 @@ def run(options: StudyOptions) -> Outcome:
     columns, lines = theta.table(rows)
     notes = [
         f"{runs} runs in each cell. A cell shows the median, the 90 % quantile and the worst regret, and in "
-        "parentheses the number of runs above 3. ε is for one reading (event level). A regret of 1 is "
+        "parentheses the number of runs with a regret above 3. ε is for one reading (event level). A regret of 1 is "
         "that of the best θ, which one can find only from the true frequencies."
     ]
     notes += [_confidence(mode, [row for row in rows if row.mode == mode and row.method == "robust"])

@@ -33,13 +33,14 @@ PARAGRAPH = (
     "The figure shows the error for each θ on DNS, as the paper's formulas predict it and as it was measured. Eq. 4 "
     "is the paper's formula for the mean square error of a random range, from noise and truncation, before "
     "consistency and smoothing. Eq. 6 approximates its root by the sum of the two parts, and counts the values above "
-    "θ instead of adding up by how much they exceed it. The paper finds that the two are close to each other on DNS, "
-    "and that their minima are close, too. Eq. 6 needs a constant c, which stands for the mean by which those values "
-    "exceed θ that are above θ (the paper calls it a rough estimate); the paper takes c = 60. On our part of the DNS "
-    "data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at almost "
-    "twice the best θ. Our default needs no constant: it estimates the excess from the data, with the same noisy "
-    "choice of the best value that chooses θ. The error that it predicts stays close to the measured error over two "
-    "orders of magnitude. If θ is chosen at its minimum, the error is only a few per cent larger than at the best θ."
+    "θ instead of adding up by how much they exceed it. The paper finds that the two formulas give nearly the same "
+    "error on DNS, and that their minima are at nearly the same θ. Eq. 6 needs a constant c, which stands for how far"
+    " the values above θ exceed θ on average. The paper calls c a rough estimate, and takes c = 60. On our part of "
+    "the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at "
+    "almost twice the best θ. Our default needs no constant: it estimates the excess from the data, with the same "
+    "noisy choice of the best value that chooses θ. The error that it predicts stays close to the measured error over"
+    " two orders of magnitude. If θ is chosen at its minimum, the error is only a few per cent larger than at the "
+    "best θ."
 )
 
 

@@ -54,6 +54,8 @@ def run(options: StudyOptions) -> Outcome:
         panels.append(against_base(stream.name, "ε of the threshold", x, curves))
         workloads = [Workload(R, 16, 5, Fraction(epsilon)) for epsilon in NOISE_FREE_EPSILONS]
         exact = "/".join(str(best_candidate(stream.histogram(), w, stream.bound, "count")) for w in workloads)
-        notes.append(f"{stream.name}: c = 60 without noise gives θ {exact} at ε {'/'.join(NOISE_FREE_EPSILONS)}.")
+        notes.append(
+            f"{stream.name}: without noise, c = 60 gives the θ {exact} at the ε {'/'.join(NOISE_FREE_EPSILONS)}."
+        )
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
     return Outcome(TITLE, columns, rows, notes, panels)

@@ -45,6 +45,9 @@ def run(options: StudyOptions) -> Outcome:
             curves.setdefault("Base", []).append(base)
         x = [float(epsilon) for epsilon in epsilons]
         panels.append(against_base(stream.name, "ε of the threshold", x, curves))
-    notes = [GUARANTEE, f"200 random ranges, {repeats} repeats (the paper: 100); Base answers 0."]
+    notes = [
+        GUARANTEE,
+        f"Each error is from 200 random ranges and {repeats} repeats (the paper has 100 repeats). Base always answers 0.",
+    ]
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
     return Outcome(TITLE, columns, rows, notes, panels)
