@@ -109,6 +109,6 @@ def at_quantile(
 
 def protocol(options: StudyOptions) -> str:
     return (
-        f"Each error is from 200 random ranges and {options.repeats or SHORT} repeats (the paper has 100 repeats). Base "
-        "always answers 0."
+        f"Each error is from 200 random ranges and {options.repeats or SHORT} repeats (the paper has 100 repeats). "
+        "Base always answers 0."
     )

@@ -54,7 +54,8 @@ def run(options: StudyOptions) -> Outcome:
         f"{DEVICES} households, ε = 1 per reading (event level), rounds of {', '.join(map(str, ROUNDS))} half-hours. "
         "θ is the median of the runs. The shift of the mean is in % of the mean. It is computed for the Hybrid with "
         "this θ, and does not include what truncation removes.",
-        "The column `bound` has the shift that the largest possible lie causes: share · (the largest decoded value - the mean).",
+        "The column `bound` has the shift that the largest possible lie causes: share · (the largest decoded value - "
+        "the mean).",
     ]
     panel = Panel("θ with liars over θ without", "% of devices that lie", "ratio", curves, logarithmic=False)
     return Outcome(TITLE, columns, rows, notes, [panel])

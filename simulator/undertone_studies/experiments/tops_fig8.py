@@ -47,7 +47,8 @@ def run(options: StudyOptions) -> Outcome:
         panels.append(against_base(stream.name, "ε of the threshold", x, curves))
     notes = [
         GUARANTEE,
-        f"Each error is from 200 random ranges and {repeats} repeats (the paper has 100 repeats). Base always answers 0.",
+        f"Each error is from 200 random ranges and {repeats} repeats (the paper has 100 repeats). Base always "
+        "answers 0.",
     ]
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
     return Outcome(TITLE, columns, rows, notes, panels)
