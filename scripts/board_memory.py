@@ -184,8 +184,8 @@ def promises() -> dict[str, str]:
     return {
         "boards.md": " ".join(rows),
         "firmware.md": f"{signed[0]} KB for frozen code, {signed[1]} KB for code in a ROMFS partition, and "
-        f"{signed[2]} KB for .mpy files. Without signed campaigns these are {unsigned[0]}, "
-        f"{unsigned[1]} and {unsigned[2]} KB.",
+        f"{signed[2]} KB for .mpy files. Without signed campaigns, the device needs {unsigned[0]}, "
+        f"{unsigned[1]} and {unsigned[2]} KB for these three.",
     }
 
 
