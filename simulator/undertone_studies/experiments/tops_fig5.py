@@ -18,10 +18,10 @@ from undertone_studies.tops_streams import QUERIES, R, TopsStream
 
 TITLE = "ToPS, figure 5: hierarchies (MSE)"
 PARAGRAPH = (
-    "The paper prefers a tree with a fan-out of 16 and consistency to a binary tree, because experiments show "
-    "smaller errors. The error from noise is a constant times θ²/ε², and here the constants are computed exactly, "
-    "without data: 14276 for H2, 3195 for H16, and 1171 for H16 made consistent. The experiment also shows what "
-    "smoothing adds to this, which depends on the stream."
+    "The paper chooses a tree with a fan-out of 16 that is made consistent, rather than a binary tree, because its "
+    "errors are smaller in experiments. The error from noise is a constant times θ²/ε², and here the constants are "
+    "computed exactly, without data: 14276 for H2, 3195 for H16, and 1171 for H16 made consistent. The experiment "
+    "also shows what smoothing adds to this, which depends on the stream."
 )
 
 
