@@ -138,7 +138,7 @@ ROWS = {
 def messages() -> dict[str, bytes]:
     """Return a campaign for each mechanism of epsilon 1: a device draws one report in each slot.
 
-    In every one but the square wave's one report in five is for the threshold, by a square wave of 256 bins.
+    One report in five is for the threshold: a square wave of 256 bins draws it. In the square wave's campaign all are.
     """
     done = mp.run_micropython(
         "import measure\nprint(measure.message().hex())", paths=[REPO / "device", REPO / "shared"], cwd=PLACE
@@ -178,7 +178,7 @@ def build() -> Path:
     for name, text in files.items():
         (PLACE / name).write_text(text, encoding="utf-8")
     target = WORK / "build-emulated"
-    # The manifest is read again, because the code may have changed.
+    # Without this file make reads the manifest again, and so freezes the code as it is now.
     (target / "frozen_content.c").unlink(missing_ok=True)
     include = f"-DMICROPY_PY_OS_INCLUDEFILE='\"{PLACE}/urandom.h\"'"
     done = subprocess.run(
@@ -221,10 +221,9 @@ def page(measured: dict[tuple[str, str], int]) -> str:
         "",
         "Made by `scripts/board_time.py` on an emulated Cortex-M3: 31.25 million instructions a second, none of which "
         f"waits for memory; MicroPython's heap has {HEAP_KB} KB, and the code is frozen. The campaign has ε = 1, and "
-        f"one report in five is for the threshold, drawn by a square wave of 256 bins; in the last column all reports "
-        f"are. The "
-        "ledger is kept in memory: what a board's file system adds is not measured, nor is the network. A board with "
-        "another processor, or with wait states of its flash, takes another time.",
+        "one report in five is for the threshold, drawn by a square wave of 256 bins; in the last column all reports "
+        "are. The ledger is kept in memory: what a board's file system adds is not measured, nor is the network. "
+        "A board with another processor, or with wait states of its flash, takes another time.",
         "",
         "| ms | " + " | ".join(names) + " |",
         "|---|" + "---:|" * len(names),

@@ -35,11 +35,9 @@ PARAGRAPH = (
     "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
     "interval that people read. The error of the day's shape is the same every day: at some hours it exceeds what the "
     "model expects (`an early morning`, when readings rise), at other hours it is smaller (`an evening`). `any four "
-    "hours` is "
-    "for the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The intervals of whole days hold "
-    "more often in the rows whose `way` is `events`, because the model allows for a heavier tail than the reports can "
-    "show. The readings of "
-    "these households have no such tail, but those of other populations have one."
+    "hours` is for the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The intervals of whole "
+    "days hold more often in the rows whose `way` is `events`, because the model allows for a heavier tail than the "
+    "reports can show. The readings of these households have no such tail, but those of other populations have one."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -111,8 +109,7 @@ def run(options: StudyOptions) -> Outcome:
         f"{repeats} campaigns for each row, each with {days} days of half-hours after the threshold rounds. The "
         "selections of one row do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
-        "protects "
-        "all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",
+        "protects all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",
     ]
     places = [float(place) for place in range(len(SELECTIONS))]
     panels = [
