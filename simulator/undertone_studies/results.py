@@ -87,7 +87,7 @@ SIZE = (
     "error is above 20, a single half-hour shows little. Hours and days show more, and so does the series that is "
     "smoothed over time. If somebody may see the readings anyway, [central releases](central.md) are far more "
     "accurate. If a whole day must be protected, let devices take turns. The page [Any 24 "
-    "hours](results/any-24-hours.md) has the errors."
+    "hours](results/any-24-hours.md) has the errors of campaigns in turns."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
@@ -242,7 +242,8 @@ def _fleets() -> list[str]:
         lines.append(f"| {devices:,} homes | {cells} |")
     return [
         "\n".join(lines),
-        "From `undertone plan --devices N --epsilon E`, for synthetic households; ε is for one reading (event level).",
+        "The figures come from `undertone plan --devices N --epsilon E`, for synthetic households. ε is for one "
+        "reading (event level).",
     ]
 
 

@@ -8,9 +8,10 @@ from undertone_studies.registry import StudyOptions
 TITLE = "CGM: daily energy of London households"
 PARAGRAPH = (
     "The paper has no daily meters. A hundred households are too few to show a stream of 484 reports under one "
-    "budget: the error exceeds the range. Without smoothing, the error of correlated noise is a third of that of "
-    "independent noise. Smoothing removes more of the independent noise. So after smoothing the two are alike in "
-    "small fleets, and in large fleets the bias of clipping decides."
+    "budget: without smoothing, the error exceeds the range of the readings. The error with correlated noise is a "
+    "third of the error with independent noise. Smoothing removes more of the independent noise. So after smoothing, "
+    "the two have about the same error in small fleets. In large fleets independent noise has the smaller error, "
+    "because it needs no clipping."
 )
 
 

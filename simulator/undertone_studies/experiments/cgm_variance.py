@@ -12,10 +12,10 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Correlated noise: variance of a report over Algorithm 3's"
 PARAGRAPH = (
-    "The paper bounds each step of the sensitivity by itself, which gives the factor √l, where l is the number of "
+    "The paper bounds the sensitivity of each step separately, which gives the factor √l, where l is the number of "
     "reports. The exact sensitivity is about half of what these bounds add up to. Devices use the closed form, "
-    "because a device can check it by itself. The best of the columns is a filter with two taps, in which each report"
-    " uses a share of the noise of each of the two reports before it."
+    "because a device can check it by itself. The smallest variance is that of a filter with two taps, in which each "
+    "report uses a share of the noise of each of the two reports before it."
 )
 
 SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))

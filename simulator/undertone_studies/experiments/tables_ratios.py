@@ -17,12 +17,13 @@ from undertone_studies.theta_populations import real
 
 TITLE = "Variance of designed tables over the Hybrid's"
 PARAGRAPH = (
-    "No paper designs a mechanism for the readings at hand. The ratio is the mean variance over the readings, divided"
-    " by that of the Hybrid at the same threshold. A table that was designed for the estimated frequencies does "
-    "nearly as well as one for the true frequencies, so errors in the estimated frequencies do little harm to the "
-    "design. The gain is small at ε = 0.5, and more than half of the variance at ε = 4, because with little noise a "
-    "mechanism has more freedom. In return, the variance of the worst reading may be up to a quarter larger than with"
-    " the Hybrid; a cap limits it."
+    "No paper that we know designs a mechanism for the readings at hand. The ratio is the mean variance over the "
+    "readings, divided by the largest variance of the Hybrid at the same threshold. Each table was designed for "
+    "frequencies that were estimated from private reports. Its variance is almost the same for the true frequencies "
+    "as for the estimated ones, so the server can predict the variance well. At ε = 0.5 a table has little less "
+    "variance than the Hybrid. At ε = 4 it has less than half of the Hybrid's variance, because with little noise a "
+    "mechanism has more freedom. In return, a table may have a larger variance for the worst reading than the Hybrid. "
+    "A cap limits it to 1.25 times that of the Hybrid."
 )
 
 

@@ -14,8 +14,8 @@ TITLE = "Designed tables for the worst reading"
 PARAGRAPH = (
     "If no density is known, a table minimises the variance of the worst reading. If a density is known, the table "
     "minimises the mean variance for this density. Then its largest decoded value (the largest number to which the "
-    "server decodes a report) may be at most 1.1 times as large as in the table with the smallest such value. So the "
-    "largest lie moves a mean by less than with the Hybrid."
+    "server decodes a report) may be at most 1.1 times as large as in the table with the smallest such value. So a "
+    "false report with the largest value moves a mean by less than with the Hybrid."
 )
 
 EPSILONS = ("0.5", "1", "2", "3", "4")
@@ -37,9 +37,9 @@ def run(options: StudyOptions) -> Outcome:
         ("ε", "variance, worst reading", "symbols", "symbols, small readings", "largest value, small readings"),
         rows,
         (
-            "Variance and largest decoded value are divided by those of the Hybrid at the same θ. In the columns for "
-            "small readings, each level is e^-1/5 times as likely as the level below. There are no random runs, "
-            "because all figures follow from ε.",
+            "Variance and largest decoded value are divided by those of the Hybrid at the same θ. In the columns "
+            "for small readings, each level is e^(-1/5) times as likely as the level below. There are no random "
+            "runs, because all figures follow from ε.",
             "ε is for one reading (event level).",
         ),
     )
