@@ -13,9 +13,9 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Designed tables for the worst reading"
 PARAGRAPH = (
     "If no density is known, a table minimises the variance of the worst reading. If a density is known, the table "
-    "minimises the mean variance for this density. Then its largest decoded value (the largest number to which the "
-    "server decodes a report) may be at most 1.1 times as large as in the table with the smallest such value. So a "
-    "false report with the largest value moves a mean by less than with the Hybrid."
+    "minimises the mean variance for this density, and its largest decoded value is limited. (The largest decoded "
+    "value is the largest number to which the server decodes a report.) The limit is 1.1 times the smallest size that "
+    "this value can have. So a false report with the largest value moves a mean by less than with the Hybrid."
 )
 
 EPSILONS = ("0.5", "1", "2", "3", "4")
