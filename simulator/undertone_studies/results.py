@@ -63,18 +63,19 @@ INTRODUCTIONS = {
         "[Designed tables](../tables.md) explains them, and the page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (
-        "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "
-        "are cut off, adds noise in a *hierarchy* (a tree of sums), and uses a *smoother* to predict the values "
-        "inside of small parts. The names of methods are those of the paper. NM-E is its choice of θ by a noisy "
-        "maximum. S-P, PAK and S-PAK choose a percentile as θ instead. H2 and H16 are trees with a fan-out of 2 and "
-        "of 16. *Base* always answers 0. ToPL is the same with local noise: SW is the Square Wave mechanism, and SW-W"
-        " is the paper's rule for θ, its white box. MSE is the mean square error. The page [Central "
-        "releases](../central.md) explains the commands, and the page [Papers](../papers.md#data) names the data."
+        "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which "
+        "values are cut off, adds noise in a *hierarchy* (a tree of sums), and uses a *smoother* to predict the "
+        "values inside of small parts. The names of methods are those of the paper of ToPS. NM-E is the paper's "
+        "choice of θ by a noisy maximum. S-P, PAK and S-PAK choose a percentile as θ instead. H2 and H16 are trees "
+        "with a fan-out of 2 and of 16. *Base* always answers 0. ToPL is the same with local noise: SW is the "
+        "Square Wave mechanism, and SW-W is the paper's rule for θ, its white box. MSE is the mean square error. "
+        "The page [Central releases](../central.md) explains the commands, and the page [Papers](../papers.md#data) "
+        "names the data."
     ),
     "CGM (PVLDB 2021)": (
-        "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the noise"
-        " of the report before, and a step of more than a share C of the range is clipped. The page "
-        "[Streams](../cgm.md) explains the methods."
+        "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the "
+        "noise of the report before. If a reading differs from the one before by more than a share C of the range, "
+        "the device clips this step. The page [Streams](../cgm.md) explains the methods."
     ),
     "Counting and streaming sanitizers": (
         "A counter publishes, after each value of a stream, a noisy sum of all values so far. A sanitizer publishes "

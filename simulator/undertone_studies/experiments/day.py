@@ -23,11 +23,11 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Any 24 hours: errors at one guarantee"
 PARAGRAPH = (
     "LDP-IDS compares two ways to protect a window of time, for frequencies: to divide the budget between the "
-    "reports, or to divide the devices into turns. This table makes the same comparison for means of real meters, and"
-    " adds longer slots, correlated noise and the filter. In each block of rows, all rows but the last cost a "
-    "household the same in any 24 hours. The errors that the planner predicts are compared with those of simulated "
-    "reports, as differences from the true mean of all devices. The simulated reports use the integers of the shipped"
-    " mechanism, and every device has a public turn."
+    "reports, or to divide the devices into turns. This table makes the same comparison for means of real meters, "
+    "and adds longer slots, correlated noise and the filter. In each block of rows, all rows but the last cost a "
+    "household the same in any 24 hours. For each row, the table has the error that the planner predicts and the "
+    "error of simulated reports. An error is the difference from the true mean of all devices. The simulation draws "
+    "reports with the same integers as the devices, and the turn of every device is public."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)

@@ -15,9 +15,10 @@ from undertone_studies.theta_populations import in_time_order
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
     "A campaign has three threshold rounds and chooses θ. Then the readings differ from those that the rounds have "
-    "seen. The model scales what truncation removes by the factor that the truncated means show, and adds half of "
-    "this change to the error of its estimate. So the interval of the mean of the readings holds, and becomes wider "
-    "where the population moves; `undertone query` warns that θ is stale."
+    "seen. From the change of the truncated means, the model finds the factor by which the readings have changed. "
+    "It multiplies its estimate of what truncation removes by this factor, and adds half of the change to the error "
+    "of the estimate. So the interval of the mean of the readings still holds, and becomes wider if the readings "
+    "have changed. `undertone query` then warns that θ is stale."
 )
 
 EPSILONS = ("1", "4")

@@ -29,12 +29,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
-    "Filtering uses only published numbers, so it costs no privacy. A model with a season that drifts, a short memory"
-    " and a slow level is fitted to the published series; the noise of each slot is known. Each cell has two errors, "
-    "divided by the error of the raw series. `smoothed` uses all slots. For each slot, `causal` uses only this slot "
-    "and earlier ones, and the model is fitted again as data arrive. The table also shows how often the 95 % "
-    "intervals contain the mean of the truncated readings. If a fleet is larger than the data set, the truth is the "
-    "mean of that small set, which moves more from slot to slot than the mean of a real fleet would."
+    "Filtering uses only published numbers, so it costs no privacy. The filter fits a model to the published "
+    "series. The model has a season that changes slowly, a short memory and a slow part, and it knows the noise of "
+    "each slot. Each cell of the table has two errors, divided by the error of the raw series. `smoothed` uses all "
+    "slots. For each slot, `causal` uses only this slot and earlier ones, and the model is fitted again as data "
+    "arrive. The table also shows how often the 95 % intervals contain the mean of the truncated readings. If a "
+    "fleet is larger than the data set, the true mean is the mean of that small set. It changes more from slot to "
+    "slot than the mean of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {

@@ -21,11 +21,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
-    "Whole campaigns, with threshold rounds and the choice of θ, are compared with the mean of the readings "
-    "themselves. The headline is the filtered series. A model estimates what truncation removed, and the filtered "
-    "series includes it. The 95 % interval covers both the noise and the error of this model. For comparison the "
-    "table has the unfiltered estimate of each slot, and the filtered mean of readings truncated at θ. The latter "
-    "does not answer what people ask: no interval of its own covers what truncation removes."
+    "The study simulates whole campaigns, with threshold rounds and the choice of θ, and compares their published "
+    "series with the mean of the readings themselves. The headline is the filtered series. A model estimates what "
+    "truncation removed, and the filtered series includes it. The 95 % interval covers both the noise and the error "
+    "of this model. For comparison the table has the unfiltered estimate of each slot, and the filtered mean of "
+    "readings truncated at θ. People want to know the mean of the readings, and the filtered mean of truncated "
+    "readings does not show it: its interval does not cover what truncation removes."
 )
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.

@@ -30,10 +30,10 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
     "This table checks `undertone plan`. The ratio is the error that the plan predicted, divided by the error of "
-    "simulated campaigns. So a ratio of 1 means that the plan is right. The last column says how exactly this number "
-    "of simulations can show the ratio. In the rows `range of 48`, the error is that of the average of 48 slots. "
-    "There are fewer such averages than slots, so their ratios are less exact. Both the prediction and the simulation"
-    " use the readings of the whole day."
+    "simulated campaigns. So a ratio of 1 means that the plan is right. The last column says how exactly this "
+    "number of simulations can show the ratio. In the rows `range of 48`, the error is that of the average of 48 "
+    "slots. A simulation has fewer such averages than slots, so the ratios in these rows are less exact. Both the "
+    "prediction and the simulation use the readings of the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].

@@ -23,16 +23,16 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
-    "The papers assume honest devices. A fake device can send any symbol that an honest one may draw, and the largest"
-    " symbol moves the mean most. If all fakes send it, the mean moves by the share of fakes times the difference "
-    "between the decoded value of that symbol and the mean. The last column has this product. It limits only the "
-    "expected shift, so noise can make single shifts in the table larger. θ is fixed here; another table shows what "
-    "liars do to θ. With a smaller ε, decoded values are larger, so lies weigh more. At ε = 0.5 the Hybrid uses "
-    "stochastic rounding alone. The server refuses the symbols of the Hybrid's piecewise part, which decode to larger"
-    " values. So lies move the mean about half as far as with the piecewise mechanism alone (`piecewise`). Instead of"
-    " the mean of all devices, one can take the median of the means of random groups. This helps if there are few "
-    "fakes, or if all fakes are in few groups. It does not help if there are liars in every group. Then only "
-    "authentication of devices helps."
+    "The papers of ToPL and CGM assume honest devices. A fake device can send any symbol that an honest one may "
+    "draw, and the largest symbol moves the mean most. If all fakes send it, the mean moves by the share of fakes "
+    "times the difference between the decoded value of that symbol and the mean. The last column has this product. "
+    "It limits only the expected shift, so noise can make single shifts in the table larger. In this study θ is "
+    "fixed. The next section shows what liars do to θ. With a smaller ε, decoded values are larger, so each lie "
+    "shifts the mean more. At ε = 0.5 the Hybrid uses stochastic rounding alone. The server refuses the symbols of "
+    "the Hybrid's piecewise part, which decode to larger values. So lies move the mean about half as far as with "
+    "the piecewise mechanism alone (`piecewise`). Instead of the mean of all devices, one can take the median of "
+    "the means of random groups. This helps if there are few fakes, or if all fakes are in few groups. It does not "
+    "help if there are liars in every group. Then only authentication of devices helps."
 )
 
 DEVICES = 20_000
@@ -63,9 +63,9 @@ def run(options: StudyOptions) -> Outcome:
                 x.append(100 * share)
                 y.append(mean)
     notes = [
-        f"{DEVICES} households in the evening, {options.repeats or REPEATS} repeats. The median is over {GROUPS} "
-        "groups that the server draws and nobody else knows. Shifts and bound are in % of θ, the largest truncated "
-        "reading.",
+        f"The readings are those of {DEVICES} households in the evening, and each shift is the mean of "
+        f"{options.repeats or REPEATS} repeats. The median is over {GROUPS} groups that the server draws and nobody "
+        "else knows. Shifts and bound are in % of θ, the largest truncated reading.",
         "ε is for one reading (event level). Liars do not reduce anybody's privacy; they only change the answer.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")

@@ -33,11 +33,12 @@ PARAGRAPH = (
     "campaign of the study has a fleet of its own: the same households in another order, with data from another day "
     "on. The column `noise` is for the noise alone. It shows how often the interval of the truncated mean (in "
     "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
-    "interval that people read. The error of the day's shape is the same every day: at some hours it exceeds what the "
-    "model expects (`an early morning`, when readings rise), at other hours it is smaller (`an evening`). `any four "
-    "hours` is for the selections of all parts of the day together: 0 to 4, 4 to 8, and so on. The intervals of whole "
-    "days hold more often in the rows whose `way` is `events`, because the model allows for a heavier tail than the "
-    "reports can show. The readings of these households have no such tail, but those of other populations have one."
+    "interval that `query` and the page show. The error that belongs to the shape of the day is the same every day. "
+    "At some hours it is larger than the model expects (`an early morning`, when readings rise). At other hours it "
+    "is smaller than the model expects (`an evening`). The rows `any four hours` are for all parts of the day "
+    "together: 0 to 4, 4 to 8, and so on. The intervals of whole days hold more often in the rows whose `way` is "
+    "`events`, because the model allows for a heavier tail than the reports can show. The readings of these "
+    "households have no such tail, but those of other populations have one."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -106,7 +107,7 @@ def run(options: StudyOptions) -> Outcome:
         "`±` is the standard error of the share before it, computed between campaigns, because the selections of one "
         "campaign share the error of its threshold rounds. The column `width` is the half-width divided by 1.96 "
         "`rmse`.",
-        f"{repeats} campaigns for each row, each with {days} days of half-hours after the threshold rounds. The "
+        f"Each row is from {repeats} campaigns, each with {days} days of half-hours after the threshold rounds. The "
         "selections of one row do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
         "protects all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",

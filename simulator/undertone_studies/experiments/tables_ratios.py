@@ -59,10 +59,11 @@ def run(options: StudyOptions) -> Outcome:
         ("population", "ε", "estimated", "true", "worst reading", "median θ", "runs"),
         rows,
         (
-            "Each ratio is the largest of the runs. A run has 65,536 readings in three rounds, and chooses θ "
-            "and table together.",
-            "The column `estimated` uses the density that was estimated from private reports, and the column `true` "
-            "uses the true frequencies, with the same table.",
+            "Each ratio is the largest of the runs. In each run, the server gets 65,536 readings in three rounds, "
+            "and chooses θ and the table together.",
+            "Both columns `estimated` and `true` are for the same table. The column `estimated` has the mean "
+            "variance under the density that was estimated from private reports, and the column `true` has it under "
+            "the true frequencies.",
             "The column `worst reading` includes the noise of rounding to 25 levels. The cap of 1.25 applies to the "
             "variance without this noise.",
             GUARANTEE,

@@ -9,14 +9,15 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
-    "The papers have no such table. ToPL reports that its white box (SW-W) beats plain Square Wave (SW) on four "
-    "streams, and does not say how far either is from the best threshold. Here they are compared with the best "
-    "threshold, which one can find only from the true frequencies. On small counts, the error of smoothed EM is tens "
-    "to a thousand times as large as with the best threshold. It estimates that a few readings are very large, and "
-    "this error costs more than the noise. SW-W stops at a run of empty bins, so it is good or bad by chance, and on "
-    "half-hourly meters it gets worse as ε grows. The default method fits a tail instead, and has a regret near 1 "
-    "wherever the distribution is smooth. It fails if one reading in ten is a hundred times as large as the others "
-    "and ε is small; docs/threshold.md says by how much."
+    "The paper of ToPL reports that its white box (SW-W) has smaller errors than plain Square Wave (SW) on four "
+    "streams. It does not say how far their thresholds are from the best threshold. This table compares each method "
+    "with the best threshold, which one can find only from the true frequencies. On small counts, the error with "
+    "smoothed EM is tens to a thousand times as large as with the best threshold. Smoothed EM estimates that a few "
+    "readings are very large. So its threshold is far too large, and the noise grows with the threshold. SW-W stops "
+    "at a run of empty bins, so it is good or bad by chance, and on half-hourly meters it gets worse as ε grows. "
+    "The default method fits a tail instead, and has a regret near 1 wherever the distribution is smooth. It fails "
+    "if one reading in ten is a hundred times as large as the others and ε is small; docs/threshold.md says by how "
+    "much."
 )
 
 
@@ -37,7 +38,7 @@ def run(options: StudyOptions) -> Outcome:
     )
     columns, lines = theta.table(rows)
     notes = [
-        f"{runs} runs in each cell. A cell shows the median, the 90 % quantile and the worst regret, and in "
+        f"{runs} runs are in each cell. A cell shows the median, the 90 % quantile and the worst regret, and in "
         "parentheses the number of runs with a regret above 3. ε is for one reading (event level). A regret of 1 is "
         "that of the best θ, which one can find only from the true frequencies."
     ]
@@ -50,8 +51,9 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
     """Return a sentence: how often a θ far from the best is flagged, and how often ranges contain the best."""
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
-        f"{mode}, robust: the 90 % range contains the best θ in {held} of {runs} runs. In {off} runs θ is wrong by a"
-        f" factor of more than {theta.OFF}, and {told} of these have a warning or a range that contains the best θ."
+        f"In the rows `{mode}` with the method `robust`, the 90 % range contains the best θ in {held} of {runs} "
+        f"runs. In {off} runs θ is more than {theta.OFF} times too large or too small, and {told} of these have a "
+        "warning or a range that contains the best θ."
     )
 
 

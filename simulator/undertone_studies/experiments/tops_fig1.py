@@ -32,15 +32,15 @@ TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
     "The figure shows the error for each θ on DNS, as the paper's formulas predict it and as it was measured. Eq. 4 "
     "is the paper's formula for the mean square error of a random range, from noise and truncation, before "
-    "consistency and smoothing. Eq. 6 approximates its root by the sum of the two parts, and counts the values above "
-    "θ instead of adding up by how much they exceed it. The paper finds that the two formulas give nearly the same "
-    "error on DNS, and that their minima are at nearly the same θ. Eq. 6 needs a constant c, which stands for how far"
-    " the values above θ exceed θ on average. The paper calls c a rough estimate, and takes c = 60. On our part of "
-    "the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at "
-    "almost twice the best θ. Our default needs no constant: it estimates the excess from the data, with the same "
-    "noisy choice of the best value that chooses θ. The error that it predicts stays close to the measured error over"
-    " two orders of magnitude. If θ is chosen at its minimum, the error is only a few per cent larger than at the "
-    "best θ."
+    "consistency and smoothing. Eq. 6 approximates its root by the sum of the two parts, and counts the values "
+    "above θ instead of adding up by how much they exceed it. The paper finds that the two formulas give nearly the "
+    "same error on DNS, and that their minima are at nearly the same θ. Eq. 6 needs a constant c, which stands for "
+    "how far the values above θ exceed θ on average. The paper calls c a rough estimate, and takes c = 60. On our "
+    "part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum "
+    "is at almost twice the best θ. Our default (`excess`) needs no constant. It computes for each θ from the data "
+    "by how much values exceed θ, and one noisy choice of the best θ uses the result. The error that it predicts "
+    "stays close to the measured error over two orders of magnitude. If θ is chosen at its minimum, the error is "
+    "only a few per cent larger than at the best θ."
 )
 
 
@@ -74,8 +74,9 @@ def run(options: StudyOptions) -> Outcome:
         + "; ".join(f"{name}: {theta}" for name, theta in best.items())
         + ".",
         *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
-        f"Base has the RMSE {base_rmse:.4g}. Nothing is released here: the figure shows the functions whose best point"
-        f" the noisy maximum looks for. The function of the default is shown up to {SHOWN} times Base.",
+        f"Base has the RMSE {base_rmse:.4g}. Except for the column `measured RMSE`, the figure contains no noise. It "
+        "shows the error that each formula predicts for each θ, and ToPS makes a noisy choice of the θ with the "
+        f"smallest one. The error of the default is shown up to {SHOWN} times that of Base.",
     ]
     x = thetas.tolist()
     curves = {

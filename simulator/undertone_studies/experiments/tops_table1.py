@@ -9,9 +9,9 @@ from undertone_studies.tops_streams import LONGEST, TABLE1, streams
 TITLE = "ToPS, Table 1"
 PARAGRAPH = (
     "Fare and Kosarak are not available here. Their stand-ins have the paper's quantiles, mean and maximum, and no "
-    "order in time. POS is the paper's. The DNS extract that the authors publish is not the one of their Table 1: its"
-    " largest value is 28 instead of 617. So every public bound is farther above the largest value than in the paper."
-    " This favours methods that find a small threshold."
+    "order in time. POS is the stream of the paper. The DNS extract that the authors publish is not the one of "
+    "their Table 1, because its largest value is 28 instead of 617. So on DNS the public bound is farther above the "
+    "largest value than in the paper. This favours methods that find a small threshold."
 )
 
 
