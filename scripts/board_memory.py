@@ -3,15 +3,15 @@
 usage: scripts/board_interpreter.sh, which freezes the code as it is now; then .venv/bin/python
 scripts/board_memory.py [OUT]
 
-This page shows the memory that the device's code needs. The first table is for the client alone, with a simulated
-broker (device/measure.py). The second is for a whole board: device/main.py runs with a real broker and a campaign of
+The page shows the memory that the device's code needs. The first table is for the client alone, with a simulated broker
+(device/measure.py). The second is for a whole board. For it, device/main.py runs with a real broker and a campaign of
 128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated. The code is compiled, and
 comes in one of three forms: from .mpy files, from a read-only file system that is used in place (like ROMFS), or frozen
 into the interpreter together with main.py. The interpreter is MicroPython's unix port with words of 32 bits, which
 `scripts/board_interpreter.sh` builds. Its objects are as large as those on a board. The size of the read-only file
 system is subtracted, because a board has it in flash. On an ESP32, TLS takes its memory outside of MicroPython's heap,
-and on a Pico W from the same heap; the table shows both. The memory that the firmware itself needs for Wi-Fi comes on
-top.
+and on a Pico W from the same heap. The second table shows both cases. The firmware itself needs further memory for
+Wi-Fi, which is not in the tables.
 """
 
 import concurrent.futures
@@ -212,7 +212,7 @@ def table() -> str:
     columns, boards = ({form: rows[i] for form, rows in measured.items()} for i in (0, 1))
     every = mpy_sizes.totals()["every board"]
     about = " ".join((__doc__ or "").split("\n\n")[2].split())
-    lines = ["# What the code takes on a board", "", f"Made by `scripts/{Path(__file__).name}`. {about}", ""]
+    lines = ["# What the code takes on a board", "", f"`scripts/{Path(__file__).name}` makes this page. {about}", ""]
     lines += [f"The .mpy files that every board loads are {every:,} bytes together.", ""]
     lines += ["| bytes, 32-bit words | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
     for row in [*SHOWN, LEAST]:
