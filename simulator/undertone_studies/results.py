@@ -45,10 +45,10 @@ FURTHER = "Further studies"
 INTRODUCTIONS = {
     "Any 24 hours": (
         "There are several ways to protect everything that a household reports within any 24 hours. Devices can "
-        "report in *turns*, in which each device reports one slot and then rests. They can send a *stream*, whose "
-        "reports share one budget. Slots can be longer. The page [Concepts](../concepts.md) explains these "
-        "words. The page [What else you could do](../comparison.md) compares the ways with each other and with other "
-        "systems."
+        "report in *turns*: each device reports one slot and then rests. Devices can send a *stream*, whose reports "
+        "share one budget. A campaign can also use longer slots, so that a device sends fewer reports. The page "
+        "[Concepts](../concepts.md) explains turns and streams. The page [What else you could do](../comparison.md) "
+        "compares these ways with each other and with other systems."
     ),
     "Threshold and intervals": (
         "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "
@@ -63,14 +63,15 @@ INTRODUCTIONS = {
         "[Designed tables](../tables.md) explains them, and the page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (
-        "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which "
-        "values are cut off, adds noise in a *hierarchy* (a tree of sums), and uses a *smoother* to predict the "
-        "values inside of small parts. The names of methods are those of the paper of ToPS. NM-E is the paper's "
-        "choice of θ by a noisy maximum. S-P, PAK and S-PAK choose a percentile as θ instead. H2 and H16 are trees "
-        "with a fan-out of 2 and of 16. *Base* always answers 0. ToPL is the same with local noise: SW is the "
-        "Square Wave mechanism, and SW-W is the paper's rule for θ, its white box. MSE is the mean square error. "
-        "The page [Central releases](../central.md) explains the commands, and the page [Papers](../papers.md#data) "
-        "names the data."
+        "ToPS publishes a stream of values that a trusted party holds. It chooses a *threshold* θ above which values "
+        "are cut off. It adds noise in a *hierarchy* (a tree of sums), and uses a *smoother* to predict the values "
+        "inside of small parts of the stream. In ToPL there is no trusted party: each value gets noise of its own. "
+        "The names of methods are those of the paper. ToPS chooses θ by a noisy maximum, which is called NM-E. PAK is "
+        "an older mechanism, which takes a noisy percentile of the values as θ; S-PAK and S-P are two ways to compute "
+        "this percentile. H2 and H16 are trees with a fan-out of 2 and of 16. *Base* always answers 0. In ToPL, SW "
+        "and SW-W choose θ from reports of the Square Wave mechanism; SW-W uses the paper's rule, which is called the "
+        "white box. MSE is the mean square error, and RMSE is its root. The page [Central releases](../central.md) "
+        "explains the commands, and the page [Papers](../papers.md#data) names the data."
     ),
     "CGM (PVLDB 2021)": (
         "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the "
@@ -79,8 +80,9 @@ INTRODUCTIONS = {
     ),
     "Counting and streaming sanitizers": (
         "A counter publishes, after each value of a stream, a noisy sum of all values so far. A sanitizer publishes "
-        "noisy values from which one can compute quantiles. Both need a party that holds the values. The "
-        "page [Central releases](../central.md) explains them."
+        "noisy values from which one can compute quantiles. For counters as for sanitizers, a trusted party has to "
+        "hold the raw values. The page [Central releases](../central.md) explains these mechanisms, and the page "
+        "[Papers](../papers.md) names the papers."
     ),
 }
 SIZE = (

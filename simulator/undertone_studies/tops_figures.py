@@ -24,8 +24,8 @@ from undertone_studies.tops_methods import (
 from undertone_studies.tops_streams import TopsStream, range_sums, streams
 
 EVENT = (
-    "The guarantee is for each value (event level). Methods with S-PAK have (ε, δ) with δ = 1/m², where m is "
-    "the number of values that choose θ. All others have pure ε."
+    "The guarantee is for each value (event level). PAK and methods with S-PAK have (ε, δ) with δ = 1/m², where m is "
+    "the number of values from which θ is chosen. All other methods have pure ε."
 )
 
 

@@ -17,7 +17,7 @@ from undertone_studies.tops_streams import QUERIES, TopsStream
 
 EVENT = (
     "The guarantee is for each value (event level). S-P and S-PAK have (ε, δ) with δ = 1/m², where m is the number of "
-    "values that choose θ. NM-E has pure ε."
+    "values from which θ is chosen. NM-E has pure ε."
 )
 NOISE_FREE_EPSILONS = (".01", ".02", ".05", ".1", ".2")
 PERCENTILES = (0.85, 0.9, 0.95, 0.99, 0.995, 0.999)

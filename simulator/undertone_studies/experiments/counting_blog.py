@@ -18,14 +18,15 @@ from undertone_studies.tops_methods import source
 
 TITLE = "Counting, the blog's figures"
 PARAGRAPH = (
-    "The errors of the simple counters have the same order as in the blog. Noise on each item (simple 2) gives "
-    "smaller errors than noise on each sum (simple 1), and blocks (two-level) give smaller errors than the two "
-    "simple counters. T is the length of the stream. The blog's binary mechanism divides ε by log T although the "
-    "tree has one level more, and its two-level loop runs too far if T is not a multiple of the block's length. We "
-    "have corrected both errors. Then binary has a larger error than two-level at the T of the table. For longer "
-    "streams it would have a smaller one. The square-root factorisation, which is newer than the blog, is best, and "
-    "needs a δ. Counters that need not know the end of the stream have larger errors: the error of hybrid is one "
-    "and a half times that of binary, and the error of unbounded is more than twice that of binary."
+    "The study repeats the figures of a blog about the counters of Chan, Shi and Song. T is the number of items in "
+    "the stream. As in the blog, noise on each item (simple 2) has smaller errors than noise on each sum (simple 1), "
+    "and noise on blocks of items (two-level) has smaller errors than either of them. The blog has two errors, which "
+    "we have corrected. Its binary mechanism divides ε by log2 T, although its tree has one level more. Its two-level "
+    "loop runs too far when T is no multiple of the block's length. With these corrections, binary has a larger error "
+    "than two-level at both T; for longer streams binary would have the smaller error. The square-root factorisation, "
+    "which is newer than the blog, has the smallest error of all, and needs a δ. Counters that need not know the end "
+    "of the stream have larger errors than binary: the error of hybrid is one and a half times as large, and the "
+    "error of unbounded more than twice as large."
 )
 
 TRIALS = 25

@@ -22,12 +22,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Any 24 hours: errors at one guarantee"
 PARAGRAPH = (
-    "LDP-IDS compares two ways to protect a window of time, for frequencies: to divide the budget between the "
-    "reports, or to divide the devices into turns. This table makes the same comparison for means of real meters, "
-    "and adds longer slots, correlated noise and the filter. In each block of rows, all rows but the last cost a "
-    "household the same in any 24 hours. For each row, the table has the error that the planner predicts and the "
-    "error of simulated reports. An error is the difference from the true mean of all devices. The simulation draws "
-    "reports with the same integers as the devices, and the turn of every device is public."
+    "The paper LDP-IDS compares two ways to protect a window of time when frequencies are estimated. One way divides "
+    "the budget between the reports. The other divides the devices into groups, which report in turns. This study "
+    "makes the same comparison for means of real meters. It adds longer slots, correlated noise and the filter. Each "
+    "block of rows has one ε and one number of devices. In each block, all rows but the last give a household the "
+    "same protection for any 24 hours. The table has the error that the planner predicts and the error of simulated "
+    "reports, both as differences from the true mean of all devices. The simulated reports use the integers of the "
+    "mechanism that devices run. Everybody knows in which slots a device reports."
 )
 EPSILONS = ("1", "2", "4")
 FLEETS = (1_000, 10_000, 100_000)

@@ -16,16 +16,15 @@ from undertone_studies.tops_streams import LONGEST, Integers, TopsStream, range_
 
 TITLE = "ToPS: blocks chosen from held-out drift, beside the authors' rounding"
 PARAGRAPH = (
-    "In the paper, the number s of levels that are smoothed sets the length of a block, which is 16^s values. The "
-    "authors take the real number s that minimises Eq. 7, and round it. Eq. 7 assumes that each value is wrong by "
-    "θ/3 in one direction. They publish with the smoother `recent`, and predict the first block as θ/2 for each "
-    "value. The options `--smoothing paper --smoother recent` do the same. The column `Eq. 7's s` has the error "
-    "with the integer s that minimises Eq. 7, which this package used before. Now this package spends 7 % of the ε "
-    "of the held-out values on their mean and drift, and chooses the length of the blocks from the drift. The "
-    "smoother with the least error so far makes the predictions. The column `ratio` has the error of this method "
-    "divided by that of the authors' rounding. On most streams the gain is smaller at ε = .05, because the noisy "
-    "data hardly affect the choice there. It is also smaller on the stream `AR(1)` at ε = .5 and 1. On the stream "
-    "`trend` there is no clear gain."
+    "ToPS smooths the stream in blocks of 16^s values, where s is the number of levels of its tree that are smoothed. "
+    "The paper's authors take the real number s that minimises Eq. 7 of the paper, and round it. (Eq. 7 assumes that "
+    "each value is wrong by θ/3 in one direction.) They use the smoother `recent`, and predict each value of the "
+    "first block as θ/2. In this package, `--smoothing paper --smoother recent` does the same. The column `Eq. 7's s` "
+    "has the error with the integer s that minimises Eq. 7, which this package used before. Now the package spends 7 "
+    "% of the ε of the held-out values on estimating their mean and their drift. It chooses the length of the blocks "
+    "from the drift, and predicts with the smoother that has had the least error so far. On nine of the eleven "
+    "streams, the error of this rule is .33 to .90 times the error of the authors' rule (the column `ratio`). On the "
+    "drifting streams `trend` and `steps` there is no clear gain: the ratios are .95 to 1.08 and .69 to 1.09."
 )
 EPSILONS = ("0.05", "0.1", "0.2", "0.5", "1")
 AUTHORS, LITERAL, OURS = "authors' rounding", "Eq. 7's s", "from drift"

@@ -6,10 +6,11 @@ from undertone_studies.tops_figures import end_to_end
 
 TITLE = "ToPS, figure 10: MAE, MMAE, MMSE, end to end"
 PARAGRAPH = (
-    "In the paper, other measures of the error give the same order of the methods as the mean square error. The "
-    "exception is that the better hierarchy does not help in absolute error. Here it helps in all measures. The "
-    "reason is that the variance of the noise of H2 is more than four times that of H16, and twelve times that of "
-    "H16 made consistent. As in the paper, errors per value (MMAE, MMSE) vary more than errors of sums, because "
+    "MAE is the mean absolute error of a range. MMAE and MMSE first divide the error of each range by the number of "
+    "its values. In the paper, these measures give the same order of the methods as the mean square error, with one "
+    "exception: the better hierarchy does not help in absolute error. Here the better hierarchy helps in all "
+    "measures. The reason is that the variance of the noise of H2 is more than four times that of H16, and twelve "
+    "times that of H16 made consistent. As in the paper, MMAE and MMSE vary more than the other measures, because "
     "they depend mostly on short ranges."
 )
 

@@ -15,11 +15,11 @@ from undertone_studies.tops_streams import TopsStream
 
 TITLE = "ToPS, figure 4: smoothers (MSE)"
 PARAGRAPH = (
-    "The paper finds that `recent` is the best smoother on DNS and among the best elsewhere. Here the mean and the "
-    "median have smaller errors on every stream, by 7 to 17 %. Averaging over the history removes noise. It also "
-    "adds a bias if the stream changes, but these streams change slowly (the synthetic ones not at all), so the "
-    "bias is small. Our default is `auto`, which uses the smoother that has predicted best so far. In this figure "
-    "its error is at most 3 % larger than that of the mean."
+    "The paper finds that the smoother `recent` is best on DNS, and among the best on the other streams. Here the "
+    "smoothers `mean` and `median` have smaller errors than `recent` on every stream, by 7 to 17 %. They average over "
+    "the history, which removes noise. This average has a bias if the stream changes. But these streams change "
+    "slowly, and the synthetic ones not at all, so the bias is small. The default of `undertone release tops` is the "
+    "smoother `auto`, whose error here is at most 3 % larger than that of the best smoother."
 )
 
 

@@ -13,9 +13,10 @@ from undertone_studies.tops_streams import (
 
 TITLE = "ToPL, figure 9: the stream reconstructed"
 PARAGRAPH = (
-    "The paper shows with one run that ToPL follows the truth at ε = 1. We find the same: the reconstructed means "
-    "of 4096 reports follow the truth, and their RMSE is a thirteenth of the RMSE of Base. SW-W has a larger "
-    "threshold, and its RMSE is 3.5 times ours. The RMSE of SW is larger than that of Base."
+    "The paper shows with one run at ε = 1 that the means which ToPL publishes follow the truth. We find the same for "
+    "our method: the error of its means of 4096 reports is a thirteenth of the signal. (The signal is measured by the "
+    "error of Base.) SW-W has a larger threshold than our method, and several times its error. The error of SW is "
+    "larger than the signal."
 )
 
 

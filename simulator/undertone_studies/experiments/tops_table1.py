@@ -8,10 +8,11 @@ from undertone_studies.tops_streams import LONGEST, TABLE1, streams
 
 TITLE = "ToPS, Table 1"
 PARAGRAPH = (
-    "Fare and Kosarak are not available here. Their stand-ins have the paper's quantiles, mean and maximum, and no "
-    "order in time. POS is the stream of the paper. The DNS extract that the authors publish is not the one of "
-    "their Table 1, because its largest value is 28 instead of 617. So on DNS the public bound is farther above the "
-    "largest value than in the paper. This favours methods that find a small threshold."
+    "The data of Fare and Kosarak are not available here. Values drawn at random stand in for them: their "
+    "distribution has the paper's quantiles, mean and maximum, and they have no order in time. POS is the paper's "
+    "stream. The DNS extract that the authors publish is not the one of their Table 1: its largest value is 28 "
+    "instead of 617. So the public bound of DNS is seventy times the largest value here, and three times in the "
+    "paper. Such a bound favours methods that find a small threshold."
 )
 
 
