@@ -10,7 +10,7 @@ from undertone_shared.stream import GAUSSIAN, ONE_BIT
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.registry import StudyOptions
 
-TITLE = "Correlated noise: variance of a report over Algorithm 3's"
+TITLE = "Correlated noise: variance of a report, divided by that of Algorithm 3"
 PARAGRAPH = (
     "The paper bounds the sensitivity of each step separately, which gives the factor √l, where l is the number of "
     "reports. The exact sensitivity is about half of what these bounds add up to. Devices use the closed form, "

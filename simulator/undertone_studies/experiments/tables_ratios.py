@@ -15,7 +15,7 @@ from undertone_studies.theta import ROUNDS as SHARES
 from undertone_studies.theta_populations import CountedReadings as Frequencies
 from undertone_studies.theta_populations import real
 
-TITLE = "Variance of designed tables over the Hybrid's"
+TITLE = "Mean variance of designed tables, divided by the variance of the Hybrid"
 PARAGRAPH = (
     "No paper that we know designs a mechanism for the readings at hand. The ratio is the mean variance over the "
     "readings, divided by the largest variance of the Hybrid at the same threshold. Each table was designed for "
@@ -55,7 +55,7 @@ def run(options: StudyOptions) -> Outcome:
                 (population.name, epsilon, max(estimated), max(actual), max(worst), int(np.median(thetas)), repeats)
             )
     return Outcome(
-        "Variance of designed tables among the readings, over the Hybrid's",
+        TITLE,
         ("population", "ε", "estimated", "true", "worst reading", "median θ", "runs"),
         rows,
         (
