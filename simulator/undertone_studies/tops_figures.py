@@ -27,6 +27,7 @@ EVENT = (
     "The guarantee is for each value (event level). PAK and methods with S-PAK have (ε, δ) with δ = 1/m², where m is "
     "the number of values from which θ is chosen. All other methods have pure ε."
 )
+PURE = "The guarantee is pure ε for each value (event level)."
 
 
 def end_to_end(options: StudyOptions, metrics: tuple[str, ...], title: str) -> Outcome:
@@ -104,7 +105,7 @@ def at_quantile(
         x = [float(epsilon) for epsilon in EPSILONS]
         panels.append(against_base(f"{stream.name}, θ = {theta}", "ε", x, curves))
     note = "θ is the 95 % quantile, and the true sums are of values that are cut off at θ."
-    return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [EVENT, note, protocol(options)], panels)
+    return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [PURE, note, protocol(options)], panels)
 
 
 def protocol(options: StudyOptions) -> str:

@@ -18,10 +18,10 @@ from undertone_studies.tops_streams import QUERIES, R, TopsStream
 
 TITLE = "ToPS, figure 5: hierarchies (MSE)"
 PARAGRAPH = (
-    "The paper prefers a tree with a fan-out of 16 that is made consistent to a binary tree, because its errors are "
-    "smaller in experiments. The mean square error from noise is Kθ²/ε². Here the constant K is computed exactly, "
-    "without data: K is 14276 for H2, 3195 for H16, and 1171 for H16 made consistent. Smoothing reduces the error of "
-    "H16 made consistent to between 7 and 26 %, depending on the stream and on ε."
+    "The paper chooses a tree with a fan-out of 16 that is made consistent, because in experiments its errors are "
+    "smaller than those of a binary tree. The mean square error from noise is Kθ²/ε². Here the constant K is computed "
+    "exactly, without data: K is 14276 for H2, 3195 for H16, and 1171 for H16 made consistent. Smoothing reduces the "
+    "error of H16 made consistent to between 7 and 26 %, depending on the stream and on ε."
 )
 
 

@@ -37,5 +37,9 @@ def run(options: StudyOptions) -> Outcome:
                 curves.setdefault(name, []).append(error)
         x = [float(epsilon) for epsilon in EPSILONS]
         panels.append(against_base(stream.name, "ε", x, curves))
-    notes = [EVENT, "Percentiles are the true ones, which no private method knows.", protocol(options)]
+    notes = [
+        EVENT,
+        "The percentiles are those of the data themselves, which no private method knows.",
+        protocol(options),
+    ]
     return Outcome(TITLE, ["stream", "ε", "θ", "MSE"], rows, notes, panels)

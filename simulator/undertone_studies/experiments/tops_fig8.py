@@ -18,10 +18,10 @@ PARAGRAPH = (
     "has smaller errors than SW, except on EDRP at ε = 1 and 2. On EDRP the threshold of SW-W falls to a third as ε "
     "grows. The reason is that SW-W stops at empty bins of the histogram. With a larger ε the histogram is sharper, "
     "and has empty bins sooner. Unlike in the paper, the error of SW-W falls by factors of a hundred and more on DNS "
-    "and Kosarak. The threshold of our method changes by a factor of at most two between the smallest and the largest "
-    "ε. Our method has the smallest error of the three at every ε and on every stream. The error of SW-W is 1.1 to "
-    "240 times ours, and the error of SW is 8 to 12,000 times ours. SW puts its threshold far into the empty part of "
-    "the range, as in the paper."
+    "and Kosarak. The threshold of our method changes by a factor of at most two from the smallest to the largest ε. "
+    "Our method has the smallest error of the three at every ε and on every stream. The error of SW-W is 1.1 to 240 "
+    "times ours, and the error of SW is 8 to 12,000 times ours. SW puts its threshold far into the empty part of the "
+    "range, as in the paper."
 )
 
 
