@@ -4,10 +4,14 @@ There are two objectives, both functions of the histogram of m values. One value
 and in the same direction everywhere: the monotone case, where noise of scale 1/ε suffices.
 
 - ``excess`` (default): the logarithm of the mean squared error of random range queries, Kθ²/ε² + (r²/6)(E[(v-θ)⁺])², K
-  that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, θ)/θ for the excess, A = m sqrt(6K)/(rε) and
-  x = E_θ/A: score(θ) = -A (2 ln θ + g(x)), g(x) = ln(1 + x²) up to x = 1. For larger x, where the bias exceeds the
-  noise and its true size is unknown because of the cap θ in E_θ, g(x) = ln 2 + x - 1. One value moves E_θ by at most 1,
-  and 0 <= g' <= 1. There is no constant to choose: values in other units give the same θ in those units.
+  that of the consistent hierarchy in use. With E_θ = Σ min((v-θ)⁺, κθ)/θ for the excess, A = m sqrt(6K)/(rε) and
+  x = E_θ/A: score(θ) = -(A/κ) (2 ln θ + g(x)), g(x) = ln(1 + x²) up to x = 1. For larger x, where the bias exceeds the
+  noise and its true size is unknown because of the cap κθ in E_θ, g(x) = ln 2 + x - 1. One value moves E_θ by at most
+  κ, and 0 <= g' <= 1. There is no constant to choose: values in other units give the same θ in those units.
+  Above the largest value only the term 2 ln θ is left. There the probability that the noise makes a candidate the
+  largest falls as θ^-(2Aε/κ), ε that of the choice, whereas the error grows as θ². So κ = min(1, Aε/2): the
+  probability falls at least as θ^-4. With κ = 1, choices that are far too large would make the mean of the error where
+  Aε is small (1.4 for 3 smoothed levels of 5). With a smaller κ, θ is too small where the tail is heavy.
 - ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, m_θ = #{v > θ}, which supposes a mean
   excess of c per truncated value. c is in the readings' own unit.
 
@@ -35,6 +39,8 @@ NOISES = ("laplace", "exponential")
 PAPER_C = Fraction(60)
 GRID = 1 << 10
 CANDIDATES = 1 << 16
+# The least Aε/κ: half of the power of θ with which the probability of a θ above all values falls.
+LEAST_POWER = 2.0
 
 
 @dataclass(frozen=True)
@@ -76,27 +82,44 @@ def counts_above(histogram: Integers, thetas: Integers) -> Integers:
     return np.asarray(histogram.sum() - np.cumsum(histogram)[thetas])
 
 
-def capped_excess(histogram: Integers, thetas: Integers) -> Real:
-    """Return E_θ = Σ min((v - θ)⁺, θ)/θ as (Σ_{t=θ}^{2θ-1} m_t)/θ, m_t the number of values v above t."""
+def capped_excess(histogram: Integers, thetas: Integers, cap: float) -> Real:
+    """Return E_θ = Σ min((v - θ)⁺, κθ)/θ, κ = ``cap`` in (0, 1], as an integral of m_t from θ to (1 + κ)θ over θ, m_t
+    the number of values v above t.
+    """
     above = histogram.sum() - np.cumsum(histogram)
     sums = np.concatenate([[0], np.cumsum(above)])
-    last = np.minimum(2 * thetas, len(above))
-    return np.asarray((sums[last] - sums[thetas]) / thetas)
+    ends = np.minimum(thetas * (1 + cap), len(above) - 1)
+    last = ends.astype(np.int64)
+    return np.asarray((sums[last] - sums[thetas] + (ends - last) * above[last]) / thetas)
+
+
+def noise_and_cap(m: int, workload: Workload, epsilon: Fraction) -> tuple[float, float]:
+    """Return A and κ of the objective ``excess`` for m values and a choice at ``epsilon`` (see the module)."""
+    a = m * sqrt(6) * workload.root_k / (workload.span * float(workload.epsilon))
+    return a, min(1.0, a * float(epsilon) / LEAST_POWER)
 
 
 def scores(
-    histogram: Integers, thetas: Integers, workload: Workload, objective: str = "excess", c: Fraction = PAPER_C
+    histogram: Integers,
+    thetas: Integers,
+    workload: Workload,
+    epsilon: Fraction,
+    objective: str = "excess",
+    c: Fraction = PAPER_C,
 ) -> Real:
-    """Return the objective's score of each θ, without noise; ``objective`` is one of `OBJECTIVES`."""
+    """Return the objective's score of each θ, without noise; ``objective`` is one of `OBJECTIVES`.
+
+    ``epsilon`` is that of the choice.
+    """
     m = int(histogram.sum())
     if objective == "count":
         levels = levels_for(workload.fanout, workload.span)
         price = 3 * m * sqrt(2 * (workload.fanout - 1) * levels**3) / (float(c * workload.epsilon) * workload.span)
         return np.asarray(-price * thetas - counts_above(histogram, thetas), dtype=np.float64)
-    a = m * sqrt(6) * workload.root_k / (workload.span * float(workload.epsilon))
-    x = capped_excess(histogram, thetas) / a
+    a, cap = noise_and_cap(m, workload, epsilon)
+    x = capped_excess(histogram, thetas, cap) / a
     small = np.minimum(x, 1.0)
-    return np.asarray(-a * (2 * np.log(thetas) + np.log1p(small * small) + (x - small)))
+    return np.asarray(-a / cap * (2 * np.log(thetas) + np.log1p(small * small) + (x - small)))
 
 
 def on_grid(real: Real) -> Integers:
@@ -127,6 +150,6 @@ def choose_threshold(
 ) -> int:
     """Choose θ, ε-DP for each value in the histogram [B + 1]."""
     thetas = candidates(len(histogram) - 1, objective)
-    grid = on_grid(scores(histogram, thetas, workload, objective, c))
+    grid = on_grid(scores(histogram, thetas, workload, epsilon, objective, c))
     # Rounding down, and floating point in the objective, may add one step of the grid to the sensitivity.
     return int(thetas[noisy_max(grid, GRID + 1, epsilon, noise, source)])

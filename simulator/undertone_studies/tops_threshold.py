@@ -50,7 +50,7 @@ def choosing(stream: TopsStream, name: str, epsilon: str, publishing: str, seed:
 
 def best_candidate(histogram: np.ndarray, workload: Workload, bound: int, objective: str) -> int:
     thetas = candidates(bound, objective)
-    return int(thetas[np.argmax(scores(histogram, thetas, workload, objective))])
+    return int(thetas[np.argmax(scores(histogram, thetas, workload, workload.epsilon, objective))])
 
 
 def protocol(options: StudyOptions) -> str:

@@ -183,7 +183,7 @@ def test_noisy_max_over_all_neighbouring_histograms(monkeypatch, objective, kind
     thetas = threshold.candidates(bound, objective)
 
     def law(values):
-        score = threshold.scores(histograms(values, bound), thetas, workload, objective, Fraction(1))
+        score = threshold.scores(histograms(values, bound), thetas, workload, epsilon, objective, Fraction(1))
         return winner_law(threshold.on_grid(score), float((threshold.GRID + 1) / epsilon), kind)
 
     laws = {values: law(list(values)) for values in product(range(bound + 1), repeat=m)}
@@ -197,19 +197,25 @@ def test_noisy_max_over_all_neighbouring_histograms(monkeypatch, objective, kind
 @pytest.mark.parametrize("objective", threshold.OBJECTIVES)
 def test_scores_move_by_at_most_one_and_in_one_direction(objective):
     rng = np.random.default_rng(3)
-    for bound, m in ((5, 2), (40, 30), (3000, 400)):
+    caps = set()
+    for bound, m in ((5, 2), (40, 10), (3000, 12), (3000, 400)):
         workload = Workload(256, 4, 3, Fraction(1, 5))
+        caps.add(round(threshold.noise_and_cap(m, workload, workload.epsilon)[1], 1))
         thetas = threshold.candidates(bound, objective)
         for _ in range(40):
             values = rng.integers(0, bound + 1, m) if rng.random() < 0.5 else np.minimum(rng.pareto(1, m), bound)
             values = values.astype(int)
             other = values.copy()
             other[0] = rng.integers(0, bound + 1)
-            moved = threshold.scores(histograms(values, bound), thetas, workload, objective) - threshold.scores(
-                histograms(other, bound), thetas, workload, objective
+            before, after = (
+                threshold.scores(histograms(v, bound), thetas, workload, workload.epsilon, objective)
+                for v in (values, other)
             )
+            moved = before - after
             assert np.abs(moved).max() <= 1 + ROUNDING
             assert (moved >= -ROUNDING).all() or (moved <= ROUNDING).all()
+    assert len(caps) == 4
+    assert max(caps) == 1
     assert threshold.candidates(10**9, objective)[-1] == 10**9
     assert threshold.candidates(1, objective).tolist() == [1]
 
@@ -226,7 +232,7 @@ def test_the_shipped_choice_follows_the_law(monkeypatch):
             )
             for _ in range(2000)
         ]
-        score = threshold.scores(histogram, np.arange(1, bound + 1), workload, "count", Fraction(1))
+        score = threshold.scores(histogram, np.arange(1, bound + 1), workload, epsilon, "count", Fraction(1))
         expected = winner_law(threshold.on_grid(score), float(threshold.GRID + 1), kind) * len(chosen)
         observed = np.bincount(chosen, minlength=bound + 1)[1:]
         assert ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum() < 40

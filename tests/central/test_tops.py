@@ -163,7 +163,7 @@ def test_noise_free_thresholds_of_the_paper_on_pos(pos):
     chosen = []
     for epsilon in (".01", ".02", ".05", ".1", ".2"):
         workload = Workload(2**20, 16, 5, Fraction(epsilon))
-        chosen.append(int(thetas[np.argmax(scores(histogram, thetas, workload, "count"))]))
+        chosen.append(int(thetas[np.argmax(scores(histogram, thetas, workload, workload.epsilon, "count"))]))
     assert chosen == [46, 51, 59, 66, 79]
 
 
@@ -174,8 +174,23 @@ def test_the_default_threshold_needs_no_constant(pos):
     for factor in (1, 100):
         histogram = np.bincount(pos[:65536] * factor, minlength=1657 * factor + 1)
         thetas = candidates(1657 * factor, "excess")
-        chosen.append(thetas[np.argmax(scores(histogram, thetas, workload))] / factor)
+        chosen.append(thetas[np.argmax(scores(histogram, thetas, workload, workload.epsilon))] / factor)
     assert chosen[1] == pytest.approx(chosen[0], rel=0.11)
+
+
+def test_a_threshold_that_is_far_too_large_is_rare_where_few_values_choose_it():
+    """The mean of the MSE over the best θ's, not only its median: 355 if E_θ is capped at θ itself."""
+    bound, m, scale, epsilon = 60_000, 16_384, 100, Fraction(1, 100)
+    workload = Workload(2**20, 16, 2, epsilon)
+    values = np.random.default_rng(5).exponential(scale, m).astype(np.int64)
+    histogram = np.bincount(values, minlength=bound + 1)
+    thetas = candidates(bound, "excess")
+    errors = (workload.root_k * thetas / float(epsilon)) ** 2 + (2**20 * scale * np.exp(-thetas / scale)) ** 2 / 6
+    source = seeded(7)
+    chosen = [choose_threshold(histogram, workload, epsilon, source) for _ in range(400)]
+    ratios = errors[np.searchsorted(thetas, chosen)] / errors.min()
+    assert np.mean(ratios) < 2.5
+    assert np.median(ratios) < 1.5
 
 
 def mse_at(values, queries, workload):

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 
 from undertone_central.smoothers import best_smoothing
-from undertone_central.threshold import Workload, counts_above, scores
+from undertone_central.threshold import Workload, counts_above, noise_and_cap, scores
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
@@ -114,11 +114,11 @@ def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, o
 def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload, most: float) -> np.ndarray:
     """Return the root mean square error at each θ that the objective ``excess`` stands for: sqrt(K) θ/ε e^(g/2).
 
-    It follows from the score -A (2 ln θ + g); `undertone_central.threshold` defines K, A and g.
+    It follows from the score -(A/κ) (2 ln θ + g); `undertone_central.threshold` defines K, A, κ and g.
     """
     noise = workload.root_k / float(workload.epsilon)
-    a = M * sqrt(6) * noise / workload.span
-    logarithm = np.log(noise) - scores(histogram, thetas, workload) / (2 * a)
+    a, cap = noise_and_cap(M, workload, workload.epsilon)
+    logarithm = np.log(noise) - scores(histogram, thetas, workload, workload.epsilon) * cap / (2 * a)
     return np.asarray(np.exp(np.minimum(logarithm, np.log(most))))
 
 
