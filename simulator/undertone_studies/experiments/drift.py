@@ -14,11 +14,11 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
-    "A campaign has three threshold rounds and chooses θ. Then the readings differ from those that the rounds have "
-    "seen. From the change of the truncated means, the model finds the factor by which the readings have changed. "
-    "It multiplies its estimate of what truncation removes by this factor, and adds half of the change to the error "
-    "of the estimate. So the interval of the mean of the readings still holds, and becomes wider if the readings "
-    "have changed. `undertone query` then warns that θ is stale."
+    "In this study the server chooses θ after three threshold rounds. After that, the readings differ from those of "
+    "the rounds. From the change of the truncated means, the model finds the factor by which the readings have "
+    "changed. It multiplies its estimate of what truncation removes by this factor, and adds half of the change to "
+    "the error of the estimate. So the interval of the mean of the readings still holds, and becomes wider if the "
+    "readings have changed. `undertone query` then warns that θ is stale."
 )
 
 EPSILONS = ("1", "4")

@@ -90,9 +90,9 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("population", "what", "devices", "ε", "predicted", "simulated", "ratio", "± of the ratio")
     worst = max(rows, key=lambda row: abs(float(row[6]) - 1))
     notes = [
-        f"The worst of the {len(rows)} ratios is {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, {worst[2]} devices, ε "
-        f"= {worst[3]}). The last column is the standard deviation that the ratio has by chance alone, because the "
-        "number of simulations is limited.",
+        f"Of the {len(rows)} ratios, the one farthest from 1 is {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, "
+        f"{worst[2]} devices, ε = {worst[3]}). The last column is the standard deviation that the ratio has by "
+        "chance alone, because the number of simulations is limited.",
         f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
         f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The error of a fleet is computed from those of "
         "its blocks or devices, which draw independently.",
