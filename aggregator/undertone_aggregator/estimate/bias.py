@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.estimate.estimates import Estimate, Estimates
 from undertone_aggregator.threshold import Threshold
+from undertone_aggregator.threshold.result import RESOLVED
 from undertone_shared.campaign import Campaign
 
 # The excess is what truncation removes from a slot's mean. The real excess of one slot differs from the excess that the
@@ -52,8 +53,8 @@ _LIKELY_CHANGE = 0.3
 _PRIOR = 2.0 * np.log1p(np.square(np.log(_SCALES) / _LIKELY_CHANGE) / 3.0)
 _TINY = 1e-12
 # Prior probability that readings above what reports resolve have a heavier tail than the fit, which knows Weibull tails
-# nearly only: the tail of `_with_heavy_tail`.
-_HEAVY = 0.25
+# nearly only: the tail of `_with_heavy_tail`. Reports change this probability (`_chance_of_heavy_tail`).
+_HEAVY = 1 / 3
 # If reports resolve readings up to this share of the bound, no tail is left that they do not show.
 _BOUNDED = 0.9
 # Number of slots that are computed at a time, so that an array of [slots, factors or shifts] has a few megabytes.
@@ -159,19 +160,36 @@ class _Excess(NamedTuple):
     tail: float
 
 
-@lru_cache(maxsize=256)
-def _excess_of(
-    density: bytes, cells: tuple[int, ...], seen: int | None, error: tuple[float, float], theta: int
-) -> _Excess:
-    """Return the excess over ``theta`` of a choice of θ: its density [d], edges [d + 1], ``seen``, (bias, bias_se).
+class _Fit(NamedTuple):
+    """The fitted distribution of a choice of θ: the bytes of its density [d], its edges [d + 1], and ``seen``."""
 
-    All groups of devices, and all epochs with the same choice, share the result.
+    density: bytes
+    edges: tuple[int, ...]
+    seen: int | None
+
+    @classmethod
+    def of(cls, threshold: Threshold) -> "_Fit":
+        """Return the distribution that a choice of θ comes from."""
+        density = np.ascontiguousarray(threshold.density, dtype=np.float64).tobytes()
+        return cls(density, tuple(threshold.edges), threshold.seen)
+
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return density [d] and edges [d + 1]."""
+        return np.frombuffer(self.density), np.asarray(self.edges, dtype=np.float64)
+
+
+@lru_cache(maxsize=256)
+def _excess_of(fit: _Fit, chance: float, error: tuple[float, float], theta: int) -> _Excess:
+    """Return the excess over ``theta`` of a choice of θ whose (bias, bias_se) are ``error``.
+
+    ``chance``: the probability of a heavier tail. All groups of devices, and all epochs with the same choice, share the
+    result.
     """
-    fitted, edges = np.frombuffer(density), np.asarray(cells, dtype=np.float64)
+    fitted, edges = fit.arrays()
     middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
     above = np.maximum(middles - theta, 0.0)
-    heavy = fitted if seen is None else _with_heavy_tail(fitted, edges, seen)
-    both = (1.0 - _HEAVY) * fitted + _HEAVY * heavy
+    heavy = fitted if fit.seen is None else _with_heavy_tail(fitted, edges, fit.seen)
+    both = (1.0 - chance) * fitted + chance * heavy
     scaled = np.outer(_SCALES, middles)
     levels, excesses = np.minimum(scaled, theta) @ both, np.maximum(scaled - theta, 0.0) @ both
     flat, square = float(above @ both), float(np.square(above) @ both)
@@ -181,8 +199,8 @@ def _excess_of(
     if flat <= 0:
         return _Excess(levels, excesses, flat, square, relative, 0.0)
     # Of a mixture of two tails the variance is the mean variance plus the variance between the means.
-    within = math.sqrt(1.0 - _HEAVY) * relative * float(above @ fitted)
-    between = math.sqrt(_HEAVY * (1.0 - _HEAVY)) * abs(float(above @ (heavy - fitted)))
+    within = math.sqrt(1.0 - chance) * relative * float(above @ fitted)
+    between = math.sqrt(chance * (1.0 - chance)) * abs(float(above @ (heavy - fitted)))
     return _Excess(levels, excesses, flat, square, within / flat, between / flat)
 
 
@@ -228,11 +246,19 @@ class TruncationBias:
     """The mean excess E[(x - θ)⁺] of each slot of the cycle, in the reading's unit.
 
     ``profile``: slot of the cycle -> (mean of the truncated readings less the offset, variance of its error).
+    ``whole``: the choice for the whole cycle, if ``threshold`` is that of a block.
     """
 
-    def __init__(self, threshold: Threshold, theta: int, profile: Mapping[int, tuple[float, float]]) -> None:
-        density = np.ascontiguousarray(threshold.density, dtype=np.float64).tobytes()
-        excess = _excess_of(density, tuple(threshold.edges), threshold.seen, (threshold.bias, threshold.bias_se), theta)
+    def __init__(
+        self,
+        threshold: Threshold,
+        theta: int,
+        profile: Mapping[int, tuple[float, float]],
+        whole: Threshold | None = None,
+    ) -> None:
+        fit = _Fit.of(threshold)
+        chance = _chance_of_heavy_tail(fit if whole is None else _Fit.of(whole))
+        excess = _excess_of(fit, chance, (threshold.bias, threshold.bias_se), theta)
         self.levels, self._excesses, self._flat, self._square, self._fit, self._tail = excess
         moved: dict[int, float] = {}
         if profile:
@@ -316,6 +342,28 @@ class DayBias:
     def factor(self, level: Level) -> tuple[float, float, float]:
         """See `TruncationBias.factor`."""
         return self._blocks[0][2].factor(level)
+
+
+@lru_cache(maxsize=256)
+def _chance_of_heavy_tail(fit: _Fit) -> float:
+    """Return the posterior probability of the tail of `_with_heavy_tail`, given the reports that were fitted.
+
+    With S and S' the shares of readings from ``seen`` on under the fit and under that tail, the reports' standard error
+    of S is S / `RESOLVED`, by the definition of ``seen``. The fit follows the reports, so that the heavier tail is
+    z = (S' - S) / (S / RESOLVED) standard errors away from them, and its odds are those of the prior times e^(-z²/2).
+    """
+    if fit.seen is None:
+        return 0.0
+    density, edges = fit.arrays()
+    heavy = _with_heavy_tail(density, edges, fit.seen)
+    if heavy is density:
+        return 0.0
+    share, heavier = (
+        float(np.interp(fit.seen, edges, np.append(np.cumsum(each[::-1])[::-1], 0.0))) for each in (density, heavy)
+    )
+    away = RESOLVED * (heavier / share - 1.0) if share > 0 else 0.0
+    odds = _HEAVY / (1.0 - _HEAVY) * math.exp(-(away**2) / 2.0)
+    return odds / (1.0 + odds)
 
 
 def _with_heavy_tail(density: NDArray[np.float64], edges: NDArray[np.float64], seen: int) -> NDArray[np.float64]:
@@ -442,7 +490,9 @@ def bias_of(epoch: Epoch, estimates: Sequence[Estimate]) -> Bias:
     for block, (first, _, theta) in enumerate(campaign.rule.ranges):
         choice = epoch.choice_of(block)
         assert choice is not None
-        models.append((first, TruncationBias(choice, theta, _profile(table.take(places == block + 1), campaign))))
+        models.append(
+            (first, TruncationBias(choice, theta, _profile(table.take(places == block + 1), campaign), chosen))
+        )
     if not chosen.blocks:
         return models[0][1]
     return DayBias([(first, block.share, bias) for block, (first, bias) in zip(chosen.blocks, models, strict=True)])

@@ -8,6 +8,9 @@ from undertone_aggregator.design.population import Blocks, Population, ReadingMo
 from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
 
+# Reports are taken to determine shares of the readings down to this many standard errors of a share (`Threshold.seen`).
+RESOLVED = 5.0
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -23,8 +26,9 @@ class Threshold:
     would have as a single block.
     `alike` [blocks, blocks]: correlations of the errors of the blocks' `bias`; () where they are not known.
     `offset`: the campaign's offset in the reader's units; warnings add it to values, fields do not.
-    `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below.
-    None if they do not determine a tail, or the method does not know.
+    `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
+    share of readings beyond it is `RESOLVED` standard errors. None if the reports do not determine a tail, or the
+    method does not know.
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
     """
 

@@ -17,7 +17,7 @@ from undertone_aggregator.threshold.objective import (
     mean_square_error,
 )
 from undertone_aggregator.threshold.posterior import Posterior, decision_grid, posterior
-from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.result import RESOLVED, Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
 # Least Σ n ε² of the cohort's reports. Below it no method that was tried was safe: in the worst cases its error was
@@ -26,9 +26,8 @@ ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
-# Least share of readings of which reports tell anything, in standard errors of a share; and the largest share of
-# readings that can be called a tail.
-_TELLING, _TAIL = 5.0, 0.05
+# The largest share of readings that can be called a tail.
+_TAIL = 0.05
 # θ counts as extrapolated when it is more than this factor above the largest value that the reports resolve.
 _FAR_OUT = 1.7
 # If the components of the prior whose body may have any shape (`tail.Component`) have at least this posterior
@@ -97,10 +96,10 @@ def choose_robustly(
 def _resolved(after: Posterior) -> int | None:
     """Return the value that the least share of readings exceeds of which the cohort's reports tell anything.
 
-    With Σ n ε² of their information, that is five standard errors of a share. Return None if it is too large for a
-    tail to be visible.
+    With Σ n ε² of their information, that is `RESOLVED` standard errors of a share. Return None if it is too large for
+    a tail to be visible.
     """
-    least = _TELLING / math.sqrt(max(after.information, 1.0))
+    least = RESOLVED / math.sqrt(max(after.information, 1.0))
     return None if least > _TAIL else quantile(after.density, after.edges, 1.0 - least)
 
 

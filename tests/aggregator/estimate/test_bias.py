@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.estimate.bias import (
+    _HEAVY,
     Level,
     Removed,
     TruncationBias,
     TwoSidedBias,
+    _chance_of_heavy_tail,
+    _Fit,
     error_of_fits,
     error_of_mean,
 )
@@ -157,13 +160,40 @@ def test_a_tail_that_reports_do_not_show_may_be_heavier_than_the_fitted_one():
     truth, guess = (float(above @ density / density.sum()) for density in (true, fitted))
     chosen = threshold(fitted, theta, guess, 0.1 * guess)
     without = TruncationBias(chosen, theta, {}).at(0, 100_000)
-    removed = TruncationBias(replace(chosen, seen=seen), theta, {}).at(0, 100_000)
+    known = replace(chosen, seen=seen)
+    removed, chance = TruncationBias(known, theta, {}).at(0, 100_000), _chance_of_heavy_tail(_Fit.of(known))
     assert without.bias == pytest.approx(guess)
     assert guess < removed.bias < truth
-    # If 1/4 of the mixture is the heavy tail, the standard deviation is at least √3 times what the mean has moved.
-    assert removed.fit == pytest.approx(math.sqrt(0.75) * 0.1 * guess)
-    assert removed.shared > 1.7 * (removed.bias - guess)
+    assert removed.fit == pytest.approx(math.sqrt(1.0 - chance) * 0.1 * guess)
+    # If a share p of a mixture is the heavy tail, its standard deviation is √((1 - p)/p) times what its mean has moved.
+    assert removed.shared == pytest.approx(math.sqrt((1.0 - chance) / chance) * (removed.bias - guess))
     assert removed.bias + 1.96 * removed.standard_error > truth
+
+
+def test_a_heavier_tail_is_as_likely_as_the_reports_leave_it():
+    """Reports know the share of readings from ``seen`` on to a fifth: a tail that would double it is refuted."""
+    theta = 300
+    refuted = replace(threshold(exponential(100), theta), seen=600)
+    above = np.maximum(VALUES - theta, 0)
+    guess = float(above @ np.asarray(refuted.density))
+    alone = TruncationBias(replace(refuted, seen=None), theta, {}).at(0, 100_000)
+    removed = TruncationBias(refuted, theta, {}).at(0, 100_000)
+    assert removed.bias == pytest.approx(guess, rel=0.01)
+    assert removed.standard_error == pytest.approx(alone.standard_error, rel=0.05)
+    # A Pareto tail is its own continuation, so that reports cannot speak against it.
+    pareto = replace(threshold((1.0 + VALUES / 20.0) ** -2.5, theta), seen=400)
+    assert _chance_of_heavy_tail(_Fit.of(pareto)) == pytest.approx(_HEAVY, rel=0.05)
+    assert _chance_of_heavy_tail(_Fit.of(refuted)) < 0.001
+    assert _chance_of_heavy_tail(_Fit.of(replace(refuted, seen=None))) == 0.0
+
+
+def test_a_block_has_the_heavier_tail_of_the_whole_cycle():
+    """The reports of a block are too few to know its tail: those of the whole cycle decide."""
+    theta = 300
+    pareto = replace(threshold((1.0 + VALUES / 20.0) ** -2.5, theta), seen=400)
+    refuted = replace(threshold(exponential(100), theta), seen=600)
+    by_itself, of_cycle = (TruncationBias(pareto, theta, {}, whole).at(0, 100_000) for whole in (None, refuted))
+    assert of_cycle.shared < by_itself.shared / 10
 
 
 def test_a_range_whose_readings_are_all_seen_has_no_further_tail():
