@@ -141,13 +141,7 @@ class Connection:
             data = self._rest + data
         elif self.user:
             self._begun = now
-            if (
-                len(data) == self._report_length
-                and data.startswith(self._report_head)
-                and self._may_send(now)
-                and len(self._queue.waiting) < self._host.limits.backlog
-            ):
-                self._take_report(data)
+            if self._take_reports(data, now):
                 return
         self._rest = data
         self._read()
@@ -320,16 +314,29 @@ class Connection:
             self._begun = self._heard
         self._rest = data[end:]
 
-    def _take_report(self, data: bytes) -> None:
-        """Handle the most frequent input without parsing it: exactly one complete report to the cached topic."""
-        at = len(self._report_head)
-        number = data[at : at + 2]
-        if number == b"\0\0":
-            self.abort("malformed")
-            return
-        self._tokens -= 1
-        self.waiting += 1
-        self._queue.put(Delivery(self._topic, data[at + 2 :], False, (self, packets.PUBACK_HEAD + number)))
+    def _take_reports(self, data: bytes, now: float) -> bool:
+        """Handle the most frequent input without parsing it: complete reports to the cached topic, and nothing else.
+
+        Return False for any other input, and if a limit does not allow all of them; then nothing has been handled.
+        """
+        length, head, queue = self._report_length, self._report_head, self._queue
+        if not length or len(data) % length:
+            return False
+        starts = range(0, len(data), length)
+        reports = len(starts)
+        if not self._may_send(now, reports) or len(queue.waiting) + reports > self._host.limits.backlog:
+            return False
+        number, payload, topic, deliveries = len(head), len(head) + 2, self._topic, []
+        for at in starts:
+            packet = data[at + number : at + payload]
+            if packet == b"\0\0" or not data.startswith(head, at):
+                return False
+            receipt = self, packets.PUBACK_HEAD + packet
+            deliveries.append(Delivery(topic, data[at + payload : at + length], False, receipt))
+        self._tokens -= reports
+        self.waiting += reports
+        queue.put(deliveries)
+        return True
 
     def _handle_publish(self, data: bytes, first: int, start: int, stop: int) -> bool:
         """Queue a report for its campaign; return False if the campaign's queue is full."""
@@ -348,7 +355,7 @@ class Connection:
             return False
         self.waiting += 1
         retained = first & packets.RETAINED == packets.RETAINED
-        queue.put(Delivery(topic, data[end + 2 : stop], retained, (self, packets.puback(number))))
+        queue.put([Delivery(topic, data[end + 2 : stop], retained, (self, packets.puback(number)))])
         return True
 
     def _route(self, name: bytes) -> tuple[Queue | None, str]:
@@ -370,13 +377,14 @@ class Connection:
         else:
             raise ProtocolError("packet", f"a packet of type {first >> 4}, which devices have no use for")
 
-    def _may_send(self, now: float) -> bool:
+    def _may_send(self, now: float, number: int = 1) -> bool:
+        """Refill the token bucket, and return True if the limits allow ``number`` more packets."""
         host = self._host
         limits = host.limits
         tokens = self._tokens + (now - self._filled_at) * limits.per_second
         self._tokens = tokens if tokens < limits.burst else limits.burst
         self._filled_at = now
-        return tokens >= 1 and self.waiting < limits.unacknowledged
+        return self._tokens >= number and self.waiting + number <= limits.unacknowledged
 
     def _stall(self) -> None:
         self.stalled = True

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from undertone_aggregator.ingest.intake import Delivery
 
@@ -34,14 +35,14 @@ class Queue:
             return 0.0
         return time.monotonic() - (self._taken_since if self._taken else self.since)
 
-    def put(self, delivery: Delivery) -> None:
-        """Append a report."""
-        # The time is set first: whoever sees the report, the taker or a reader of the metrics, sees its time as well.
+    def put(self, deliveries: Sequence[Delivery]) -> None:
+        """Append reports."""
+        # The time is set first: whoever sees a report, the taker or a reader of the metrics, sees its time as well.
         if not self.waiting:
             self.since = time.monotonic()
-        self.waiting.append(delivery)
-        # The length is tested after the append, because the taker may empty the queue at the same time.
-        if len(self.waiting) == 1:
+        self.waiting.extend(deliveries)
+        # The length is tested after the reports were appended, because the taker may empty the queue at the same time.
+        if len(self.waiting) == len(deliveries):
             self._arrived.set()
 
     def wait(self, seconds: float) -> None:

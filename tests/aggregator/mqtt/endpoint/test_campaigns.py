@@ -317,7 +317,7 @@ def test_batches_of_many_campaigns_wait_longer_if_they_are_large(
             endpoint.open(f"c{number}", 3600)
         queue = endpoint.roster.queues["c0"]
         for number in range(reports):
-            queue.put(Delivery("topic", number.to_bytes(24, "big"), False))
+            queue.put([Delivery("topic", number.to_bytes(24, "big"), False)])
         now = queue.since
         clock = SimpleNamespace(monotonic=lambda: now, sleep=lambda seconds: slept.append(seconds))
         slept: list[float] = []

@@ -1,6 +1,7 @@
 """The queue of a campaign's reports at the endpoint."""
 
 from collections import deque
+from collections.abc import Iterable
 
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt.endpoint.queue import Queue
@@ -16,8 +17,8 @@ class Watched(deque):
         self.queue = queue
         self.ages = []
 
-    def append(self, delivery: Delivery) -> None:
-        super().append(delivery)
+    def extend(self, deliveries: Iterable[Delivery]) -> None:
+        super().extend(deliveries)
         self.ages.append(self.queue.oldest_seconds)
         self.queue.take(1)
         self.ages.append(self.queue.oldest_seconds)
@@ -28,17 +29,17 @@ def test_a_report_has_its_age_from_its_arrival_on_whoever_looks_in_between():
     queue = Queue("meters")
     queue.waiting = waiting = Watched(queue)
     for _ in range(3):
-        queue.put(REPORT)
+        queue.put([REPORT])
     assert len(waiting.ages) == 6
     assert max(waiting.ages) < 60
 
 
 def test_what_is_put_back_keeps_its_age_and_comes_first():
     queue = Queue("meters")
-    queue.put(REPORT)
+    queue.put([REPORT])
     arrived = queue.since
     taken = queue.take(5)
-    queue.put(Delivery("topic", b"later", False, None))
+    queue.put([Delivery("topic", b"later", False, None)])
     queue.put_back()
     assert (queue.since, queue.take(1)) == (arrived, taken)
     assert queue.uncommitted == 2
