@@ -46,10 +46,11 @@ def unpack(payloads: Sequence[bytes]) -> tuple[Columns, NDArray[np.bool_]]:
 
     The mask excludes payloads of another length, hence also reports of several coordinates; their fields are undefined.
     """
-    sized = np.fromiter(map(len, payloads), np.int64, len(payloads)) == LENGTH
-    if sized.all():
+    if set(map(len, payloads)) == {LENGTH}:
+        sized = np.ones(len(payloads), dtype=bool)
         data = b"".join(payloads)
     else:
+        sized = np.fromiter(map(len, payloads), np.int64, len(payloads)) == LENGTH
         data = b"".join([payload if len(payload) == LENGTH else _BLANK for payload in payloads])
     table = np.frombuffer(data, _REPORT)
     columns = Columns(

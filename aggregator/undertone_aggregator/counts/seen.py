@@ -32,8 +32,8 @@ _U32 = 0xFFFFFFFF
 _RECORD = struct.Struct("<QII")
 RECORD_BYTES = _RECORD.size
 _RECORDS = np.dtype([("key", "<u8"), ("slot", "<u4"), ("code", "<u4")])
-# The largest step, in slots, between a device's newest report and the next one that `newer` handles: a shift by 64 bits
-# or more is undefined in numpy.
+# The largest step, in slots, from a device's newest report to any that `newer` handles: a shift by 64 bits or more is
+# undefined in numpy.
 NEWER = 63
 # New devices wait in a dictionary until there are enough of them for a merge into the sorted words.
 _YOUNG = 4096
@@ -195,27 +195,37 @@ def unseen(keys: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.uin
     return np.stack([keys, (slots - 1).astype(np.uint64) << np.uint64(32), blank, blank])
 
 
-def newer(words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the words [4, n] of devices after one report each, for a slot 1 to `NEWER` after their newest.
+def newer(
+    words: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64], starts: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Return the words [4, m] of m devices after reports [n] for slots 1 to `NEWER` after their newest.
 
-    Does for such reports what `Seen.judge` does, as arrays.
+    Each device's reports follow each other, in ascending order of their slots; ``starts`` [m]: where they begin. Does
+    for such reports what `Seen.judge` does, as arrays.
     """
     keys, heads, lows, digests = words
-    newest = slots.astype(np.uint64)
-    gap = newest - (heads >> np.uint64(32))
-    high = (heads & np.uint64(_U32)) << gap | lows >> np.uint64(64) - gap
+    reports = np.diff(starts, append=len(slots))
+    last = starts + reports - 1
+    newest = slots[last]
+    # From a device's report in the window's lowest bit to its reports of earlier slots.
+    bits = np.uint64(1) << (np.repeat(newest, reports) - slots).astype(np.uint64)
+    step = newest.astype(np.uint64) - (heads >> np.uint64(32))
+    high = (heads & np.uint64(_U32)) << step | lows >> np.uint64(64) - step
     after = np.empty_like(words)
     after[0] = keys
-    after[1] = newest << np.uint64(32) | high & np.uint64(_U32)
-    after[2] = lows << gap | np.uint64(1)
-    after[3] = (digests << np.uint64(_DIGEST_BITS) | codes) & np.uint64(_DIGESTS)
+    after[1] = newest.astype(np.uint64) << np.uint64(32) | high & np.uint64(_U32)
+    after[2] = lows << step | np.bitwise_or.reduceat(bits, starts)
+    for back in range(min(DIGESTS, int(reports.max())) - 1, -1, -1):
+        at = np.maximum(last - back, starts)
+        digests = np.where(reports > back, digests << np.uint64(_DIGEST_BITS) | codes[at], digests)
+    after[3] = digests & np.uint64(_DIGESTS)
     return after
 
 
-def gaps(words: NDArray[np.uint64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return by how many slots each report is newer than its device's newest; negative for older ones."""
+def newest_slots(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the newest slot [m] of devices with these words [4, m]."""
     newest: NDArray[np.int64] = (words[1] >> np.uint64(32)).astype(np.int64)
-    return slots - newest
+    return newest
 
 
 def digests(payloads: Iterable[bytes], count: int) -> NDArray[np.uint64]:

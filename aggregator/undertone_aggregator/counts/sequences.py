@@ -90,57 +90,51 @@ class Sequences:
             self._words_of[at], self._open_of[at] = word, open_ones + missing
         return missing
 
-    def expected(
+    def observe_all(
         self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64], first_slot: int
-    ) -> NDArray[np.bool_]:
-        """Return which of these reports [n] are of devices of which every report here is newer by one number.
+    ) -> tuple[NDArray[np.bool_], bytes]:
+        """Remember those of the reports [n] that are of devices of which every report here is newer by one number.
 
-        Newer by one number means: each report is for a later slot than the device's report before it, and has the next
-        sequence number. Then none of the device's reports is missing in between. The first report of a new device
-        counts as such if it shows nothing missing, see `start`; ``first_slot``: the campaign's first.
+        ``keys`` ascend, and each device's reports are in their order. Return (a mask [n] of the remembered reports, the
+        records of their devices). Newer by one number means: each report is for a later slot than the device's report
+        before it, and has the next sequence number. Then none of the device's reports is missing in between. The first
+        report of a new device counts as such if it shows nothing missing, see `start`; ``first_slot``: the campaign's
+        first.
         """
         self._merge()
-        mask = np.zeros(len(keys), dtype=bool)
         if not len(keys):
-            return mask
-        order = np.argsort(keys, kind="stable")
-        key, slot, number = keys[order], slots[order], numbers[order]
+            return np.zeros(0, dtype=bool), b""
         first = np.ones(len(keys), dtype=bool)
-        first[1:] = key[1:] != key[:-1]
-        is_known, word = self._look_up(key)
+        first[1:] = keys[1:] != keys[:-1]
+        starts = np.flatnonzero(first)
+        devices, reports = keys[starts], np.diff(starts, append=len(keys))
+        at, is_known = self._look_up(devices)
         # Compare each report with the report before it of the same device. For a device's first report of this batch
         # that is the report remembered from earlier batches.
+        follows = np.empty(len(keys), dtype=bool)
+        follows[1:] = (slots[1:] > slots[:-1]) & (numbers[1:] == numbers[:-1] + 1)
+        slot, number, word = slots[starts], numbers[starts], np.zeros(len(starts), dtype=np.uint64)
+        word[is_known] = self._words[1, at[is_known]]
         newest, before = (word >> np.uint64(32)).astype(np.int64), (word & np.uint64(_U32)).astype(np.int64)
-        later = np.flatnonzero(~first)
-        newest[later], before[later] = slot[later - 1], number[later - 1]
-        next_one = (slot > newest) & (number == before + 1)
         begins = (number == 1) | (number > slot - first_slot + 1)
-        whole = np.logical_and.reduceat(np.where(first & ~is_known, begins, next_one), np.flatnonzero(first))
-        mask[order] = whole[np.cumsum(first) - 1]
-        return mask
+        follows[starts] = np.where(is_known, (slot > newest) & (number == before + 1), begins)
+        whole = np.logical_and.reduceat(follows, starts)
+        new = devices[whole & ~is_known]
+        if len(new):
+            blank = np.zeros_like(new)
+            where = np.searchsorted(self._words[0], new)
+            self._set(np.insert(self._words, where, np.stack([new, blank, blank]), axis=1))
+            at, _ = self._look_up(devices)
+        at, last = at[whole], (starts + reports - 1)[whole]
+        self._words[1, at] = slots[last].astype(np.uint64) << np.uint64(32) | numbers[last].astype(np.uint64)
+        return np.repeat(whole, reports), self._words[:, at].T.astype("<u8").tobytes()
 
-    def advance(self, keys: NDArray[np.uint64], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> bytes:
-        """Remember reports that were ``expected``, in order within each device, and return their records."""
-        words = slots.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
-        is_known, _ = self._look_up(keys)
-        if not is_known.all():
-            added = np.unique(keys[~is_known])
-            blank = np.zeros_like(added)
-            at = np.searchsorted(self._words[0], added)
-            self._set(np.insert(self._words, at, np.stack([added, blank, blank]), axis=1))
-        at = np.searchsorted(self._words[0], keys)
-        self._words[1, at] = words
-        rows = np.empty((len(keys), 3), dtype="<u8")
-        rows[:, 0], rows[:, 1], rows[:, 2] = keys, words, self._words[2, at]
-        return rows.tobytes()
-
-    def _look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-        """Return (which devices [n] are in the sorted words; their newest slot and number, 0 for the others)."""
+    def _look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the columns [n] of devices in the sorted words, and which of them are there; others are undefined."""
         if not len(self._keys):
-            return np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.uint64)
+            return np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=bool)
         at = np.minimum(np.searchsorted(self._words[0], keys), len(self._keys) - 1)
-        is_known = self._words[0, at] == keys
-        return is_known, np.where(is_known, self._words[1, at], np.uint64(0))
+        return at, self._words[0, at] == keys
 
     def record(self, key: int) -> bytes:
         """Return the record of a device's state."""

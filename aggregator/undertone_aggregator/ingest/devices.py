@@ -12,6 +12,7 @@ from undertone_shared.schedule import Schedule
 # The cache is emptied when it holds more than this number of devices; each takes about 200 bytes.
 MOST = 1 << 20
 UNGROUPED = "other"
+_NO_PHASES = np.full((2, 0), -1, dtype=np.int64)
 
 # A function that returns (device, key) of a topic; the key is None if no report is admitted under the topic.
 Parse = Callable[[str], tuple[str, int | None]]
@@ -60,7 +61,7 @@ class Devices:
 
     def places(self, schedule: Schedule, rows: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return each device's place [n] in a schedule (`undertone_shared.schedule`), valid where ``wanted``."""
-        phases = self._phases.setdefault(schedule.seed, np.full((2, 0), -1, dtype=np.int64))
+        phases = self._phases.get(schedule.seed, _NO_PHASES)
         if phases.shape[1] < len(self._known):
             more = np.full((2, len(self.keys) - phases.shape[1]), -1, dtype=np.int64)
             phases = self._phases[schedule.seed] = np.concatenate([phases, more], axis=1)

@@ -17,15 +17,21 @@ from undertone_aggregator.counts.columns import Columns
 from undertone_aggregator.counts.device_states import DeviceStates
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import Key
-from undertone_aggregator.counts.seen import CONFLICT, COUNTED, NEWER, Seen, gaps, newer, record, records, unseen
+from undertone_aggregator.counts.seen import (
+    CONFLICT,
+    COUNTED,
+    NEWER,
+    Seen,
+    newer,
+    newest_slots,
+    record,
+    records,
+    unseen,
+)
 from undertone_aggregator.counts.sequences import MissingReports, Sequences
 from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.store.store import Batch
 from undertone_shared.off_board.intake import Report
-
-# Largest number of reports of one device that are counted as arrays in a batch; its later reports are counted one by
-# one.
-_ROUNDS = 16
 
 Mask = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -52,12 +58,14 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Newer:
-    """``fast`` [n]: which reports are for a slot after the newest slot of their device.
+    """Reports for a slot after the newest slot of their device.
 
+    ``fast`` [n]: which reports are such. ``order``: their indices, sorted by device, and by arrival within a device.
     ``column``, ``words``: the columns of `Seen` that these reports change, and their new content; -1 for a new device.
     """
 
     fast: Mask
+    order: Integers
     column: Integers
     words: Words
 
@@ -115,7 +123,7 @@ class Tally:
 
     def count_newer(self, admitted: Admitted, chosen: Newer, batch: Batch) -> None:
         """Count the ``fast`` reports as `count` would; the caller counts the devices' other reports afterwards."""
-        at = np.flatnonzero(chosen.fast)
+        at = chosen.order
         if not len(at):
             return
         columns, groups = admitted.columns, admitted.groups
@@ -136,19 +144,14 @@ class Tally:
             key = Key(self.campaign, campaign.fingerprint, kind, admitted.group_name(group), slot)
             cells = self.cells(campaign.rule.kind)
             cells.add_all(campaign.rule, columns, part, key, self.chains, batch)
-        plain = self._note_expected(columns.device[at], columns.slot[at], columns.sequence[at], batch)
-        for i in at[~plain].tolist():
+        first_slot = self.timeline.epochs[0].campaign.first_slot
+        plain, sequences = self.sequences.observe_all(
+            columns.device[at], columns.slot[at], columns.sequence[at], first_slot
+        )
+        batch.sequences += sequences
+        for i in np.sort(at[~plain]).tolist():
             device, slot, sequence = (int(field[i]) for field in (columns.device, columns.slot, columns.sequence))
             self._note_sequence(device, slot, sequence, admitted.group_name(int(groups[i])), batch)
-
-    def _note_expected(self, keys: Words, slots: Integers, numbers: Integers, batch: Batch) -> Mask:
-        """Do `_note_sequence` at once for all reports that follow the report before them of the same device.
-
-        ``keys``, ``slots`` and ``numbers`` [n] describe reports. Return a mask [n] of those that follow so.
-        """
-        plain = self.sequences.expected(keys, slots, numbers, self.timeline.epochs[0].campaign.first_slot)
-        batch.sequences += self.sequences.advance(keys[plain], slots[plain], numbers[plain])
-        return plain
 
     def _note_sequence(self, key: int, slot: int, sequence: int, group: str, batch: Batch) -> None:
         """Add to ``batch`` what the number of a counted report shows about missing ones."""
@@ -162,35 +165,41 @@ class Tally:
 def _advance(seen: Seen, good: Mask, devices: Words, slots: Integers, codes: Words) -> Newer:
     """Find reports for slots newer than all earlier ones of their device, and what they change in ``seen``.
 
-    Each device's reports are examined in order of arrival. At the first report that is not newer, or that another rule
-    refuses, the rest of that device's reports are left out.
+    Each device's reports are examined in order of arrival. At the first report that is not newer, or newer by more than
+    `NEWER` slots, or that another rule refuses, the rest of that device's reports are left out.
     """
     order = np.argsort(devices, kind="stable")
-    first = np.ones(len(devices), dtype=bool)
-    first[1:] = devices[order[1:]] != devices[order[:-1]]
+    key, slot = devices[order], slots[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = key[1:] != key[:-1]
     starts = np.flatnonzero(first)
     device = np.cumsum(first) - 1
-    rank = np.arange(len(devices)) - starts[device]
-    keys, begun = devices[order[starts]], slots[order[starts]]
+    keys, begun = key[starts], slot[starts]
     column, words = seen.look_up(keys)
     # A new device gets the words of a device whose newest report was one slot before its first report.
     new = np.flatnonzero((column < 0) & (begun >= 1))
     new = new[~seen.waits(keys[new])]
     if len(new):
         words[:, new] = unseen(keys[new], begun[new])
-    alive = column >= 0
-    alive[new] = True
-    changed = np.zeros(len(starts), dtype=bool)
+    is_known = column >= 0
+    is_known[new] = True
+    newest = newest_slots(words)
+    before = np.empty_like(slot)
+    before[1:] = slot[:-1]
+    before[starts] = newest
+    plain = good[order] & is_known[device] & (slot > before) & (slot - newest[device] <= NEWER)
+    if not plain.all():
+        # Where a report is not plain, all later ones of its device are left out.
+        refused = np.cumsum(~plain)
+        plain = refused == (refused - ~plain)[starts][device]
+        order, slot, device = order[plain], slot[plain], device[plain]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = device[1:] != device[:-1]
+        starts = np.flatnonzero(first)
+        changed = device[starts]
+        column, words = column[changed], words[:, changed]
     fast = np.zeros(len(devices), dtype=bool)
-    for number in range(min(int(rank.max()) + 1, _ROUNDS)):
-        here = np.flatnonzero(rank == number)
-        at, who = order[here], device[here]
-        before = words[:, who]
-        gap = gaps(before, slots[at])
-        plain = good[at] & alive[who] & (gap >= 1) & (gap <= NEWER)
-        if not plain.all():
-            alive[who[~plain]] = False
-            at, who, before = at[plain], who[plain], before[:, plain]
-        words[:, who] = newer(before, slots[at], codes[at])
-        fast[at] = changed[who] = True
-    return Newer(fast, column[changed], words[:, changed])
+    fast[order] = True
+    if len(order):
+        words = newer(words, slot, codes[order], starts)
+    return Newer(fast, order, column, words)

@@ -15,8 +15,8 @@ from undertone_aggregator.counts.seen import (
     Seen,
     device_key,
     digest,
-    gaps,
     newer,
+    newest_slots,
     record,
     unseen,
 )
@@ -158,12 +158,32 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
     seen.settle()
     keys, slots, codes = np.arange(3, dtype=np.uint64), np.full(3, 1095 + gap), np.arange(3, dtype=np.uint64) + 9
     column, words = seen.look_up(keys)
-    assert gaps(words, slots).tolist() == [gap] * 3
-    many = newer(words, slots, codes)
+    assert newest_slots(words).tolist() == [1095] * 3
+    many = newer(words, slots, codes, np.arange(3))
     for key in range(3):
         assert seen.judge(key, 1095 + gap, key + 9) == COUNTED
     assert seen.look_up(keys)[1].tolist() == many.tolist()
     assert column.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("reports", [[1], [1, 2], [1, 2, 3], [1, 3, 7, 30], [33, 34, 35, 62, 63], [63]])
+def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports: list[int]) -> None:
+    """Beside devices with one report, and with two; before them the device has reported once or in every slot."""
+    seen = Seen()
+    for key, slots in enumerate(([1095], range(1000, 1096), [1095], [1095])):
+        for slot in slots:
+            seen.judge(key, slot, slot & 0x1FFFFF)
+    seen.settle()
+    of_device = [reports, reports, [5], [2, 60]]
+    keys = np.arange(4, dtype=np.uint64)
+    slots = np.array([1095 + step for steps in of_device for step in steps])
+    codes = np.arange(len(slots), dtype=np.uint64) + 9
+    starts = np.cumsum([0, *map(len, of_device)])[:-1]
+    many = newer(seen.look_up(keys)[1], slots, codes, starts)
+    owners = [key for key, steps in enumerate(of_device) for _ in steps]
+    for key, slot, code in zip(owners, slots.tolist(), codes.tolist(), strict=True):
+        assert seen.judge(key, slot, code) == COUNTED
+    assert seen.look_up(keys)[1].tolist() == many.tolist()
 
 
 @pytest.mark.parametrize("added", [3, 500])
@@ -179,7 +199,7 @@ def test_new_devices_are_written_as_they_are_judged(added: int) -> None:
     column, _ = fast.look_up(keys)
     assert (column == -1).all()
     assert not fast.waits(keys).any()
-    fast.write(column, newer(unseen(keys, slots), slots, codes))
+    fast.write(column, newer(unseen(keys, slots), slots, codes, np.arange(added)))
     assert fast.waits(keys).all() == (added == 3)
     assert {slow.judge(key, 60, code) for key, code in zip(keys.tolist(), codes.tolist(), strict=True)} == {COUNTED}
     assert fast.snapshot() == slow.snapshot()

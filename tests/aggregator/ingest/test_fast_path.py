@@ -10,7 +10,7 @@ from support.server import FIRST, PREFIX, campaign, delivery
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.columns import unpack
 from undertone_aggregator.counts.epochs import Epoch, Timeline
-from undertone_aggregator.counts.seen import COUNTED, RECORD_BYTES, Seen, digest, record
+from undertone_aggregator.counts.seen import COUNTED, NEWER, RECORD_BYTES, Seen, digest, record
 from undertone_aggregator.counts.sequences import CLOSES
 from undertone_aggregator.ingest import tally as module
 from undertone_aggregator.ingest.admission import Admission
@@ -170,12 +170,12 @@ def test_reports_that_have_nothing_in_common_are_counted_apart() -> None:
     assert counted == (4 * LEAST, 4 * LEAST)
 
 
-def test_a_device_takes_the_lane_so_many_times_in_a_batch_and_no_more() -> None:
-    """Each time costs a look at the whole batch: the rest of who sends hundreds is judged one by one."""
-    size = module._ROUNDS + LEAST
+def test_a_device_takes_the_lane_as_often_as_its_window_allows() -> None:
+    """Slots up to `NEWER` after its newest; its reports beyond that are judged one by one in this batch."""
+    size = NEWER + LEAST
     known = [Delivery(*delivery(OLD.campaign, f"d{number}", FIRST, 1, 1), False, None) for number in range(size)]
     many = [Delivery(*delivery(OLD.campaign, "d0", FIRST + 1 + k, 1, 2 + k), False, None) for k in range(size)]
-    assert compare([OLD], known + many, size, FIRST + 90) == (2 * size, size + module._ROUNDS)
+    assert compare([OLD], known + many, size, FIRST + 90) == (2 * size, size + NEWER)
 
 
 def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
