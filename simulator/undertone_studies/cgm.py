@@ -116,7 +116,8 @@ def compare(streams: CgmStreams, seed: int) -> Outcome:
             row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
         f"Each cell has two root mean square errors of the population mean (unit: {streams.unit}), before and after "
-        "smoothing, as raw / smoothed. The smoothed error is measured in one simulated run for each window of the "
+        "smoothing, as raw / smoothed. (The cells of `log-closed-form` have only a bias, because its noise biases the "
+        "mean.) The smoothed error is measured in one simulated run for each window of the "
         f"data. C is a share of the range, which is {streams.range:g} {streams.unit}. n = {streams.devices} is the "
         "number of devices in the data. The errors for other numbers of devices are computed from this case, with "
         "the same bias from clipping and with the noise of that many devices.",

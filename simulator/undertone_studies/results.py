@@ -87,10 +87,10 @@ INTRODUCTIONS = {
 }
 SIZE = (
     "**Is your fleet large enough?** The table shows the error of a half-hour's mean in per cent of the mean. If the "
-    "error is above 20, a single half-hour shows little. Hours and days show more, and so does the series that is "
-    "smoothed over time. If somebody may see the readings anyway, [central releases](central.md) are far more "
-    "accurate. If a whole day must be protected, let devices take turns. The page [Any 24 "
-    "hours](results/any-24-hours.md) has the errors of campaigns in turns."
+    "error is above 20, a single half-hour shows little. The means of hours and of days have smaller errors, and the "
+    "series that is smoothed over time has smaller errors, too. If somebody may see the readings anyway, [central "
+    "releases](central.md) are far more accurate. If a whole day must be protected, let devices take turns. The page "
+    "[Any 24 hours](results/any-24-hours.md) has the errors of campaigns in turns."
 )
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")

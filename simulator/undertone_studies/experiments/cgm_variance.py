@@ -13,7 +13,8 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Correlated noise: variance of a report, divided by that of Algorithm 3"
 PARAGRAPH = (
     "The paper bounds the sensitivity of each step separately, which gives the factor √l, where l is the number of "
-    "reports. The exact sensitivity is about half of what these bounds add up to. Devices use the closed form, "
+    "reports. The square of the exact sensitivity is about half of what the squares of these bounds add up to. The "
+    "variance of the noise is proportional to this square. Devices use the closed form, "
     "because a device can check it by itself. The smallest variance is that of a filter with two taps, in which each "
     "report uses a share of the noise of each of the two reports before it."
 )

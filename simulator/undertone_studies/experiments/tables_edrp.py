@@ -108,8 +108,8 @@ def _outcome(repeats: int, rows: list[tuple[str | int | float, ...]], errors: di
         ),
         rows,
         (
-            "The expected error is for the same weeks and the same θ. It is computed from the exact variance "
-            "of the noise and from the bias of truncation.",
+            "The expected error is for the same weeks and the same θ as the measured error. It is computed from the "
+            "exact variance of the noise and from the bias of truncation.",
             "The column `s.e. predicted / measured` is for `auto`. It has the standard errors that the server "
             "gives for the mean of the truncated readings, divided by the measured errors.",
             "ToPL chooses θ for random range queries of one stream. In the column `ToPL, one slot's objective` it "

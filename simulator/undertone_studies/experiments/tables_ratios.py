@@ -20,9 +20,9 @@ PARAGRAPH = (
     "No paper that we know designs a mechanism for the readings at hand. The ratio is the mean variance over the "
     "readings, divided by the largest variance of the Hybrid at the same threshold. Each table was designed for "
     "frequencies that were estimated from private reports. Its variance is almost the same for the true frequencies "
-    "as for the estimated ones, so the server can predict the variance well. At ε = 0.5 a table has little less "
-    "variance than the Hybrid. At ε = 4 it has less than half of the Hybrid's variance, because with little noise a "
-    "mechanism has more freedom. In return, a table may have a larger variance for the worst reading than the Hybrid. "
+    "as for the estimated ones, so the server can predict the variance well. At ε = 0.5 the "
+    "variance of a table is only a little smaller than that of the Hybrid. At ε = 4 it is less than half of the "
+    "Hybrid's variance. In return, a table may have a larger variance for the worst reading than the Hybrid. "
     "A cap limits it to 1.25 times that of the Hybrid."
 )
 
