@@ -40,7 +40,7 @@ def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, popu
 def promised_variance(
     epsilon: Fraction | float | str, theta: int, population: ReadingModel, reach: float = REACH
 ) -> float:
-    """Predict the variance of `population_table` to 1 % in a tenth of its time; inf if there is no table."""
+    """Predict the variance of `population_table` to about 2 % in a tenth of its time; inf if there is no table."""
     if theta > LARGEST_LEVEL:
         return float("inf")
     density = population.levels(np.linspace(0.0, theta, _COARSE_LEVELS + 1), theta)
