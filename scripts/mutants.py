@@ -174,6 +174,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/estimate/publication.py": (
         "tests/aggregator/estimate/test_publication_rules.py",
         "tests/aggregator/estimate/test_publication.py",
+        "tests/aggregator/estimate/test_released_columns.py",
     ),
     "aggregator/undertone_aggregator/design/window.py": ("tests/aggregator/design/test_window.py",),
     "aggregator/undertone_aggregator/estimate/stream.py": ("tests/aggregator/estimate/test_stream_formulas.py",),

@@ -70,6 +70,8 @@ def write_large_store(path: Path, slots: int, groups: int, *, devices: int = 100
             while some := list(islice(rows, _ROWS)):
                 store.execute(tables.partials.insert(), some)
         settle(store, first + slots - 1, plan.min_reports)
+        while store.sum_up(_WEEK):
+            pass
         tell_groups(store, plan.min_reports)
         store.commit(_WORKER, _after(epochs[-1], first, slots, names, devices))
         models: dict[str, float] = {}

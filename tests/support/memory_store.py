@@ -3,12 +3,13 @@
 import contextlib
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from undertone_aggregator.counts.device_states import Segment
 from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.histograms import Histograms, SlotSums
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.store.inventory import ACTIVE, Device
@@ -163,6 +164,29 @@ class MemoryStore:
             for key, counts in partial.items()
             if first <= key.slot <= last and kind in (None, key.kind)
         )
+
+    def histograms(
+        self,
+        first: int,
+        last: int,
+        *,
+        kind: int | None = None,
+        groups: Collection[str] | None = None,
+        late: bool = False,
+    ) -> Histograms:
+        chosen = self.partial(first, last, kind=kind, late=False)
+        if late:
+            both = self.partial(first, last, kind=kind)
+            chosen = Partial({key: both[key] - chosen.get(key, 0) for key in both})
+        return Histograms.of(
+            {key: counts for key, counts in chosen.items() if counts.any() and (groups is None or key.group in groups)}
+        )
+
+    def sums(self, first: int, last: int) -> SlotSums:
+        return self.histograms(first, last).sums()
+
+    def sum_up(self, most: int) -> bool:
+        return False
 
     def late_reports(self) -> int:
         return self._content.late.reports

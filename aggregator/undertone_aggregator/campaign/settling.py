@@ -9,6 +9,7 @@ from undertone_aggregator.campaign.home_assistant import discovery
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
+from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import Estimate, Estimator, Series
@@ -23,6 +24,8 @@ from undertone_shared.off_board.issue import aggregate_topic
 SLOT_LOG_SECONDS = 60
 # Largest number of newest slots whose published numbers are published again after a start.
 _RECENT_SLOTS = 4
+# Largest number of slots whose sums are stored in one step of the server.
+_SUMMED_SLOTS = 96
 # Longest time in seconds that slots wait after a start for reports that brokers and devices queued meanwhile.
 _RETURN_SECONDS = 600
 
@@ -42,6 +45,8 @@ class Settling:
         # The Unix second from which slots may settle after this start of the server; None before the first tick.
         self._returned: int | None = None
         self.published: Published | None = None
+        # True if the store may lack the sums of settled slots. A store of an earlier version has none.
+        self._sums_lack = True
         # The series that Home Assistant shows, and the message by which they were announced to it.
         self._at_home: set[Series] = set()
         self._announced = b""
@@ -89,6 +94,9 @@ class Settling:
             due = -1 if newest is None else min(waited, newest)
             if due > self._settled:
                 self._settled = settle(store, due, plan.min_reports).settled
+                self._sums_lack = True
+        if self._sums_lack:
+            self._sums_lack = store.sum_up(_SUMMED_SLOTS)
         return self._settled
 
     def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
@@ -121,9 +129,13 @@ class Settling:
     def _raw(self, first: int, last: int) -> tuple[list[Estimate], int]:
         context = self._context
         estimator = self._estimator()
-        partial = context.store.partial(max(first - estimator.memory, 0), last, late=False)
-        shown = publication_of(context.store, context.plan.min_reports).select(partial)
-        estimates = [row for group in shown.groups for row in estimator.estimates(shown.of(group), [group])]
+        cells = context.store.histograms(max(first - estimator.memory, 0), last)
+        shown = publication_of(context.store, context.plan.min_reports).select(cells.sums())
+        estimates: list[Estimate] = []
+        for group in shown.groups:
+            reports = Compact()
+            reports.add(shown.of(group, cells))
+            estimates += estimator.table(reports, group)
         estimates.sort(key=lambda estimate: (estimate.slot, estimate.series))
         self._models.save()
         for sentence in estimator.warnings(estimates):

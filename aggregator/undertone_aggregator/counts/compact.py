@@ -1,6 +1,6 @@
 """The histograms of one group in little memory, so that long series of many groups fit side by side."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,10 @@ class ReportOrigin(NamedTuple):
     cells: int
 
 
+# (ascending slots [n], histograms [n, cells]) by origin.
+Tables = Mapping[ReportOrigin, tuple[NDArray[np.int64], Counts]]
+
+
 class Compact:
     """Histograms as tables of the smallest integers that hold them; a `Partial` needs a hundred times the memory."""
 
@@ -28,21 +32,28 @@ class Compact:
     @classmethod
     def of(cls, partial: Mapping[Key, Counts], group: str) -> "Compact":
         """Return the histograms of one group; for `EVERYBODY` those of all groups, whose sums are the histograms."""
+        alike: dict[ReportOrigin, tuple[list[int], list[Counts]]] = {}
+        for (campaign, fingerprint, kind, name, slot), counts in partial.items():
+            if group in (name, EVERYBODY):
+                slots, tables = alike.setdefault(ReportOrigin(campaign, fingerprint, kind, len(counts)), ([], []))
+                slots.append(slot)
+                tables.append(counts)
         compact = cls()
-        compact.add(item for item in partial.items() if group in (item[0].group, EVERYBODY))
+        compact.add(
+            {
+                source: _summed([(np.array(slots, dtype=np.int64), np.stack(tables))])
+                for source, (slots, tables) in alike.items()
+            }
+        )
         return compact
 
-    def add(self, rows: Iterable[tuple[Key, Counts]]) -> None:
-        """Add histograms, or vectors of moments, of any groups."""
-        alike: dict[ReportOrigin, tuple[list[int], list[Counts]]] = {}
-        for (campaign, fingerprint, kind, _, slot), counts in rows:
-            slots, tables = alike.setdefault(ReportOrigin(campaign, fingerprint, kind, len(counts)), ([], []))
-            slots.append(slot)
-            tables.append(counts)
-        for source, (slots, tables) in alike.items():
-            numbers, table = _summed([(np.array(slots, dtype=np.int64), np.stack(tables))])
-            small = np.result_type(np.min_scalar_type(table.min(initial=0)), np.min_scalar_type(table.max(initial=0)))
-            self._tables.setdefault(source, []).append((numbers.astype(np.uint32), table.astype(small)))
+    def add(self, tables: Tables) -> None:
+        """Add histograms, or vectors of moments, of one group."""
+        for source, (slots, table) in tables.items():
+            if len(slots):
+                least, most = np.min_scalar_type(table.min(initial=0)), np.min_scalar_type(table.max(initial=0))
+                small = np.result_type(least, most)
+                self._tables.setdefault(source, []).append((slots.astype(np.uint32), table.astype(small)))
 
     def tables(self) -> dict[ReportOrigin, tuple[NDArray[np.int64], Counts]]:
         """Return (ascending slots [n], histograms [n, cells]) by source; histograms of one slot are added up."""

@@ -105,14 +105,6 @@ class Partial(Mapping[Key, Counts]):
         return sum(reports_in(key.kind, counts) for key, counts in self._counts.items())
 
 
-def by_group(partial: Mapping[Key, Counts]) -> dict[str, list[tuple[Key, Counts]]]:
-    """Return the histograms by group; all of them are under `EVERYBODY`."""
-    groups: dict[str, list[tuple[Key, Counts]]] = {}
-    for item in partial.items():
-        groups.setdefault(item[0].group, []).append(item)
-    return groups | {EVERYBODY: list(partial.items())}
-
-
 def reports_in(kind: int, counts: Counts) -> int:
     """Return the number of reports in a histogram, or in a vector of moments, of this kind."""
     return int(counts[0] if kind == STREAM else counts.sum())
@@ -151,14 +143,20 @@ def unpack_each(packed: Sequence[bytes]) -> list[Counts]:
 
     Raises Invalid for anything else.
     """
+    unpacked: list[Counts] = [_NOTHING] * len(packed)
+    for places, table in unpack_tables(packed):
+        for place, counts in zip(places, table, strict=True):
+            unpacked[place] = counts
+    return unpacked
+
+
+def unpack_tables(packed: Sequence[bytes]) -> Iterator[tuple[list[int], Counts]]:
+    """Yield (places in ``packed``, their histograms [n, cells]) for each form and length. Raises as `unpack_each`."""
     alike: dict[tuple[bytes, int], list[int]] = {}
     for place, data in enumerate(packed):
         alike.setdefault((data[:5], len(data)), []).append(place)
-    unpacked: list[Counts] = [_NOTHING] * len(packed)
     for (head, _), places in alike.items():
-        for place, counts in zip(places, _table(head, [packed[place] for place in places]), strict=True):
-            unpacked[place] = counts
-    return unpacked
+        yield places, _table(head, [packed[place] for place in places])
 
 
 def _table(head: bytes, packed: Sequence[bytes]) -> Counts:

@@ -1,8 +1,9 @@
 """The public results of a store: the page, the API, exports and topics show nothing else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
+from undertone_aggregator.counts.compact import Tables
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.estimate.publication import Publication, only_told, publication_of, told_groups
 from undertone_aggregator.estimate.query import Results
 
@@ -48,14 +49,15 @@ class PublicResults(Results):
             return None
         return super()._refused(low, high)
 
-    def _reports(self, first: int, last: int) -> Mapping[str, Sequence[tuple[Key, Counts]]]:
-        return self.publication.select(self._store.partial(first, last, late=False)).by_group
+    def _tables(self, first: int, last: int, groups: list[str]) -> Iterator[tuple[str, Tables]]:
+        released = self.publication.select(self._store.sums(first, last))
+        cells = self._cells(first, last, groups)
+        yield from ((group, released.of(group, cells)) for group in groups)
 
     def _pooled(self, first: int, last: int, every: int) -> Partial:
         publication, cycle = self.publication, self.campaign.cycle
         last = min(last, publication.settled)
         # Bundles of slots are formed within whole cycles, whatever part of a cycle is selected.
-        whole = self._store.partial(
-            first // cycle * cycle, min(last // cycle * cycle + cycle - 1, publication.settled), late=False
-        )
+        end = min(last // cycle * cycle + cycle - 1, publication.settled)
+        whole = self._store.sums(first // cycle * cycle, end)
         return publication.select(whole).pooled(cycle, every, first, last)

@@ -17,10 +17,15 @@ If it contains any report, it therefore contains all reports of at least one rel
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.compact import ReportOrigin, Tables
+from undertone_aggregator.counts.histograms import Histograms, Slots, SlotSums
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial, reports_in
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_aggregator.store.store import SETTLED, Store
@@ -30,8 +35,11 @@ from undertone_shared import report
 _SINCE = "min_reports_since"
 # Name of the stored value that lists the groups whose counts were ever published.
 _TOLD = "told_groups"
+# More reports than any slot has.
+_ALL = np.iinfo(np.int64).max
 
 Sizes = Mapping[str, int]
+Shown = NDArray[np.bool_]
 
 
 def released(sizes: Sizes, least: int) -> frozenset[str]:
@@ -42,91 +50,91 @@ def released(sizes: Sizes, least: int) -> frozenset[str]:
     reports. Where the remainder would be smaller, the smallest group that is large enough is withheld, too. A larger
     ``least`` never publishes a group that a smaller one withholds.
     """
-    rest = sum(sizes.values())
-    if rest < least:
-        return frozenset()
-    shown = {EVERYBODY}
-    for group, n in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
-        if group != EVERYBODY and n >= least and (rest == n or rest - n >= least):
-            shown.add(group)
-            rest -= n
-    return frozenset(shown)
+    names = sorted(sizes)
+    (shown,) = released_of_slots(np.array([[sizes[name] for name in names]]), np.array([least]), names)
+    return frozenset(name for name, each in zip((EVERYBODY, *names), shown.tolist(), strict=True) if each)
 
 
-def smallest(sizes: Sizes, shown: frozenset[str]) -> int:
-    """Return the least number of reports in a published group or in the remainder, given the ``released`` groups."""
-    if not shown:
-        return 0
-    parts = [sizes[group] for group in shown if group != EVERYBODY]
-    rest = sum(sizes.values()) - sum(parts)
-    return min([*parts, rest] if rest else parts)
+def released_of_slots(sizes: Counts, least: Slots, names: Sequence[str]) -> Shown:
+    """Return `released` of many slots [n, 1 + groups]: first for all reports, then for each group.
 
-
-@dataclass
-class Slot:
-    """The cells of one settled slot. ``sizes``: (kind, fingerprint) -> group -> reports.
-
-    ``least``: the min_reports that applies to the slot now; ``then``: the min_reports that applied when the slot
-    settled, at most ``least``.
+    ``sizes`` [n, groups]; ``least`` [n]; ``names``: the groups, sorted.
     """
+    rest = sizes.sum(axis=1)
+    shown = np.zeros((len(sizes), 1 + len(names)), dtype=np.bool_)
+    shown[:, 0] = rest >= least
+    slots = np.arange(len(sizes))
+    without_group = names.index(EVERYBODY) if EVERYBODY in names else None
+    # The largest group first; of groups alike, the one whose name comes first.
+    for group in np.argsort(-sizes, axis=1, kind="stable").T:
+        n = sizes[slots, group]
+        fits = shown[:, 0] & (n >= least) & (group != without_group) & ((rest == n) | (rest - n >= least))
+        shown[slots, 1 + group] = fits
+        rest = rest - n * fits
+    return shown
 
-    least: int
-    then: int
-    sizes: dict[tuple[int, bytes], dict[str, int]] = field(default_factory=dict)
-    cells: list[tuple[Key, Counts]] = field(default_factory=list)
 
-    def add(self, key: Key, counts: Counts) -> None:
-        """Add one histogram to the slot's cells."""
-        groups = self.sizes.setdefault((key.kind, key.fingerprint), {})
-        groups[key.group] = groups.get(key.group, 0) + reports_in(key.kind, counts)
-        self.cells.append((key, counts))
+def smallest(sizes: Counts, shown: Shown) -> Slots:
+    """Return for each slot the least number of reports in a published group or in the remainder, [n].
 
-    @cached_property
-    def measured(self) -> list[dict[str, int]]:
-        """For each epoch with a measured mean, its number of reports by group; empty in a slot of a threshold round."""
-        return [sizes for (kind, _), sizes in self.sizes.items() if kind != report.COHORT and any(sizes.values())]
-
-    def members(self, fingerprint: bytes) -> int:
-        """Number of the slot's reports for the threshold, from one epoch. In a threshold round it is every report."""
-        return sum(self.sizes.get((report.COHORT, fingerprint), {}).values())
-
-    @cached_property
-    def shown(self) -> frozenset[str]:
-        """The groups whose mean is released."""
-        of_means = [
-            shown
-            for (kind, of), shown in self._alone.items()
-            if kind != report.COHORT and any(self.sizes[kind, of].values())
-        ]
-        return frozenset().union(*(of_means or self._alone.values()))
-
-    @cached_property
-    def _alone(self) -> dict[tuple[int, bytes], frozenset[str]]:
-        """(kind, fingerprint) -> the groups whose cells would be released if the slot had no others."""
-        return {of: released(sizes, self.least) for of, sizes in self.sizes.items()}
-
-    def released(self) -> Iterator[tuple[str, tuple[Key, Counts]]]:
-        """Yield (group, cell) for each cell that is released for a group, or for `EVERYBODY`."""
-        shown_of = {of: self.shown & alone for of, alone in self._alone.items()}
-        for cell in self.cells:
-            key = cell[0]
-            shown = shown_of[key.kind, key.fingerprint]
-            if EVERYBODY in shown:
-                yield EVERYBODY, cell
-            if key.group in shown and key.group != EVERYBODY:
-                yield key.group, cell
+    It is 0 where nothing is published. Arrays as in `released_of_slots`.
+    """
+    parts = np.where(shown[:, 1:], sizes, _ALL)
+    rest = sizes.sum(axis=1) - np.where(shown[:, 1:], sizes, 0).sum(axis=1)
+    least = np.minimum(parts.min(axis=1, initial=_ALL), np.where(rest > 0, rest, _ALL))
+    return np.where(shown[:, 0], least, 0)
 
 
 class ReleasedCells:
-    """The released cells of some settled slots."""
+    """The cells of settled slots that may be published, of each group and of all devices together.
 
-    def __init__(self, slots: Mapping[int, Slot]) -> None:
-        self._slots = slots
+    ``sums``: of these slots. ``least`` [slots]: the min_reports that applies to each slot of ``slots`` now; ``then``:
+    the min_reports that applied when the slot settled, at most ``least``.
+    """
+
+    def __init__(self, sums: SlotSums, publication: "Publication") -> None:
+        self._sums = sums
+        tables = sums.tables
+        none = np.array([], dtype=np.int64)
+        self._slots = np.unique(np.concatenate([none, *(summed.slot for summed in tables.values())]))
+        self._then = publication.then(self._slots)
+        self._least = np.maximum(self._then, publication.least)
+        self._place = {of: np.searchsorted(self._slots, summed.slot) for of, summed in tables.items()}
+        # The cells that would be released if their slots had no others.
+        self._alone = {
+            of: released_of_slots(summed.reports, self._least[self._place[of]], sums.names)
+            for of, summed in tables.items()
+        }
+        self._has_mean = np.zeros(len(self._slots), dtype=np.bool_)
+        for of, filled in self._measured():
+            self._has_mean[self._place[of][filled]] = True
+        self._shown = {of: alone & self._means[self._place[of]] for of, alone in self._alone.items()}
+
+    def _measured(self) -> Iterator[tuple[ReportOrigin, Shown]]:
+        """Yield each origin of measured means, and which of its slots have reports; threshold rounds have none."""
+        for of, summed in self._sums.tables.items():
+            if of.kind != report.COHORT:
+                yield of, summed.reports.sum(axis=1) > 0
+
+    @cached_property
+    def _means(self) -> Shown:
+        """Whether each slot's mean is released [slots, 1 + groups].
+
+        In a slot of a threshold round, that is the reports for the threshold.
+        """
+        means = np.zeros((len(self._slots), 1 + len(self._sums.names)), dtype=np.bool_)
+        for of, filled in self._measured():
+            means[self._place[of][filled]] |= self._alone[of][filled]
+        for of, alone in self._alone.items():
+            learning = ~self._has_mean[self._place[of]]
+            means[self._place[of][learning]] |= alone[learning]
+        return means
 
     @property
     def groups(self) -> list[str]:
-        """Every group that has a released cell, sorted."""
-        return sorted({group for slot in self._slots.values() for group in slot.shown})
+        """Every group whose mean is released in a slot, sorted."""
+        slots = self._means.sum(axis=0).tolist()
+        return sorted({name for name, n in zip((EVERYBODY, *self._sums.names), slots, strict=True) if n})
 
     @property
     def smallest(self) -> int:
@@ -134,23 +142,28 @@ class ReleasedCells:
 
         Slots of threshold rounds are left out.
         """
-        fewest = (
-            smallest(sizes, released(sizes, slot.least)) for slot in self._slots.values() for sizes in slot.measured
-        )
-        return min(filter(None, fewest), default=0)
-
-    def of(self, group: str) -> Partial:
-        """Return the cells of one group, under its name; for `EVERYBODY` the sums over all devices."""
-        return Partial.gather((key._replace(group=group), counts) for key, counts in self.by_group.get(group, ()))
+        fewest = [
+            smallest(self._sums.tables[of].reports[filled], self._alone[of][filled]) for of, filled in self._measured()
+        ]
+        return min((int(each) for each in np.unique(np.concatenate(fewest)) if each), default=0) if fewest else 0
 
     @cached_property
-    def by_group(self) -> dict[str, list[tuple[Key, Counts]]]:
-        """The cells by the group that they are released for."""
-        groups: dict[str, list[tuple[Key, Counts]]] = {}
-        for slot in self._slots.values():
-            for group, cell in slot.released():
-                groups.setdefault(group, []).append(cell)
-        return groups
+    def everybody(self) -> Tables:
+        """The released histograms of all devices together."""
+        chosen = {of: (summed, self._shown[of][:, 0]) for of, summed in self._sums.tables.items()}
+        return {of: (summed.slot[shown], summed.counts[shown]) for of, (summed, shown) in chosen.items()}
+
+    def of(self, group: str, cells: Histograms) -> Tables:
+        """Return the released histograms of a group; ``cells`` are those of the same slots, at least the group's."""
+        if group == EVERYBODY:
+            return self.everybody
+        column = 1 + self._sums.names.index(group) if group in self._sums.names else 0
+        chosen = {}
+        for of, (slots, counts) in cells.group(group).items():
+            if column and of in self._shown:
+                shown = np.isin(slots, self._sums.tables[of].slot[self._shown[of][:, column]])
+                chosen[of] = slots[shown], counts[shown]
+        return chosen
 
     def pooled(self, cycle: int, every: int, first: int, last: int) -> Partial:
         """Return the cells of all devices that may be pooled over runs of ``every`` slots, from ``first`` to ``last``.
@@ -159,43 +172,45 @@ class ReleasedCells:
         `_bundles`. The bundles are the same for every selection. A bundle that would belong to two runs, or that the
         selection cuts, is left out.
         """
-        rows = [
-            cell
-            for number, slot in self._slots.items()
-            if first <= number <= last
-            for group, cell in slot.released()
-            if group == EVERYBODY and cell[0].kind != report.COHORT
-        ]
-        epochs = {of for slot in self._slots.values() for kind, of in slot.sizes if kind == report.COHORT}
-        for fingerprint in sorted(epochs):
-            for bundle in self._bundles(cycle, fingerprint):
-                within = first <= bundle[0] and bundle[-1] <= last and bundle[0] // every == bundle[-1] // every
-                least = max(self._slots[each].least for each in bundle)
-                if within and sum(self._slots[each].members(fingerprint) for each in bundle) >= least:
-                    cells = [cell for each in bundle for cell in self._slots[each].cells]
-                    rows += [
-                        cell for cell in cells if (cell[0].kind, cell[0].fingerprint) == (report.COHORT, fingerprint)
-                    ]
-        return Partial.gather((key._replace(group=EVERYBODY), counts) for key, counts in rows)
+        chosen: list[tuple[ReportOrigin, Slots, Counts]] = []
+        for of, (slots, counts) in self.everybody.items():
+            if of.kind != report.COHORT:
+                within = (first <= slots) & (slots <= last)
+                chosen.append((of, slots[within], counts[within]))
+        for of in sorted(of for of in self._sums.tables if of.kind == report.COHORT):
+            summed = self._sums.tables[of]
+            members = summed.reports.sum(axis=1)
+            for bundle in self._bundles(cycle, of, members):
+                begin, end = int(summed.slot[bundle[0]]), int(summed.slot[bundle[-1]])
+                within_run = first <= begin and end <= last and begin // every == end // every
+                if within_run and members[bundle].sum() >= self._least[self._place[of][bundle]].max():
+                    chosen.append((of, summed.slot[bundle], summed.counts[bundle]))
+        return Partial.gather(
+            (Key(of.campaign, of.fingerprint, of.kind, EVERYBODY, slot), each)
+            for of, slots, counts in chosen
+            for slot, each in zip(slots.tolist(), counts, strict=True)
+        )
 
-    def _bundles(self, cycle: int, fingerprint: bytes) -> Iterator[list[int]]:
+    def _bundles(self, cycle: int, of: ReportOrigin, members: Slots) -> Iterator[list[int]]:
         """Yield the shortest bundles of slots within a cycle that contain min_reports reports for an epoch's threshold.
 
-        The min_reports is the one that applied when the slots settled.
+        A slot is given as its place among the origin's. ``members``: the reports of each of these slots. The
+        min_reports is the one that applied when the slots settled.
         """
-        open_slots: list[int] = []
-        for number in sorted(self._slots):
-            slot = self._slots[number]
-            members = slot.members(fingerprint)
-            if open_slots and number // cycle != open_slots[0] // cycle:
-                open_slots = []
-            if members >= slot.then:
-                yield [number]
-            elif slot.measured and members:
-                open_slots.append(number)
-                if sum(self._slots[each].members(fingerprint) for each in open_slots) >= slot.then:
-                    yield open_slots
-                    open_slots = []
+        places = self._place[of]
+        slots, then, has_mean = self._slots[places], self._then[places].tolist(), self._has_mean[places].tolist()
+        cycles, reports = (slots // cycle).tolist(), members.tolist()
+        bundle: list[int] = []
+        for place in range(len(places)):
+            if bundle and cycles[place] != cycles[bundle[0]]:
+                bundle = []
+            if reports[place] >= then[place]:
+                yield [place]
+            elif has_mean[place] and reports[place]:
+                bundle.append(place)
+                if sum(reports[each] for each in bundle) >= then[place]:
+                    yield bundle
+                    bundle = []
 
 
 @dataclass(frozen=True)
@@ -218,21 +233,14 @@ class Publication:
         since = tuple((first, then) for first, then in json.loads(meta.get(_SINCE, "[]")))
         return cls(int(meta.get(SETTLED, -1)), least, since, frozenset(json.loads(meta.get(_TOLD, "[]"))))
 
-    def then(self, slot: int) -> int:
-        """Return the min_reports that applied when the slot settled."""
-        return next((then for first, then in reversed(self.since) if first <= slot), self.least)
+    def then(self, slots: Slots) -> Slots:
+        """Return the min_reports that applied when each of ``slots`` [n] settled."""
+        applied = np.array([self.least, *(least for _, least in self.since)])
+        return np.asarray(applied[np.searchsorted([first for first, _ in self.since], slots, side="right")])
 
-    def select(self, partial: Mapping[Key, Counts]) -> ReleasedCells:
-        """Return the cells of ``partial``, which has no late reports, that may be published: only settled slots."""
-        slots: dict[int, Slot] = {}
-        for key, counts in partial.items():
-            if key.slot <= self.settled:
-                slot = slots.get(key.slot)
-                if slot is None:
-                    then = self.then(key.slot)
-                    slot = slots[key.slot] = Slot(max(then, self.least), then)
-                slot.add(key, counts)
-        return ReleasedCells(slots)
+    def select(self, sums: SlotSums) -> ReleasedCells:
+        """Return what may be published of ``sums``, which have no late reports: only settled slots."""
+        return ReleasedCells(sums.until(self.settled), self)
 
 
 def publication_of(store: Store, least: int) -> Publication:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.compact import Compact
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial, by_group
+from undertone_aggregator.counts.compact import Compact, Tables
+from undertone_aggregator.counts.histograms import Histograms
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
@@ -193,13 +194,12 @@ class Results(OpenCampaign):
         self, low: int, high: int, group: str
     ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
         """Return two maps: slot -> late reports, slot -> reports noticed in it as missing. None if unpublished."""
-        counted = reports_by_slot(self._store.partial(low, high), group)
-        counted.subtract(reports_by_slot(self._store.partial(low, high, late=False), group))
+        late = reports_by_slot(Partial.gather(self._store.histograms(low, high, late=True).items()), group)
         lost: Counter[int] = Counter()
         for (name, slot), n in self._store.losses().items():
             if group in (name, EVERYBODY):
                 lost[slot] += n
-        return counted, lost
+        return late, lost
 
     def _existing(self, first: When, last: When) -> tuple[int, int]:
         """Return (first slot, last slot) of a selection among the campaign's slots.
@@ -283,26 +283,34 @@ class Results(OpenCampaign):
     def _parts(self, first: int, last: int, groups: list[str]) -> Iterator[tuple[str, Compact]]:
         """Yield each group with its reports."""
         parts = [(group, Compact()) for group in groups]
-        for low, high in self._pieces(first, last):
-            reports_of = self._reports(low, high)
-            for group, reports in parts:
-                reports.add(reports_of.get(group, ()))
+        for low, high in self._pieces(first, last, len(groups)):
+            for group, tables in self._tables(low, high, groups):
+                dict(parts)[group].add(tables)
         while parts:
             yield parts.pop(0)
 
-    def _reports(self, first: int, last: int) -> Mapping[str, Sequence[tuple[Key, Counts]]]:
-        """Return the histograms for the slots first..last by group; all of them are under `EVERYBODY`."""
-        return by_group(self._store.partial(first, last))
+    def _tables(self, first: int, last: int, groups: list[str]) -> Iterator[tuple[str, Tables]]:
+        """Yield the histograms of these groups for the slots first..last; a group may come in several parts."""
+        if EVERYBODY in groups:
+            yield EVERYBODY, self._store.sums(first, last).everybody()
+            yield EVERYBODY, self._store.histograms(first, last, late=True).sums().everybody()
+        for late in (False, True):
+            cells = self._cells(first, last, groups, late=late)
+            yield from ((group, cells.group(group)) for group in groups if group != EVERYBODY)
 
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+    def _cells(self, first: int, last: int, groups: list[str], *, late: bool = False) -> Histograms:
+        """Return the histograms of these groups without `EVERYBODY`, whose histograms are sums."""
+        named = [group for group in groups if group != EVERYBODY]
+        return self._store.histograms(first, last, groups=named, late=late)
+
+    def _pieces(self, first: int, last: int, groups: int) -> Iterator[tuple[int, int]]:
         """Yield (first slot, last slot) of pieces that hold all reports of first..last, `_PIECE` of slots times groups.
 
         A reader that adds up a piece before it reads the next one needs memory for one piece, not for all groups.
         """
         low = max(first, self.timeline.epochs[0].campaign.first_slot)
         high = min(last, self._store.newest_slot() or 0)
-        # To find all groups, the store searches all slots.
-        slots = max(_PIECE // max(len(self._store.counted_groups(high)), 1), 1)
+        slots = max(_PIECE // max(groups, 1), 1)
         for begin in range(low, high + 1, slots):
             yield begin, min(begin + slots - 1, high)
 
@@ -321,8 +329,8 @@ class Results(OpenCampaign):
         if not len(slots):
             return None
         publication = publication_of(self._store, self.min_reports)
-        pieces = self._pieces(int(slots.min()), int(slots.max()))
-        fewest = [publication.select(self._store.partial(low, high, late=False)).smallest for low, high in pieces]
+        pieces = self._pieces(int(slots.min()), int(slots.max()), 1)
+        fewest = [publication.select(self._store.sums(low, high)).smallest for low, high in pieces]
         return world_learns(self.newest, min(filter(None, fewest), default=0))
 
     def warnings(self, estimates: Sequence[Estimate]) -> list[str]:

@@ -7,7 +7,7 @@ from undertone_aggregator.design.published import Published, about
 def world_learns(epoch: Epoch, smallest: int) -> Published | None:
     """Return the guarantee of everything published in a cycle of slots of a report epoch for one household.
 
-    ``smallest``: the fewest reports of a slot among which one hides, as `publication.Released.smallest` counts them.
+    ``smallest``: the fewest reports of a slot among which one hides, see `publication.ReleasedCells.smallest`.
     In a slot a household's report is in one published group, or in the remainder; the number of all devices is a
     function of these. So each report of the household in the cycle is one release. Return None for a stream, whose
     noise needs another analysis, or if nothing was measured. A threshold round's histogram is not published, and

@@ -5,13 +5,16 @@ See `undertone_aggregator.store.store.Store`. A file holds one campaign; several
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Table, and_, bindparam, delete, func, or_, select, true
 
+from undertone_aggregator.counts.compact import ReportOrigin
 from undertone_aggregator.counts.device_states import Segment
 from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.histograms import Histograms, Slots, SlotSums, Summed, rows_of
 from undertone_aggregator.counts.partial import (
     Counts,
     Key,
@@ -20,6 +23,7 @@ from undertone_aggregator.counts.partial import (
     pack_counts,
     reports_in,
     unpack_each,
+    unpack_tables,
 )
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
@@ -31,6 +35,8 @@ from undertone_shared.campaign import Campaign
 
 # Largest number of histograms that one query fetches.
 _KEYS = 128
+# Largest number of slots whose histograms are in memory while they are added up.
+_SLOTS = 96
 
 # (slot, fingerprint, kind, group) of a histogram.
 Place = tuple[int, bytes, int, str]
@@ -207,20 +213,138 @@ class SqlStore(Database):
                 yield (slot, bytes(fingerprint), kind, group), bytes(counts)
 
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
+        parts = [self.histograms(first, last, kind=kind, late=of) for of in ((False, True) if late else (False,))]
+        return Partial.gather(item for part in parts for item in part.items())
+
+    def histograms(
+        self,
+        first: int,
+        last: int,
+        *,
+        kind: int | None = None,
+        groups: Collection[str] | None = None,
+        late: bool = False,
+    ) -> Histograms:
+        if groups is not None and not groups:
+            return Histograms((), {})
+        table = tables.late if late else tables.partials
+        # A search for several groups reads all of them: together they are most of the rows.
+        (only,) = groups if groups is not None and len(groups) == 1 else (None,)
+        same = {name: value for name, value in (("kind", kind), ("grp", only)) if value is not None}
+
+        def build() -> Any:
+            columns = (table.c.fingerprint, table.c.kind, table.c.slot, table.c.counts, table.c.grp)
+            wanted = table.c.slot.between(bindparam("first"), bindparam("last"))
+            return select(*columns).where(
+                self.own_rows(table), wanted, *(table.c[name] == bindparam(name) for name in same)
+            )
+
+        rows = self.run(" ".join((table.name, *same)), build, [{"first": first, "last": last, **same}])
+        if groups is not None and only is None:
+            wanted = set(groups)
+            rows = [row for row in rows if row[4] in wanted]
+        names = sorted({row[4] for row in rows})
+        number = {name: place for place, name in enumerate(names)}
+        columns = {
+            origin: rows_of(slots, np.array([number[rows[place][4]] for place in places], dtype=np.intp), counts)
+            for origin, (places, slots, counts) in self._columns(rows).items()
+        }
+        return Histograms(names, columns)
+
+    def _columns(self, rows: Sequence[Any]) -> dict[ReportOrigin, tuple[list[int], Slots, Counts]]:
+        """Return (places in ``rows``, slots [n], histograms [n, cells]) by origin.
+
+        ``rows``: fingerprint, kind, slot, packed histogram, and more.
+        """
         campaign = self.meta("campaign").get("campaign", "")
+        alike: dict[tuple[bytes, int], list[int]] = {}
+        for place, row in enumerate(rows):
+            alike.setdefault((row[0], row[1]), []).append(place)
+        columns: dict[ReportOrigin, list[tuple[list[int], Counts]]] = {}
+        for (fingerprint, kind), places in alike.items():
+            for some, counts in unpack_tables([rows[place][3] for place in places]):
+                origin = ReportOrigin(campaign, bytes(fingerprint), kind, counts.shape[1])
+                columns.setdefault(origin, []).append(([places[each] for each in some], counts))
+        together = {}
+        for origin, parts in columns.items():
+            every = [place for places, _ in parts for place in places]
+            slots = np.array([rows[place][2] for place in every], dtype=np.int64)
+            together[origin] = every, slots, np.concatenate([counts for _, counts in parts])
+        return together
 
-        def rows() -> Iterator[tuple[Key, Counts]]:
-            for table in (tables.partials, tables.late) if late else (tables.partials,):
-                wanted = [self.own_rows(table), table.c.slot.between(first, last)]
-                if kind is not None:
-                    wanted.append(table.c.kind == kind)
-                columns = (table.c.fingerprint, table.c.kind, table.c.grp, table.c.slot, table.c.counts)
-                found = list(self.rows(select(*columns).where(and_(*wanted))))
-                counts = unpack_each([bytes(row[4]) for row in found])
-                for (fingerprint, kind_of, group, slot, _), each in zip(found, counts, strict=True):
-                    yield Key(campaign, bytes(fingerprint), kind_of, group, slot), each
+    def sums(self, first: int, last: int) -> SlotSums:
+        summed, names = self._summed()
+        parts = []
+        if first <= summed:
+            parts.append(self._stored_sums(first, min(last, summed), names))
+        begin = self._oldest_slot(max(first, summed + 1))
+        while begin is not None and begin <= last:
+            end = min(begin + _SLOTS - 1, last)
+            parts.append(self.histograms(begin, end).sums())
+            begin = self._oldest_slot(end + 1)
+        return SlotSums.together(parts)
 
-        return Partial.gather(rows())
+    def _summed(self) -> tuple[int, list[str]]:
+        """Return (newest slot with stored sums, the names of their groups); (-1, no names) before the first."""
+        table = tables.sums
+
+        def build() -> Any:
+            return select(func.max(table.c.slot)).where(self.own_rows(table))
+
+        (newest,) = self.run("newest sum", build, [{}])[0]
+        names = self.meta(tables.SUMMED_GROUPS).get(tables.SUMMED_GROUPS)
+        return (-1, []) if newest is None or names is None else (newest, json.loads(names))
+
+    def _stored_sums(self, first: int, last: int, names: list[str]) -> SlotSums:
+        table = tables.sums
+
+        def build() -> Any:
+            columns = (table.c.fingerprint, table.c.kind, table.c.slot, table.c.counts, table.c.reports)
+            wanted = table.c.slot.between(bindparam("first"), bindparam("last"))
+            return select(*columns).where(self.own_rows(table), wanted)
+
+        rows = self.run("sums", build, [{"first": first, "last": last}])
+        order = sorted(range(len(names)), key=names.__getitem__)
+        sums = {}
+        for origin, (places, slots, counts) in self._columns(rows).items():
+            reports = np.zeros((len(places), len(names)), dtype=np.int64)
+            for some, table_of in unpack_tables([rows[place][4] for place in places]):
+                reports[some, : table_of.shape[1]] = table_of
+            ascending = np.argsort(slots)
+            sums[origin] = Summed(slots[ascending], counts[ascending], reports[ascending][:, order])
+        return SlotSums([names[place] for place in order], sums)
+
+    def sum_up(self, most: int) -> bool:
+        with self.transaction():
+            summed, names = self._summed()
+            settled = int(self.meta(SETTLED).get(SETTLED, -1))
+            first = self._oldest_slot(summed + 1)
+            if first is None or first > settled:
+                return False
+            last = min(settled, first + most - 1)
+            sums = self.histograms(first, last).sums()
+            names += [name for name in sums.names if name not in names]
+            columns = [names.index(name) for name in sums.names]
+            rows = []
+            for origin, (slots, counts, reports) in sums.tables.items():
+                all_groups = np.zeros((len(slots), len(names)), dtype=np.int64)
+                all_groups[:, columns] = reports
+                for slot, each, of_groups in zip(slots.tolist(), counts, all_groups, strict=True):
+                    packed = {"counts": pack_counts(each), "reports": pack_counts(of_groups)}
+                    rows.append({"slot": slot, "fingerprint": origin.fingerprint, "kind": origin.kind, **packed})
+            self.upsert(tables.sums, rows, lambda new: {"counts": new.counts, "reports": new.reports})
+            self.set_meta({tables.SUMMED_GROUPS: json.dumps(names)})
+            return last < settled
+
+    def _oldest_slot(self, first: int) -> int | None:
+        """Return the oldest slot from ``first`` on with a report that arrived before its slot had settled."""
+        table = tables.partials
+
+        def build() -> Any:
+            return select(func.min(table.c.slot)).where(self.own_rows(table), table.c.slot >= bindparam("first"))
+
+        oldest: int | None = self.run("oldest slot", build, [{"first": first}])[0][0]
+        return oldest
 
     def late_reports(self) -> int:
         table = tables.late
@@ -232,12 +356,14 @@ class SqlStore(Database):
 
     def counted_groups(self, first: int = 0) -> set[str]:
         partials, late = tables.partials, tables.late
+        summed, names = self._summed() if first == 0 else (-1, [])
 
         def build() -> Any:
             newer = and_(self.own_rows(partials), partials.c.slot >= bindparam("first"))
             return select(partials.c.grp).where(newer).union(select(late.c.grp).where(self.own_rows(late)))
 
-        return {group for (group,) in self.run("counted groups", build, [{"first": first}])}
+        newer = self.run("counted groups", build, [{"first": max(first, summed + 1)}])
+        return {*names, *(group for (group,) in newer)}
 
     def newest_slot(self) -> int | None:
         def build() -> Any:

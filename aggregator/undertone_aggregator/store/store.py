@@ -5,7 +5,7 @@ acknowledged to the broker only after their transaction has committed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES, Segment
 from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.counts.histograms import Histograms, SlotSums
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.store.inventory import Device
 from undertone_aggregator.store.store_address import store_address
@@ -156,6 +157,31 @@ class Store(Protocol):
         """Return the Partial of all workers for first <= slot <= last, of one kind of report or of all kinds.
 
         ``late``: with reports that arrived after their slot had settled.
+        """
+
+    def histograms(
+        self,
+        first: int,
+        last: int,
+        *,
+        kind: int | None = None,
+        groups: Collection[str] | None = None,
+        late: bool = False,
+    ) -> Histograms:
+        """Return the histograms of all workers for first <= slot <= last by column.
+
+        ``kind``, ``groups``: only of this kind of report, and of these groups.
+
+        ``late``: those of reports that arrived after their slot had settled, instead of those that arrived before.
+        """
+
+    def sums(self, first: int, last: int) -> SlotSums:
+        """Return the sums of `histograms` over all groups, for first <= slot <= last."""
+
+    def sum_up(self, most: int) -> bool:
+        """Store the sums of at most ``most`` settled slots of which it has none yet; return True if some remain.
+
+        A store that needs no stored sums to be fast does nothing.
         """
 
     def late_reports(self) -> int:

@@ -17,7 +17,10 @@ from sqlalchemy import (
 # Marks a SQLite file as a store.
 APPLICATION = 0x55544E31
 # The newest revision of the database: the one with the tables in this module, see `migrations`.
-HEAD = "0012"
+HEAD = "0013"
+
+# Name of the entry of `meta` that lists the groups of the table `sums`, in the order in which they were first summed.
+SUMMED_GROUPS = "summed_groups"
 
 metadata = MetaData()
 # The type of row numbers: SQLite numbers rows by itself only if their type is INTEGER.
@@ -85,6 +88,20 @@ late = Table(
     Column("worker", Text, primary_key=True),
     Column("counts", LargeBinary, nullable=False),
     Column("n", BigInteger, nullable=False),
+)
+# Sums of `partials` over groups and workers, of settled slots: the store computes them from the partials, up to a slot,
+# and readers of long series read them instead. counts: the histogram of all groups together. reports: the number of
+# reports of each group, in the order of the campaign's entry SUMMED_GROUPS in `meta`. A store made before revision 0013
+# has no rows at first; its server adds them.
+sums = Table(
+    "sums",
+    metadata,
+    _campaign(primary_key=True),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("fingerprint", LargeBinary, primary_key=True),
+    Column("kind", Integer, primary_key=True, autoincrement=False),
+    Column("counts", LargeBinary, nullable=False),
+    Column("reports", LargeBinary, nullable=False),
 )
 counters = Table(
     "counters",

@@ -1,7 +1,9 @@
 """The rounds of a whole campaign, played on a fleet that reports at once, with restarts."""
 
+import contextlib
 import json
 import random
+import sqlite3
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
@@ -390,5 +392,8 @@ def test_slots_that_fell_due_while_nobody_served_wait_for_their_reports(tmp_path
         again.tick(NOW + 33)
         # None settles beyond the newest report, however far the clock is.
         assert publication_of(store, 10).settled == NOW + 10
+        # It has added up what has settled: nothing is left.
+        with contextlib.closing(sqlite3.connect(tmp_path / "s.sqlite")) as database:
+            assert {slot for (slot,) in database.execute("SELECT slot FROM sums")} == {NOW + 5, NOW + 10}
         report_slot(store, NOW + 10, chance, 40.0)
         assert store.late_reports() == DEVICES

@@ -3,6 +3,7 @@
 import numpy as np
 
 from undertone_aggregator.counts.compact import Compact, ReportOrigin
+from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import Key, Partial
 
 
@@ -17,11 +18,9 @@ def test_what_goes_in_comes_out() -> None:
             (4_294_967_295, b"c", 3, [1, -(2**40), 2**33]),
         ]
     }
-    compact = Compact()
-    items = list(rows.items())
-    compact.add(items[:2])
-    compact.add([])
-    compact.add(items[2:])
+    compact, items = Compact(), list(rows.items())
+    for part in (items[:2], [], items[2:]):
+        compact.add(Histograms.of(dict(part)).group("north"))
     assert compact.partial("north") == Partial(rows)
     assert {counts.dtype for counts in compact.partial("north").values()} == {np.dtype(np.int64)}
 
@@ -32,6 +31,6 @@ def test_all_devices_have_the_sums_of_all_groups() -> None:
     slots, table = Compact.of(Partial(rows), "all").tables()[ReportOrigin("c", b"a", 1, 2)]
     assert (slots.tolist(), table.tolist()) == ([7], [[3, 281]])
     both = Compact.of(Partial(rows), "north")
-    both.add([(Key("c", b"a", 1, "north", 5), rows["c", b"a", 1, "south", 7])])  # type: ignore[index]
+    both.add({ReportOrigin("c", b"a", 1, 2): (np.array([5]), np.array([[2, 30]]))})
     slots, table = both.tables()[ReportOrigin("c", b"a", 1, 2)]
     assert (slots.tolist(), table.tolist()) == ([5, 7], [[2, 30], [1, 250]])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from support.memory_store import MemoryStore
+from support.publication import plain_smallest, plainly_released, shown, smallest_crowd
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
 from undertone_aggregator.estimate.publication import (
     Publication,
     publication_of,
     released,
     settle,
-    smallest,
 )
 from undertone_aggregator.store.store import Batch
 from undertone_shared import report
@@ -68,13 +68,12 @@ def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> 
     """Of every grouping with up to 5 reports each; a larger min_reports publishes no more, and may come later."""
     for names, sizes in groupings(5):
         of = dict(zip(names, sizes, strict=True))
-        shown = released(of, least)
-        assert not isolates(numbers_of(names, sizes, shown), sizes, least), (of, shown)
-        assert released(of, least + 1) <= shown, of
-        if shown:
-            assert smallest(of, shown) >= least
-            parts = [n for group, n in of.items() if group in shown and group != EVERYBODY]
-            assert smallest(of, shown) == min(n for n in (*parts, sum(sizes) - sum(parts)) if n)
+        published = released(of, least)
+        assert published == plainly_released(of, least), of
+        assert not isolates(numbers_of(names, sizes, published), sizes, least), (of, published)
+        assert released(of, least + 1) <= published, of
+        assert smallest_crowd(of, published) == plain_smallest(of, published)
+        assert smallest_crowd(of, published) >= (least if published else 0)
 
 
 def test_nothing_large_enough_is_withheld_without_need() -> None:
@@ -107,29 +106,28 @@ def send(store: MemoryStore, rows: Iterable[tuple[int, int, str, int]]) -> None:
     store.commit("0of1", Batch(partial))
 
 
-def poll(store: MemoryStore, least: int, slots: int, read: Callable[[MemoryStore, int], "Shown"]) -> set[Number]:
+def poll(store: MemoryStore, least: int, slots: int, read: Callable[[MemoryStore, int], "OfGroup"]) -> set[Number]:
     """Every number that is published now: of each group and slot."""
-    shown = read(store, least)
+    of = read(store, least)
     numbers = set()
     for group in GROUPS:
         for slot in range(slots):
             vector = np.zeros((slots, DEVICES), dtype=int)
-            for key, counts in shown(group).items():
+            for key, counts in of(group).items():
                 if key.slot == slot:
                     vector[slot] += counts
             numbers.add(tuple(vector.ravel().tolist()))
     return {number for number in numbers if any(number)}
 
 
-Shown = Callable[[str], Partial]
+OfGroup = Callable[[str], Partial]
 
 
-def now(store: MemoryStore, least: int) -> Shown:
-    shown = publication_of(store, least).select(store.partial(late=False))
-    return shown.of
+def now(store: MemoryStore, least: int) -> OfGroup:
+    return shown(publication_of(store, least), store.partial(late=False)).of
 
 
-def before(store: MemoryStore, least: int) -> Shown:
+def before(store: MemoryStore, least: int) -> OfGroup:
     """As it once was: settled slots as the store has them when it is asked, each number by itself."""
     settled, partial = publication_of(store, least).settled, store.partial()
 
@@ -151,7 +149,7 @@ def histories(slots: int) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
 
 
 def played(
-    groups: tuple[str, ...], times: tuple[int, ...], least: int, read: Callable[[MemoryStore, int], Shown]
+    groups: tuple[str, ...], times: tuple[int, ...], least: int, read: Callable[[MemoryStore, int], OfGroup]
 ) -> frozenset[Number]:
     """Everything that is published in a history: polled while reports come, one late one after the other."""
     slots = len(times) // DEVICES
@@ -207,11 +205,11 @@ def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publicatio
                 partial.add_counts(Key(CAMPAIGN, EPOCH, kind, EVERYBODY, slot), np.array([n]))
     numbers: set[Number] = set()
     for publication in publications:
-        shown = publication.select(partial)
-        cells = list(shown.of(EVERYBODY))
+        published = shown(publication, partial)
+        cells = list(published.of(EVERYBODY))
         for every, first in itertools.product((1, 2, 3, 4), range(SLOTS)):
             for last in range(first, SLOTS):
-                pooled = shown.pooled(SLOTS, every, first, last)
+                pooled = published.pooled(SLOTS, every, first, last)
                 for run, kind in itertools.product(range(SLOTS), (report.COHORT, report.REPORT)):
                     cells_of_run = [key for key in pooled if key.slot // every == run and key.kind == kind]
                     numbers.add(vector(cells_of_run))
@@ -269,12 +267,12 @@ def test_no_number_is_over_a_few_reports_of_another_epoch(least: int) -> None:
             partial = Partial()
             for device, ((group, epoch), kind) in enumerate(zip(fleet, kinds, strict=True)):
                 partial.add(Key(CAMPAIGN, epoch, kind, group, 0), device, len(fleet))
-            shown = Publication(0, least, ((0, least),)).select(partial)
-            parts = [counts for group in GROUPS for counts in shown.of(group).values()]
-            parts += shown.pooled(1, 1, 0, 0).values()
+            published = shown(Publication(0, least, ((0, least),)), partial)
+            parts = [counts for group in GROUPS for counts in published.of(group).values()]
+            parts += published.pooled(1, 1, 0, 0).values()
             numbers = frozenset(tuple(counts.tolist()) for counts in parts)
             assert not isolates(numbers, (1,) * len(fleet), least), (fleet, kinds)
-            assert shown.smallest == 0 or shown.smallest >= least
+            assert published.smallest == 0 or published.smallest >= least
 
 
 def test_pools_over_slots_are_of_one_epoch_each() -> None:
@@ -283,5 +281,5 @@ def test_pools_over_slots_are_of_one_epoch_each() -> None:
     for slot, old in enumerate((True, False, False, False)):
         partial.add(Key(CAMPAIGN, b"previous" if old else EPOCH, report.COHORT, EVERYBODY, slot), 0, 1)
         partial.add_counts(Key(CAMPAIGN, EPOCH, report.REPORT, EVERYBODY, slot), np.array([3]))
-    pooled = Publication(3, 3, ((0, 3),)).select(partial).pooled(SLOTS, SLOTS, 0, SLOTS - 1)
+    pooled = shown(Publication(3, 3, ((0, 3),)), partial).pooled(SLOTS, SLOTS, 0, SLOTS - 1)
     assert {key.slot for key in pooled if key.kind == report.COHORT} == {1, 2, 3}

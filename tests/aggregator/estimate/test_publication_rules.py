@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from support.memory_store import MemoryStore
+from support.publication import Shown, shown, smallest_crowd
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
 from undertone_aggregator.estimate.publication import (
     Publication,
-    ReleasedCells,
     only_told,
     publication_of,
     settle,
-    smallest,
     tell_groups,
     told_groups,
 )
@@ -37,58 +36,59 @@ def slots_of(counts: Iterable[int], others: int) -> Partial:
     return partial
 
 
-def pooled_slots(shown: ReleasedCells, every: int, first: int, last: int, kind: int) -> list[int]:
+def pooled_slots(published: Shown, every: int, first: int, last: int, kind: int) -> list[int]:
     """The slots whose cells of a kind are pooled, in cycles of four."""
-    return sorted(key.slot for key in shown.pooled(4, every, first, last) if key.kind == kind)
+    return sorted(key.slot for key in published.pooled(4, every, first, last) if key.kind == kind)
 
 
 def test_a_bundle_is_the_shortest_run_within_a_cycle_with_enough_reports_for_the_threshold() -> None:
     """Two and more make a bundle: [0, 1], [3], [8, 10]; of the one in 7 nothing more comes in its cycle."""
-    shown = Publication(11, 2, ((0, 2),)).select(slots_of((1, 1, 0, 2, 0, 0, 0, 1, 1, 0, 1, 0), 3))
-    assert pooled_slots(shown, 12, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
-    assert pooled_slots(shown, 12, 0, 11, report.REPORT) == list(range(12))
+    published = shown(Publication(11, 2, ((0, 2),)), slots_of((1, 1, 0, 2, 0, 0, 0, 1, 1, 0, 1, 0), 3))
+    assert pooled_slots(published, 12, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
+    assert pooled_slots(published, 12, 0, 11, report.REPORT) == list(range(12))
     # A selection that cuts a bundle has none of it.
-    assert pooled_slots(shown, 12, 1, 11, report.COHORT) == [3, 8, 10]
-    assert pooled_slots(shown, 12, 0, 9, report.COHORT) == [0, 1, 3]
-    assert pooled_slots(shown, 12, 0, 1, report.COHORT) == [0, 1]
-    assert pooled_slots(shown, 12, 3, 3, report.COHORT) == [3]
-    assert pooled_slots(shown, 12, 4, 6, report.REPORT) == [4, 5, 6]
+    assert pooled_slots(published, 12, 1, 11, report.COHORT) == [3, 8, 10]
+    assert pooled_slots(published, 12, 0, 9, report.COHORT) == [0, 1, 3]
+    assert pooled_slots(published, 12, 0, 1, report.COHORT) == [0, 1]
+    assert pooled_slots(published, 12, 3, 3, report.COHORT) == [3]
+    assert pooled_slots(published, 12, 4, 6, report.REPORT) == [4, 5, 6]
     # Runs of one slot have room for a bundle of one alone; runs of three divide 8 from 10, runs of two as well.
-    assert pooled_slots(shown, 1, 0, 11, report.COHORT) == [3]
-    assert pooled_slots(shown, 2, 0, 11, report.COHORT) == pooled_slots(shown, 3, 0, 11, report.COHORT) == [0, 1, 3]
-    assert pooled_slots(shown, 4, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
+    assert pooled_slots(published, 1, 0, 11, report.COHORT) == [3]
+    assert pooled_slots(published, 2, 0, 11, report.COHORT) == [0, 1, 3]
+    assert pooled_slots(published, 3, 0, 11, report.COHORT) == [0, 1, 3]
+    assert pooled_slots(published, 4, 0, 11, report.COHORT) == [0, 1, 3, 8, 10]
 
 
 def test_a_bundle_begins_with_a_report_for_the_threshold() -> None:
-    shown = Publication(3, 2, ((0, 2),)).select(slots_of((0, 1, 0, 1), 3))
-    assert pooled_slots(shown, 4, 1, 3, report.COHORT) == [1, 3]
+    published = shown(Publication(3, 2, ((0, 2),)), slots_of((0, 1, 0, 1), 3))
+    assert pooled_slots(published, 4, 1, 3, report.COHORT) == [1, 3]
 
 
 def test_slots_of_a_threshold_round_are_bundled_with_no_other() -> None:
     """One report for the threshold in each, and no other: a slot of its own, which is too small."""
-    shown = Publication(3, 2, ((0, 2),)).select(slots_of((1, 1, 2, 0), 0))
-    assert pooled_slots(shown, 4, 0, 3, report.COHORT) == [2]
+    published = shown(Publication(3, 2, ((0, 2),)), slots_of((1, 1, 2, 0), 0))
+    assert pooled_slots(published, 4, 0, 3, report.COHORT) == [2]
 
 
 def test_a_bundle_over_a_change_of_min_reports_obeys_the_larger_one() -> None:
     few = slots_of((1, 1, 1, 1), 5)
     # Slot 0 settled under 4, the others under 2: they make the bundles [0, 1] and [2, 3].
-    shown = Publication(3, 2, ((0, 4), (1, 2))).select(few)
-    assert pooled_slots(shown, 4, 0, 3, report.COHORT) == [2, 3]
-    assert pooled_slots(Publication(3, 2, ((0, 2),)).select(few), 4, 0, 3, report.COHORT) == [0, 1, 2, 3]
-    assert pooled_slots(Publication(3, 3, ((0, 2),)).select(few), 4, 0, 3, report.COHORT) == []
+    published = shown(Publication(3, 2, ((0, 4), (1, 2))), few)
+    assert pooled_slots(published, 4, 0, 3, report.COHORT) == [2, 3]
+    assert pooled_slots(shown(Publication(3, 2, ((0, 2),)), few), 4, 0, 3, report.COHORT) == [0, 1, 2, 3]
+    assert pooled_slots(shown(Publication(3, 3, ((0, 2),)), few), 4, 0, 3, report.COHORT) == []
 
 
 def test_groups_of_a_threshold_round_are_released_as_those_of_any_slot() -> None:
     partial = Partial()
     for group, n in (("a", 5), ("b", 3), ("c", 2)):
         partial.add_counts(Key(CAMPAIGN, EPOCH, report.COHORT, group, 7), np.array([n]))
-    shown = Publication(7, 3, ((0, 3),)).select(partial)
+    published = shown(Publication(7, 3, ((0, 3),)), partial)
     # Without b, c is among five.
-    assert shown.groups == ["a", EVERYBODY]
-    assert (shown.of("a").reports, shown.of(EVERYBODY).reports, shown.of("b").reports) == (5, 10, 0)
+    assert published.groups == ["a", EVERYBODY]
+    assert [published.of(group).reports for group in ("a", EVERYBODY, "b")] == [5, 10, 0]
     # A threshold round has no measured mean in which anybody could hide.
-    assert shown.smallest == 0
+    assert published.smallest == 0
 
 
 def test_the_smallest_crowd_is_that_of_the_worst_slot() -> None:
@@ -97,13 +97,13 @@ def test_the_smallest_crowd_is_that_of_the_worst_slot() -> None:
     for slot, sizes in ((1, {"a": 9, "b": 7}), (2, {"a": 4, "b": 9}), (3, {"a": 2})):
         for group, n in sizes.items():
             partial.add_counts(Key(CAMPAIGN, EPOCH, report.REPORT, group, slot), np.array([n]))
-    assert Publication(3, 3, ((0, 3),)).select(partial).smallest == 4
-    assert Publication(1, 3, ((0, 3),)).select(partial).smallest == 7
+    assert shown(Publication(3, 3, ((0, 3),)), partial).smallest == 4
+    assert shown(Publication(1, 3, ((0, 3),)), partial).smallest == 7
 
 
 def test_a_slot_obeys_the_larger_min_reports_of_then_and_now() -> None:
     publication = Publication(9, 5, ((2, 3), (6, 4)))
-    assert [publication.then(slot) for slot in (0, 1, 2, 5, 6, 9)] == [5, 5, 3, 3, 4, 4]
+    assert [*publication.then(np.array([0, 1, 2, 5, 6, 9]))] == [5, 5, 3, 3, 4, 4]
     assert Publication.of({}, 5) == Publication(-1, 5)
 
 
@@ -124,10 +124,10 @@ def test_what_is_noted_when_slots_settle() -> None:
 
 
 def test_among_nothing_released_nobody_hides() -> None:
-    assert smallest({"a": 2}, frozenset()) == 0
-    assert Publication(9, 2).select(Partial()).smallest == 0
-    assert smallest({"a": 5, "b": 3}, frozenset({EVERYBODY})) == 8
-    assert smallest({"a": 5, "b": 3}, frozenset({EVERYBODY, "a"})) == 3
+    assert smallest_crowd({"a": 2}, frozenset()) == 0
+    assert shown(Publication(9, 2), Partial()).smallest == 0
+    assert smallest_crowd({"a": 5, "b": 3}, frozenset({EVERYBODY})) == 8
+    assert smallest_crowd({"a": 5, "b": 3}, frozenset({EVERYBODY, "a"})) == 3
 
 
 # --- counts

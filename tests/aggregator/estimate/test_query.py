@@ -438,7 +438,7 @@ def test_a_series_read_piece_by_piece_is_that_of_the_whole(
             results.world(results.estimates()),
         ]
         monkeypatch.setattr(query, "_PIECE", 7)
-        assert len(list(results._pieces(0, 0xFFFFFFFF))) > 10
+        assert len(list(results._pieces(0, 0xFFFFFFFF, 1))) > 10
         pieces = [
             results.estimates(groups=groups),
             results.ranges(10, groups=groups),

@@ -19,7 +19,7 @@ from support.postgres import Postgres
 from support.refusal import refused
 from support.server import two_epochs
 from undertone_aggregator.counts.device_states import CHAINS, SEEN, SEQUENCES, DeviceStates
-from undertone_aggregator.counts.partial import pack_counts
+from undertone_aggregator.counts.partial import Key, Partial, pack_counts
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store.postgres_store import PostgresStore
 from undertone_aggregator.store.sql_store import SqlStore
@@ -168,7 +168,7 @@ def test_every_revision_of_the_second_version_is_brought_up(tmp_path: Path, revi
     with open_store(path, campaign="load") as store:
         store.set_meta({"campaign": "load"})
     added = {"0003": ("sequences", "losses"), "0004": ("devices",), "0006": ("leases", "members", "groups")}
-    added |= {"0007": ("conflicts",), "0009": ("late",), "0012": ("refusals",)}
+    added |= {"0007": ("conflicts",), "0009": ("late",), "0012": ("refusals",), "0013": ("sums",)}
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         split_segments(database)
         database.execute("INSERT INTO seen VALUES (4, 1, '0of1', 1, x'01'), (7, 1, '0of1', 0, x'02')")
@@ -203,6 +203,33 @@ def test_a_store_of_revision_0011_gets_the_table_of_refusals(tmp_path: Path) -> 
         assert (store.refusals(), store.outcomes()["late"]) == ({}, 2)
         store.commit("0of1", Batch(refused=Counter({("late", 7): 1})))
         assert store.refusals() == {("late", 7): 1}
+    assert columns_of(path) == columns_of_new(tmp_path)
+
+
+def test_a_store_of_revision_0012_gets_its_sums_from_its_server(tmp_path: Path) -> None:
+    """And so does a store that has lost them, or the names of their groups."""
+    path = tmp_path / "s.sqlite"
+    with open_store(path, campaign="load") as store:
+        partial = Partial()
+        for group in ("north", "south"):
+            partial.add(Key("load", b"of epoch", 1, group, 5), 0, 2)
+        store.commit("0of1", Batch(partial))
+        store.set_meta({"campaign": "load", SETTLED: "5"})
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE sums")
+        database.execute("UPDATE alembic_version SET version_num = '0012'")
+    for lose in ("DELETE FROM sums", "DELETE FROM meta WHERE name = 'summed_groups'"):
+        with open_store(path, campaign="load") as store:
+            before = store.sums(0, 9).tables
+            store.sum_up(9)
+            (sums,) = store.sums(0, 9).tables.values()
+            assert [column.tolist() for column in sums] == [[5], [[2, 0]], [[1, 1]]]
+            assert [column.tolist() for column in sums] == [
+                column.tolist() for (of,) in [before.values()] for column in of
+            ]
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            assert database.execute("SELECT slot FROM sums").fetchall() == [(5,)]
+            database.execute(lose)
     assert columns_of(path) == columns_of_new(tmp_path)
 
 

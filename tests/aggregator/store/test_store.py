@@ -211,6 +211,58 @@ def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]
         assert store.counted_groups() == {"a", "b", "c"}
 
 
+def sums_of(store: Store) -> list[tuple[int, bytes, int, list[int], dict[str, int]]]:
+    """Every sum in a store: slot, epoch, kind, the histogram of all groups, the reports of each group."""
+    sums = store.sums(0, 0xFFFFFFFF)
+    return sorted(
+        (slot, of.fingerprint, of.kind, counts, {name: n for name, n in zip(sums.names, reports, strict=True) if n})
+        for of, table in sums.tables.items()
+        for slot, counts, reports in zip(*(column.tolist() for column in table), strict=True)
+    )
+
+
+def test_sums_are_those_of_the_histograms_and_of_no_late_report(opened: Callable[[], Store]) -> None:
+    """Groups come up one after the other, some reports come from a second worker, and there are slots without any."""
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        sent = [(slot, kind, group) for slot in (3, 4, 6, 9, 300) for kind in (0, 1, 2) for group in "cab"[: slot - 2]]
+        for worker in ("0of2", "1of2"):
+            partial = Partial()
+            for number, (slot, kind, group) in enumerate(sent):
+                partial.add_counts(Key("meters", b"of epoch", kind, group, slot), np.array([number, 500, 2]))
+            store.commit(worker, Batch(partial))
+        histograms = store.histograms(4, 9, kind=1, groups=["a", "b"])
+        assert [(key.slot, key.group) for key, _ in histograms.items()] == [
+            (slot, group) for slot in (4, 6, 9) for group in ("a", "b")[: slot - 3]
+        ]
+        assert {key.group for key, _ in store.histograms(0, 999, groups=["c"]).items()} == {"c"}
+        assert not store.histograms(0, 999, groups=[]).tables
+        before = sums_of(store)
+        assert len(before) == 5 * 3
+        assert before[4] == (4, b"of epoch", 1, [2 * (5 + 6), 2000, 8], {"c": 2 * 507, "a": 2 * 508})
+        # Of moments, the first is the number of reports.
+        assert before[5][-1] == {"c": 2 * 7, "a": 2 * 8}
+        store.set_meta({SETTLED: "100"})
+        late = Partial()
+        late.add(Key("meters", b"of epoch", 1, "d", 4), 0, 3)
+        store.commit("0of2", Batch(late))
+        steps = 1
+        while store.sum_up(2):
+            steps += 1
+            assert sums_of(store) == before
+        assert steps <= 4
+        assert sums_of(store) == before
+        assert store.histograms(0, 999, late=True).sums().names == ("d",)
+        assert store.counted_groups() == {*"abcd"}
+    with opened() as store:
+        store.set_meta({SETTLED: "300"})
+        assert not store.sum_up(1)
+        assert sums_of(store) == before
+        sums = store.sums(5, 6)
+        assert [table.slot.tolist() for table in sums.tables.values()] == [[6]] * 3
+        assert not store.sums(400, 500).tables
+
+
 @pytest.mark.parametrize("histograms", [1, 3, 128, 129, 300])
 def test_every_histogram_of_a_batch_is_added_to_the_stored_one(opened: Callable[[], Store], histograms: int) -> None:
     keys = [Key("meters", bytes([n % 2]) * 8, n % 2, f"g{n % 3}", FIRST + n) for n in range(histograms)]
