@@ -68,10 +68,11 @@ INTRODUCTIONS = {
         "inside of small parts of the stream. In ToPL there is no trusted party: each value gets noise of its own. "
         "The names of methods are those of the paper. ToPS chooses θ by a noisy maximum, which is called NM-E. PAK is "
         "an older mechanism, which takes a noisy percentile of the values as θ; S-PAK and S-P are two ways to compute "
-        "this percentile. H2 and H16 are trees with a fan-out of 2 and of 16. *Base* always answers 0. In ToPL, SW "
-        "and SW-W choose θ from reports of the Square Wave mechanism; SW-W uses the paper's rule, which is called the "
-        "white box. MSE is the mean square error, and RMSE is its root. The page [Central releases](../central.md) "
-        "explains the commands, and the page [Papers](../papers.md#data) names the data."
+        "this percentile. H2 and H16 are trees with a fan-out of 2 and of 16. A tree is made *consistent* by changing "
+        "its noisy sums so that each sum equals the total of its parts; this reduces the noise. *Base* always answers "
+        "0. In ToPL, SW and SW-W choose θ from reports of the Square Wave mechanism; SW-W uses the paper's rule, which "
+        "is called the white box. MSE is the mean square error, and RMSE is its root. The page [Central "
+        "releases](../central.md) explains the commands, and the page [Papers](../papers.md#data) names the data."
     ),
     "CGM (PVLDB 2021)": (
         "In a stream, all reports of a device share one budget (ε, δ). With CGM, each report uses a part of the "

@@ -75,8 +75,9 @@ def run(options: StudyOptions) -> Outcome:
         + ".",
         *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
         f"Base has the RMSE {base_rmse:.4g}. Except for the column `measured RMSE`, the figure contains no noise. It "
-        "shows the error that each formula predicts for each θ, and ToPS makes a noisy choice of the θ with the "
-        f"smallest one. The error of the default is shown up to {SHOWN} times that of Base.",
+        "shows the error that each formula predicts for each θ. A release by ToPS turns each predicted "
+        "error into a score, adds noise to the scores, and takes the θ with the best noisy score. The figure shows "
+        f"the error of the default only up to {SHOWN} times the error of Base.",
     ]
     x = thetas.tolist()
     curves = {

@@ -16,10 +16,11 @@ from undertone_studies.tops_streams import TopsStream
 TITLE = "ToPS, figure 4: smoothers (MSE)"
 PARAGRAPH = (
     "The paper finds that the smoother `recent` is best on DNS, and among the best on the other streams. Here the "
-    "smoothers `mean` and `median` have smaller errors than `recent` on every stream, by 7 to 17 %. They average over "
-    "the history, which removes noise. This average has a bias if the stream changes. But these streams change "
-    "slowly, and the synthetic ones not at all, so the bias is small. The default of `undertone release tops` is the "
-    "smoother `auto`, whose error here is at most 3 % larger than that of the best smoother."
+    "smoothers `mean` and `median` have smaller errors than `recent` on every stream, by 7 to 17 %. They predict from "
+    "many earlier sums, which removes noise, while `recent` takes the newest sum alone. If a stream changes, a "
+    "prediction from many earlier sums has a bias. But these streams change slowly, and the synthetic ones not at all, "
+    "so the bias is small. The default of `undertone release tops` is the smoother `auto`, whose error here is at "
+    "most 3 % larger than that of the best smoother."
 )
 
 

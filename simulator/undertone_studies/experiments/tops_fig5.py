@@ -20,8 +20,8 @@ TITLE = "ToPS, figure 5: hierarchies (MSE)"
 PARAGRAPH = (
     "The paper chooses a tree with a fan-out of 16 that is made consistent, because in experiments its errors are "
     "smaller than those of a binary tree. The mean square error from noise is Kθ²/ε². Here the constant K is computed "
-    "exactly, without data: K is 14276 for H2, 3195 for H16, and 1171 for H16 made consistent. Smoothing reduces the "
-    "error of H16 made consistent to between 7 and 26 %, depending on the stream and on ε."
+    "exactly, without data: K is 14276 for H2, 3195 for H16, and 1171 for H16 made consistent. With smoothing, the "
+    "error of H16 made consistent is only 7 to 26 % of its error without smoothing, depending on the stream and on ε."
 )
 
 

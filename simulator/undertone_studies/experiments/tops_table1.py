@@ -8,11 +8,12 @@ from undertone_studies.tops_streams import LONGEST, TABLE1, streams
 
 TITLE = "ToPS, Table 1"
 PARAGRAPH = (
-    "The data of Fare and Kosarak are not available here. Values drawn at random stand in for them: their "
-    "distribution has the paper's quantiles, mean and maximum, and they have no order in time. POS is the paper's "
-    "stream. The DNS extract that the authors publish is not the one of their Table 1: its largest value is 28 "
-    "instead of 617. So the public bound of DNS is seventy times the largest value here, and three times in the "
-    "paper. Such a bound favours methods that find a small threshold."
+    "The data of Fare and Kosarak are not available here. Values drawn at random stand in for them. We draw these "
+    "values independently of each other, from a distribution with the paper's quantiles, mean and maximum. So unlike "
+    "real data they have no order in time, and the largest value drawn can be below the paper's maximum. POS is the "
+    "paper's stream. The DNS extract that the authors publish is not the one of their Table 1: its largest value is "
+    "28 instead of 617. So the public bound of DNS is seventy times the largest value here, but only three times the "
+    "largest value in the paper. Such a bound favours methods that find a small threshold."
 )
 
 
