@@ -15,10 +15,11 @@ from undertone_studies.theta_populations import in_time_order
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
     "In this study the server chooses θ after three threshold rounds. After that, the readings differ from those of "
-    "the rounds. From the change of the truncated means, the model finds the factor by which the readings have "
-    "changed. It multiplies its estimate of what truncation removes by this factor, and adds half of the change to "
-    "the error of the estimate. So the interval of the mean of the readings still holds, and becomes wider if the "
-    "readings have changed. `undertone query` then warns that θ is stale."
+    "the rounds. A model estimates what truncation removes. From the change of the truncated means, it finds the "
+    "factor by which the readings have changed. It multiplies its estimate by this factor, and adds half of the "
+    "change to the error of the estimate. So if the readings have changed, the interval of the mean of the readings "
+    "becomes wider, and still contains this mean in at least 95 % of slots. `undertone query` then warns that θ is "
+    "stale."
 )
 
 EPSILONS = ("1", "4")
@@ -39,9 +40,9 @@ def run(options: StudyOptions) -> Outcome:
             held, least, width = raw(readings, epsilon, bound, cycle, cycles, seeds)
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
-        "The column `held` has the share of the 95 % intervals that contain the mean of the readings, and "
-        "the column `least` has this share at the worst slot of the day. The column `width` is the median "
-        "width of these intervals, divided by the width of the interval of the truncated mean."
+        "The column `held` has the share of the 95 % intervals that contain the mean of the readings, and the column "
+        "`least` has this share at the slot of the day at which it is lowest. The column `width` is the median width "
+        "of these intervals, divided by the width of the interval of the truncated mean."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
 

@@ -29,13 +29,14 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
-    "Filtering uses only published numbers, so it costs no privacy. The filter fits a model to the published "
-    "series. The model has a season that changes slowly, a short memory and a slow part, and it knows the noise of "
-    "each slot. Each cell of the table has two errors, divided by the error of the raw series. `smoothed` uses all "
-    "slots. For each slot, `causal` uses only this slot and earlier ones, and the model is fitted again as data "
-    "arrive. The table also shows how often the 95 % intervals contain the mean of the truncated readings. If a "
-    "fleet is larger than the data set, the true mean is the mean of that small set. It changes more from slot to "
-    "slot than the mean of a real fleet would."
+    "Filtering uses only published numbers, so it costs no privacy. The filter fits a model to the published series. "
+    "The model has a season that changes slowly, a short memory and a slow part, and it knows the variance of the "
+    "noise in each slot. Each row of the table (a *cell*) compares two ways to filter with the raw series. The "
+    "`smoothed` series uses all slots. For each slot, the `causal` series uses only this slot and earlier ones, and "
+    "the model is fitted again as data arrive. The table has the error of each of these two series, divided by the "
+    "error of the raw series. It also shows how often their 95 % intervals contain the mean of the truncated "
+    "readings. If a fleet is larger than the data set, the study takes the mean of the data set as the true mean. The "
+    "mean of so few households changes more from slot to slot than the mean of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {
@@ -78,11 +79,11 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ raw` "
         "have the filtered error divided by this error. The columns `held` have the share of 95 % "
-        "intervals that contain the truncated mean, and the columns `±` have the standard error of that share between "
-        f"draws of the noise. Each cell has draws of its own, {_AT_A_TIME} at a time until both columns `±` are "
-        f"{_KNOWN} or less ({REPEATS} draws at most). The column `after half` has the error of the causal filter from "
-        "the fourteenth cycle on, or in the second half of a shorter series, in per cent. The column `seconds` has the "
-        "time of one fit with smoothing, on one thread.",
+        "intervals that contain the truncated mean. The columns `±` have the standard error of that share between "
+        f"draws of the noise. Each cell has draws of its own. The study makes {_AT_A_TIME} draws at a time, until both "
+        f"columns `±` are {_KNOWN} or less ({REPEATS} draws at most). The column `after half` has the error of "
+        "the causal filter from the fourteenth cycle on, or in the second half of a shorter series, in per cent. The "
+        "column `seconds` has the time of one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
         "readings of any 24 hours. In turns, one device in 49 reports in each slot, and the noise includes the "
         "chance of which devices these are. In a stream, (ε, 1e-5) is for all readings of a cycle together, and "

@@ -22,11 +22,11 @@ from undertone_studies.registry import StudyOptions
 TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
     "The study simulates whole campaigns, with threshold rounds and the choice of θ, and compares their published "
-    "series with the mean of the readings themselves. The headline is the filtered series. A model estimates what "
-    "truncation removed, and the filtered series includes it. The 95 % interval covers both the noise and the error "
-    "of this model. For comparison the table has the unfiltered estimate of each slot, and the filtered mean of "
-    "readings truncated at θ. People want to know the mean of the readings, and the filtered mean of truncated "
-    "readings does not show it: its interval does not cover what truncation removes."
+    "series with the mean of the readings themselves. The *headline* is the filtered series of the mean of the "
+    "readings. It includes what truncation removed, as a model estimates it. Its 95 % interval allows for the noise "
+    "and for the error of this model. For comparison the table has the unfiltered estimate of each slot, and the "
+    "filtered mean of the truncated readings. People want to know the mean of the readings. The filtered mean of the "
+    "truncated readings does not show that, because it and its interval leave out what truncation removes."
 )
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
@@ -110,10 +110,8 @@ def run(options: StudyOptions) -> Outcome:
         "The column `rmse` is the root mean square difference from the mean of the readings, in their unit and in "
         "per cent of their mean. The column `held` is the share of 95 % intervals that contain the mean of the "
         "readings, and ± is its standard error between campaigns. The column `width` is the half-width of the "
-        "intervals divided by 1.96 `rmse`. It is 1 if the intervals are exactly as wide as the errors require. The "
-        f"series are for {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings). A row of "
-        f"`edrp` is from {_repeats('edrp', options)} campaigns, and any other row from {_repeats('', options)}. Each "
-        "campaign has noise of its own. A real data set smaller than the fleet is repeated, each time a week later.",
+        "intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as a 95 % interval with this error "
+        "should be. The series are for ",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
         "In a stream, the estimate adds an assumed amount for what clipping removes, and the error of this amount is "

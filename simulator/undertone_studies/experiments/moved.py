@@ -24,9 +24,10 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
-    "Whole campaigns last three weeks, and the server looks at θ once a week. The readings change on the third day "
-    "after the threshold rounds. While θ is stale, the interval of the headline still contains the mean of the "
-    "readings. When the server looks at θ the next time, it chooses a θ for the readings as they are now."
+    "The study simulates campaigns of three weeks, in which the server chooses θ again once a week. The readings "
+    "change on the third day after the threshold rounds. From then on, θ does not suit the readings until the server "
+    "chooses it again. The table shows that the intervals of the headline nevertheless contain the mean of the "
+    "readings in at least 95 % of slots."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3
@@ -133,13 +134,12 @@ def run(options: StudyOptions) -> Outcome:
         rows.append((CASES[number].name, CASES[number].devices, *numbers))
     columns = ["case", "devices", "held", "worst day", "± %", "MSE over best"]
     notes = [
-        "The headline is the published filtered series. The column `held` has the share of its 95 % "
-        "intervals that contain the mean of the readings, from the change on. The column `worst day` has "
-        "this share on the worst day. The column `± %` has the median half-width of the intervals in per "
-        "cent of the mean, from the third day after the change on. The column `MSE over best` is the mean "
-        "square error in the second week, divided by that of a campaign whose threshold rounds have "
-        "already seen the changed readings. ε = 1 is for each reading. "
-        f"Each case has {repeats} campaigns of {days} days.",
+        "The headline is the published filtered series. The column `held` has the share of its 95 % intervals that "
+        "contain the mean of the readings, from the change on. The column `worst day` has this share on the worst "
+        "day. The column `± %` has the median half-width of the intervals in per cent of the mean, from the third "
+        "day after the change on. The column `MSE over best` compares two campaigns by their mean square error in "
+        "the second week: it is that of this campaign, divided by that of a campaign whose threshold rounds have "
+        "already seen the changed readings. ε = 1 is for each reading. Each case has ",
     ]
     return Outcome(TITLE, columns, rows, notes)
 

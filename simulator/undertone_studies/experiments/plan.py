@@ -29,11 +29,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
-    "This table checks `undertone plan`. The ratio is the error that the plan predicted, divided by the error of "
-    "simulated campaigns. So a ratio of 1 means that the plan is right. The last column says how exactly this "
-    "number of simulations can show the ratio. In the rows `range of 48`, the error is that of the average of 48 "
-    "slots. A simulation has fewer such averages than slots, so the ratios in these rows are less exact. Both the "
-    "prediction and the simulation use the readings of the whole day."
+    "This table checks the predictions of `undertone plan`. The ratio is the predicted standard error, divided by the "
+    "standard error of simulated campaigns. So a ratio of 1 means that the prediction is right. The last column says "
+    "how exactly this number of simulations can show the ratio. In the rows `range of 48`, the error is that of the "
+    "average of 48 slots. A simulation has fewer such averages than slots, so the ratios in these rows are less "
+    "exact. Both the prediction and the simulation use the readings of the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].
@@ -97,8 +97,8 @@ def run(options: StudyOptions) -> Outcome:
         f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The error of a fleet is computed from those of "
         "its blocks or devices, which draw independently.",
         "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
-        f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), with the slew {float(SLEW):g}; their "
-        "errors are shares of the range of readings, and contain the noise only.",
+        f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), with the slew {float(SLEW):g}. The "
+        "errors of these rows are shares of the range of readings, and contain the noise only.",
     ]
     panels = [
         Panel(

@@ -19,11 +19,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning θ: what fake devices do in the rounds"
 PARAGRAPH = (
-    "Lies in the threshold rounds move θ, and a θ that is too large adds noise to every slot. If fakes send only "
-    "the largest symbol, the counts do not look like counts of honest devices, and the server leaves those rounds "
-    "out. But fakes can behave like honest devices with the largest possible reading, and then nobody can tell them "
-    "from such devices. Two rules limit what such fakes can do. The first θ is at most twice what it would be "
-    "without the largest 1 % of the readings. Later, each epoch at most doubles θ."
+    "False reports in the threshold rounds move θ, and a θ that is too large adds noise to every slot. If all fakes "
+    "send the largest symbol, this symbol occurs more often than honest devices could send it. The server then leaves "
+    "the excess of this symbol out of its counts. But fakes can also behave like honest devices with the largest "
+    "possible reading. Then nobody can tell them from such devices. Two rules limit what these fakes can do. The "
+    "first θ is at most twice what it would be without the largest 1 % of the readings. Later, each epoch at most "
+    "doubles θ."
 )
 DEVICES = 10_000
 ROUNDS = (48, 48, 144)
@@ -51,9 +52,8 @@ def run(options: StudyOptions) -> Outcome:
             y.append(theta / honest)
     columns = ("lie", "share of liars", "θ", "θ over honest", "shift of the mean, %", "bound, %", "runs that warn")
     notes = [
-        f"The study has {DEVICES} households, ε = 1 per reading (event level), and rounds of "
-        f"{', '.join(map(str, ROUNDS))} half-hours. θ is the median of the runs. The shift of the mean is in % of "
-        "the mean. It is computed for the Hybrid with this θ, and does not include what truncation removes.",
+        " half-hours. θ is the median of the runs. The shift of the mean is in % of the mean. It is computed for the "
+        "Hybrid with the θ of the run, and does not include what truncation removes.",
         "The column `bound` has the shift that the largest possible lie causes: share · (the largest decoded value - "
         "the mean).",
     ]

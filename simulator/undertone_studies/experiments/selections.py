@@ -26,19 +26,19 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
-    "`query --between` and the page give the mean over a selection of slots, such as yesterday evening, the "
-    "evenings of a week, a night, a day or a week. The interval of such a mean covers two errors: the noise of the "
-    "reports, with its correlation, and the error of what truncation or clipping removed. Of the second error, one "
-    "part is the same in all slots, one part belongs to the shape of the day, and one part to the single slot. Each "
-    "campaign of the study has a fleet of its own: the same households in another order, with data from another day "
-    "on. The column `noise` is for the noise alone. It shows how often the interval of the truncated mean (in "
-    "streams: of the clipped mean) contains the mean of the truncated readings. The column `held` is for the "
-    "interval that `query` and the page show. The error that belongs to the shape of the day is the same every day. "
-    "At some hours it is larger than the model expects (`an early morning`, when readings rise). At other hours it "
-    "is smaller than the model expects (`an evening`). The rows `any four hours` are for all parts of the day "
-    "together: 0 to 4, 4 to 8, and so on. The intervals of whole days hold more often in the rows whose `way` is "
-    "`events`, because the model allows for a heavier tail than the reports can show. The readings of these "
-    "households have no such tail, but those of other populations have one."
+    "`query --between` and the page give the mean over a selection of slots, such as yesterday evening, the evenings "
+    "of a week, a night, a day or a week. The interval of such a mean allows for two errors. The first is the noise "
+    "of the reports, with its correlation between slots. The second is the error of the model that estimates what "
+    "truncation or clipping removed. This second error has three parts: one is the same in all slots, one depends on "
+    "the time of day, and one is different in every slot. Each campaign of the study has a fleet of its own: the same "
+    "households in another order, with data from another day on. The column `noise` shows how often intervals hold "
+    "that allow for the noise alone. The column `held` is for the interval that `query` and the page show. The part "
+    "of the error that depends on the time of day is the same every day. At some hours it is larger than the model "
+    "expects (`an early morning`, when readings rise), so intervals hold less often. At other hours it is smaller "
+    "than the model expects (`an evening`), so they hold more often. The rows `any four hours` are for all parts of "
+    "the day together: 0 to 4, 4 to 8, and so on. Where the column `way` says `events`, the intervals of whole days "
+    "hold more often than 95 %, because the model allows for a heavier tail than the reports can show. The readings "
+    "of these households have no such tail, but those of other populations have one."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40

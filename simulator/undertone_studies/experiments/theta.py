@@ -11,13 +11,13 @@ TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
     "The paper of ToPL reports that its white box (SW-W) has smaller errors than plain Square Wave (SW) on four "
     "streams. It does not say how far their thresholds are from the best threshold. This table compares each method "
-    "with the best threshold, which one can find only from the true frequencies. On small counts, the error with "
-    "smoothed EM is tens to a thousand times as large as with the best threshold. Smoothed EM estimates that a few "
-    "readings are very large. So its threshold is far too large, and the noise grows with the threshold. SW-W stops "
-    "at a run of empty bins, so it is good or bad by chance, and on half-hourly meters it gets worse as ε grows. "
-    "The default method fits a tail instead, and has a regret near 1 wherever the distribution is smooth. It fails "
-    "if one reading in ten is a hundred times as large as the others and ε is small; docs/threshold.md says by how "
-    "much."
+    "with the best threshold, which one can find only from the true frequencies. If the readings are small counts "
+    "(POS and DNS), the mean square error with smoothed EM (`ems`) is hundreds of times as large as with the best "
+    "threshold, or more. Smoothed EM estimates that a few readings are very large. So its threshold is far too large, "
+    "and the noise grows with the threshold. SW-W stops at a run of empty bins, so it is good or bad by chance. On "
+    "half-hourly meters (EDRP) it gets worse as ε grows. The default method (`robust`) fits a tail instead, and has a "
+    "regret near 1 wherever the distribution is smooth. It fails if one reading in ten is a hundred times as large as "
+    "the others and ε is small. [The page on θ](../threshold.md#where-it-misses) says by how much."
 )
 
 
@@ -51,9 +51,10 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
     """Return a sentence: how often a θ far from the best is flagged, and how often ranges contain the best."""
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
-        f"In the rows `{mode}` with the method `robust`, the 90 % range contains the best θ in {held} of {runs} "
-        f"runs. In {off} runs θ is more than {theta.OFF} times too large or too small, and {told} of these have a "
-        "warning or a range that contains the best θ."
+        f"In the rows `{mode}` with the method `robust`, the range that the server gives for θ (with a "
+        f"probability of 90 %) contains the best θ in {held} of {runs} runs. In {off} runs the chosen θ is more than "
+        f"{theta.OFF} times too large or too small. {told} of these runs have a warning or a "
+        "range that contains the best θ."
     )
 
 
