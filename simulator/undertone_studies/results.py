@@ -216,9 +216,10 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
         "# Results",
         SIZE,
         *_fleets(),
-        f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages. The list"
-        f" below has the command of each study; add `--output {out.as_posix()}` to write its pages, and `--repeats` for"
-        f" more runs. Every table is also a CSV and a JSON file in `{out.as_posix()}`.",
+        f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages. Each line of"
+        " the list below has the title of a study, and then the command that repeats it. Add"
+        f" `--output {out.as_posix()}` to write the pages of the study, and `--repeats` for more runs. Every table is"
+        f" also a CSV and a JSON file in `{out.as_posix()}`.",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
