@@ -139,7 +139,8 @@ def run(options: StudyOptions) -> Outcome:
         "day. The column `± %` has the median half-width of the intervals in per cent of the mean, from the third "
         "day after the change on. The column `MSE over best` compares two campaigns by their mean square error in "
         "the second week: it is that of this campaign, divided by that of a campaign whose threshold rounds have "
-        "already seen the changed readings. ε = 1 is for each reading. Each case has ",
+        "already seen the changed readings. ε = 1 is for each reading. "
+        f"Each case has {repeats} campaigns of {days} days.",
     ]
     return Outcome(TITLE, columns, rows, notes)
 

@@ -65,8 +65,9 @@ def run(options: StudyOptions) -> Outcome:
                 y.append(mean)
     notes = [
         f"The readings are those of {DEVICES} households in the evening, and each shift is the mean of "
-        f"{options.repeats or REPEATS} repeats. The median is over {GROUPS} groups that the server draws and nobody "
-        "else knows. Shifts and bound are in % of θ, the largest truncated reading.",
+        f"{options.repeats or REPEATS} repeats. The median is that of the means of {GROUPS} groups. The "
+        "server draws the groups, and nobody else knows them. Shifts and bound are in % of θ, the largest "
+        "truncated reading.",
         "ε is for one reading (event level). Liars do not reduce anybody's privacy; they only change the answer.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")

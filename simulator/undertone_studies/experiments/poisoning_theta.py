@@ -52,8 +52,9 @@ def run(options: StudyOptions) -> Outcome:
             y.append(theta / honest)
     columns = ("lie", "share of liars", "θ", "θ over honest", "shift of the mean, %", "bound, %", "runs that warn")
     notes = [
-        " half-hours. θ is the median of the runs. The shift of the mean is in % of the mean. It is computed for the "
-        "Hybrid with the θ of the run, and does not include what truncation removes.",
+        f"The study has {DEVICES} households, ε = 1 per reading (event level), and rounds of "
+        f"{', '.join(map(str, ROUNDS))} half-hours. θ is the median of the runs. The shift of the mean is in % of "
+        "the mean. It is computed for the Hybrid with the θ of the run, and does not include what truncation removes.",
         "The column `bound` has the shift that the largest possible lie causes: share · (the largest decoded value - "
         "the mean).",
     ]
