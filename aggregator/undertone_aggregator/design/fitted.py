@@ -1,5 +1,6 @@
 """The table designed for a population: its construction, its predicted variance and its gain over the Hybrid."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ from undertone_aggregator.design.levels import Vector
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import ReadingModel
 from undertone_aggregator.design.reach import FALSE_SHARE, REACH, WIDE_REACH, largest_value
-from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_variance, optimal_table
+from undertone_aggregator.design.table import CELLS, LEVELS, NoTable, ideal_table, optimal_table
 from undertone_aggregator.design.window import hybrid, most_levels
 from undertone_shared.table import LARGEST_LEVEL
 
@@ -37,31 +38,47 @@ def gain(mechanism: Mechanism, epsilon: Fraction | float | str, theta: int, popu
     return 1.0 - population.mean_variance(mechanism, theta) / population.mean_variance(baseline, theta)
 
 
-def promised_variance(
-    epsilon: Fraction | float | str, theta: int, population: ReadingModel, reach: float = REACH
-) -> float:
-    """Predict the variance of `population_table` to about 2 % in a tenth of its time; inf if there is no table."""
-    if theta > LARGEST_LEVEL:
-        return float("inf")
-    density = population.levels(np.linspace(0.0, theta, _COARSE_LEVELS + 1), theta)
-    try:
-        return ideal_variance(epsilon, _probabilities(density), _COARSE_CELLS, largest=_largest(epsilon, reach))
-    except NoTable:
-        return float("inf")
+class Promise:
+    """Variances that `population_table` will have for the readings, predicted to about 2 % in a tenth of its time.
 
-
-def usual_reach(epsilon: Fraction | float | str, theta: int, population: ReadingModel, reports: float) -> float:
-    """Return `WIDE_REACH` if it gives a mean of ``reports`` reports the smaller error, else `REACH`.
-
-    The error is E = V/n + (s·L)², in units of (θ/2)²: V is the table's variance, n = ``reports``, s = `FALSE_SHARE` the
-    share of false reports, L the distance from the lowest reading to the largest decoded value.
+    Each is computed once, from the cells that the one before used.
     """
 
-    def error(reach: float) -> float:
-        lies = FALSE_SHARE * (_largest(epsilon, reach) + 1.0)
-        return promised_variance(epsilon, theta, population, reach) / reports + lies * lies
+    def __init__(self, epsilon: Fraction | float | str, population: ReadingModel) -> None:
+        self._epsilon, self._population = epsilon, population
+        self._variances: dict[tuple[int, float], float] = {}
+        self._near: Sequence[int] | None = None
 
-    return WIDE_REACH if error(WIDE_REACH) < error(REACH) else REACH
+    def variance(self, theta: int, reach: float = REACH) -> float:
+        """Return the variance at θ, in units of (θ/2)²; inf if there is no table."""
+        if (theta, reach) not in self._variances:
+            self._variances[theta, reach] = self._ideal(theta, reach)
+        return self._variances[theta, reach]
+
+    def _ideal(self, theta: int, reach: float) -> float:
+        if theta > LARGEST_LEVEL:
+            return float("inf")
+        density = self._population.levels(np.linspace(0.0, theta, _COARSE_LEVELS + 1), theta)
+        largest = _largest(self._epsilon, reach)
+        try:
+            ideal = ideal_table(self._epsilon, _probabilities(density), _COARSE_CELLS, largest=largest, near=self._near)
+        except NoTable:
+            return float("inf")
+        self._near = ideal.cells
+        return ideal.variance
+
+    def usual_reach(self, theta: int, reports: float) -> float:
+        """Return `WIDE_REACH` if it gives a mean of ``reports`` reports the smaller error, else `REACH`.
+
+        The error is E = V/n + (s·L)², in units of (θ/2)²: V is the table's variance, n = ``reports``, s = `FALSE_SHARE`
+        the share of false reports, L the distance from the lowest reading to the largest decoded value.
+        """
+
+        def error(reach: float) -> float:
+            lies = FALSE_SHARE * (_largest(self._epsilon, reach) + 1.0)
+            return self.variance(theta, reach) / reports + lies * lies
+
+        return WIDE_REACH if error(WIDE_REACH) < error(REACH) else REACH
 
 
 def _largest(epsilon: Fraction | float | str, reach: float) -> float:

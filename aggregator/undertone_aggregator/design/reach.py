@@ -7,8 +7,8 @@ its largest value, divided by this.
 
 import math
 
-# A campaign that names no reach has one of these two: see `design.fitted.usual_reach`. A table with a larger reach than
-# the second hardly has less variance.
+# A campaign that names no reach has one of these two: see `design.fitted.Promise.usual_reach`. A table with a larger
+# reach than the second hardly has less variance.
 REACH, WIDE_REACH = 1.1, 1.25
 # The limits of a reach that a campaign names.
 LEAST_REACH, LARGEST_REACH = 1.01, 2.0

@@ -217,13 +217,14 @@ def _draws(likelihoods: Likelihoods, prior: Prior, correlation: Vector) -> Vecto
     from scipy.linalg import cholesky, solve_triangular
 
     normal = np.random.default_rng(20211116).standard_normal((pieces * size, _DRAWS))
-    precision = np.kron(between, prior.precision)
+    # LAPACK's order of the elements.
+    precision = np.kron(between.T, prior.precision.T).T
     for number, seen in enumerate(scores(away)[1]):
         part = slice(number * size, (number + 1) * size)
         precision[part, part] += seen
     # numpy's has the same digits, and takes half as long again.
     root = cholesky(precision, lower=True, overwrite_a=True, check_finite=False)
-    spread = solve_triangular(root, normal, lower=True, trans=1)
+    spread = solve_triangular(root, normal, lower=True, trans=1, check_finite=False)
     drawn = prior.mean + away[:, None, :] + spread.reshape(pieces, size, _DRAWS).transpose(0, 2, 1)
     return np.asarray(drawn)
 
@@ -282,7 +283,8 @@ def _raked(densities: Vector, whole: Vector, shares: Vector) -> Vector:
 
     Iterative proportional fitting.
     """
+    densities = densities.copy()
     for _ in range(_RAKES):
-        densities = densities * (whole / np.maximum(np.tensordot(shares, densities, 1), 1e-300))
+        densities *= whole / np.maximum(np.tensordot(shares, densities, 1), 1e-300)
         densities /= densities.sum(axis=-1, keepdims=True)
     return densities

@@ -7,10 +7,11 @@ linear programmes and interpolated. The full table is designed once, at the θ t
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
-from undertone_aggregator.design.fitted import gain, population_table, promised_variance, usual_reach
+from undertone_aggregator.design.fitted import Promise, gain, population_table
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.design.table import NoTable
@@ -61,7 +62,7 @@ def choose_jointly(
     "optimal" takes the best table that can be made; "auto" takes that table only if its variance is enough below the
     Hybrid's. If no table can be made, the result is the Hybrid with its own θ. ``levels``: largest number of input
     levels of the Hybrid and the piecewise mechanism. ``reach``: that of a table, see `design.reach`; with None it is
-    `usual_reach` for a mean of ``reports`` reports. Raises Invalid for another kind, or if `hybrid` raises it.
+    `Promise.usual_reach` for a mean of ``reports`` reports. Raises Invalid for another kind, or if `hybrid` raises it.
     """
     if kind not in PLANNED:
         raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")
@@ -71,13 +72,14 @@ def choose_jointly(
     if kind == "hybrid":
         return fallback
     population = plain.population
+    promise = Promise(epsilon, population)
     if reach is None:
-        reach = usual_reach(epsilon, plain.width, population, reports)
+        reach = promise.usual_reach(plain.width, reports)
 
     def variance_at(theta: int) -> float:
         if kind == "piecewise":
             return population.mean_variance(piecewise(epsilon, most_levels(theta, levels)), theta)
-        return min(promised_variance(epsilon, theta, population, reach), worst)
+        return min(promise.variance(theta, reach), worst)
 
     chosen = choose(_interpolated(variance_at, plain, progress))
     if kind == "piecewise":
@@ -109,4 +111,6 @@ def _interpolated(variance_at: Callable[[int], float], around: Threshold, progre
     for number, theta in enumerate(thetas, 1):
         progress(f"variance at theta {number} of {len(thetas)}")
         variances.append(variance_at(int(theta)))
-    return lambda theta: float(np.interp(np.log(theta), np.log(thetas), variances))
+    at = np.log(thetas)
+    # The choice of θ asks for the same candidates again for each shape of the readings.
+    return lru_cache(maxsize=None)(lambda theta: float(np.interp(np.log(theta), at, variances)))

@@ -13,11 +13,13 @@ import numpy as np
 from undertone_aggregator.threshold.channel import StackedChannel, Vector
 from undertone_aggregator.threshold.counts import CohortCounts, common_grid
 from undertone_aggregator.threshold.em import expectation_maximisation
+from undertone_aggregator.threshold.remembered import remembered
 
 # Neighbouring symbols are merged until this many reports are expected in each run: the χ² approximation is then good.
 _EXPECTED = 10.0
 
 
+@remembered
 def misfit(rounds: Sequence[CohortCounts], bound: int) -> float:
     """Return how far the deviance lies above the mean of its χ², in standard deviations of the χ²."""
     grid = common_grid(rounds, bound)

@@ -76,16 +76,18 @@ class Excess:
         cell = np.searchsorted(edge, t, side="right") - 1
         inside = np.clip(cell, 0, len(width) - 1)
         above = np.where(cell < 0, 0, np.minimum(cell + 1, len(width)))
-        full = self._moments[..., above] - t * self._masses[..., above]
+        full = np.take(self._moments, above, axis=-1)
+        full -= t * np.take(self._masses, above, axis=-1)
         rest = edge[inside + 1] - 1.0 - t
-        part = self._density[..., inside] * (rest * (rest + 1.0) / (2.0 * width[inside]))
-        return np.asarray(full + np.where(cell == inside, part, 0.0))
+        share = np.where(cell == inside, rest * (rest + 1.0) / (2.0 * width[inside]), 0.0)
+        full += np.take(self._density, inside, axis=-1) * share
+        return np.asarray(full)
 
 
 def _sums_from(values: Vector) -> Vector:
     """Return Σ_{i >= k} values_i for k = 0..d; shape [..., d] → [..., d + 1]."""
     out: Vector = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    out[..., :-1] = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
+    np.cumsum(values[..., ::-1], axis=-1, out=out[..., -2::-1])
     return out
 
 
@@ -100,7 +102,10 @@ def even_thetas(bound: int, count: int = 1024) -> Integers:
 def mean_square_error(excess: Vector, thetas: Integers, query: Query, variance: Variance) -> Vector:
     """Return the mean square error by ToPL's Eq. 8 at each θ; `excess` = E[(x - θ)⁺], θ on its last axis."""
     noise = np.array([variance(int(t)) * float(t) * float(t) / 4.0 for t in thetas])
-    return np.asarray(query.reports * noise + query.squared * np.square(excess))
+    errors = np.square(excess)
+    errors *= query.squared
+    errors += query.reports * noise
+    return np.asarray(errors)
 
 
 def best_threshold(

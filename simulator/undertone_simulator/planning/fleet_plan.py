@@ -14,7 +14,7 @@ import numpy as np
 from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.budget import shown
-from undertone_aggregator.design.fitted import promised_variance
+from undertone_aggregator.design.fitted import Promise
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.design.reach import WIDE_REACH
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
@@ -138,7 +138,8 @@ class Predictor:
         if design.reach is None:
             return 0.0
         width, readings = design.threshold.width, design.threshold.readings
-        least, own = (promised_variance(self.epsilon, width, readings, reach) for reach in (WIDE_REACH, design.reach))
+        promise = Promise(self.epsilon, readings)
+        least, own = (promise.variance(width, reach) for reach in (WIDE_REACH, design.reach))
         return max(1.0 - least / own, 0.0)
 
     def one_lie(self, reports: int) -> float:
@@ -174,7 +175,7 @@ def plan_fleet(
 ) -> FleetPlan:
     """Predict errors and costs. Raises Invalid.
 
-    ``reach``: that of a table, by default `usual_reach` for this fleet. ``slots``: number of slots of the whole
+    ``reach``: that of a table, by default `Promise.usual_reach` for this fleet. ``slots``: number of slots of the whole
     campaign; by default a year. ``rounds``: slots of each threshold round.
     """
     check_integer("devices", devices, 1, LARGEST_PLANNED)

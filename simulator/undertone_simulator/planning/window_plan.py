@@ -16,7 +16,7 @@ import numpy as np
 from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.design import Budget, hybrid, most_levels
 from undertone_aggregator.design.budget import shown
-from undertone_aggregator.design.fitted import promised_variance, usual_reach
+from undertone_aggregator.design.fitted import Promise
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.stream import choose, release_variance, rho_for
@@ -126,8 +126,9 @@ def predict(slots: DaySlots, devices: float, stride: int, epsilon: Fraction, mak
     law = np.stack([Population(row, slots.edges).above(bottom).density for row in slots.density])
     own = law @ readings.variances(make(epsilon, width), width)
     if designed:
-        reach = usual_reach(epsilon, width, readings, devices / stride)
-        own = own * min(promised_variance(epsilon, width, readings, reach) / float(np.mean(own)), 1.0)
+        promise = Promise(epsilon, readings)
+        reach = promise.usual_reach(width, devices / stride)
+        own = own * min(promise.variance(width, reach) / float(np.mean(own)), 1.0)
     return Predicted(noise(width, own, devices, stride, spread), slots.raw - mean, theta, bottom)
 
 

@@ -12,8 +12,11 @@ from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.facts import mechanism_facts
 from undertone_aggregator.counts.partial import Key, Partial
+from undertone_aggregator.design import fitted
 from undertone_aggregator.design.fitted import gain, population_table
 from undertone_aggregator.design.population import Population
+from undertone_aggregator.design.reach import REACH, WIDE_REACH
+from undertone_aggregator.design.table import ideal_table
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, mean_excess, mean_square_error
@@ -157,3 +160,21 @@ def test_a_campaign_carries_the_table_and_the_store_its_decode(tmp_path: Path):
 
 def test_an_epoch_without_a_threshold_has_no_facts():
     assert mechanism_facts(Epoch(server.campaign(theta=400), 0), server.plan().epsilon) is None
+
+
+def test_a_decision_computes_each_least_variance_once_from_the_cells_of_the_one_before(monkeypatch):
+    starts, computed = [], []
+
+    def counted(*args, near=None, **options):
+        starts.append(near)
+        computed.append(ideal_table(*args, near=near, **options))
+        return computed[-1]
+
+    monkeypatch.setattr(fitted, "ideal_table", counted)
+    promise = fitted.Promise("2", POPULATION)
+    wide, usual = (promise.variance(300, reach) for reach in (WIDE_REACH, REACH))
+    assert (promise.variance(300, WIDE_REACH), promise.variance(300, REACH)) == (wide, usual)
+    assert len(computed) == 2
+    assert starts == [None, computed[0].cells]
+    assert wide == pytest.approx(fitted.Promise("2", POPULATION).variance(300, WIDE_REACH), rel=1e-9)
+    assert wide < usual
