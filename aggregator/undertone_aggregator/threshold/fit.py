@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from undertone_aggregator.threshold.channel import Vector
-from undertone_aggregator.threshold.tail import Prior, TailModel, cell_masses, survival, survival_slope, survival_slopes
+from undertone_aggregator.threshold.tail import Prior, TailModel, cell_masses, survival, survival_rates, survival_slope
 
 _LONGEST_STEP = 1.5
 _MAX_STEPS = 60
@@ -83,8 +82,7 @@ class Likelihoods:
     def __init__(self, model: TailModel, observations: Sequence[Observation]) -> None:
         points = {tuple(observation.points) for observation in observations}
         lengths = {of: model.lengths(np.log(np.asarray(of, dtype=np.float64))) for of in points}
-        self._lengths = list(lengths.values())
-        self._laws = [_Law.of(lengths[tuple(observation.points)], observation) for observation in observations]
+        self._laws = [_Law(lengths[tuple(observation.points)], observation) for observation in observations]
 
     def value(self, parameters: Vector) -> Vector:
         """Return the log-likelihood of each piece; parameters [pieces, p] → [pieces]."""
@@ -100,50 +98,79 @@ class Likelihoods:
         pieces, size = parameters.shape
         gradient: Vector = np.zeros((pieces, size))
         information: Vector = np.zeros((pieces, size, size))
+        rates = _rates(parameters)
         # Laws of the same points share the survival there.
-        slopes = {id(lengths): survival_slopes(parameters, lengths) for lengths in self._lengths}
+        survivals: dict[int, tuple[Vector, Vector, Vector]] = {}
         for law in self._laws:
-            s, slope = slopes[id(law.lengths)]
-            if len(law.pieces) < pieces:
-                s, slope = s[law.pieces], slope[:, law.pieces]
+            if id(law.lengths) not in survivals:
+                survivals[id(law.lengths)] = survival_rates(parameters, law.lengths)
+            s, by_z, by_share = (each[law.pieces] for each in survivals[id(law.lengths)])
             chances = np.maximum(cell_masses(s) @ law.matrix.T, _TINY)
-            moved = law.moved(slope)
-            gradient[law.pieces] += np.matmul((law.counts / chances)[:, None, :], moved)[:, 0, :]
-            weights = law.counts.sum(axis=1)[:, None] / chances
-            information[law.pieces] += np.matmul(moved.transpose(0, 2, 1), moved * weights[..., None])
+            rate, weights = rates[law.pieces], law.counts.sum(axis=1)[:, None] / chances
+            excess, share = law.at_points(law.counts / chances), law.at_symbols(by_share)
+            gradient[law.pieces, :-1] += ((by_z * excess) @ law.reach) * rate
+            gradient[law.pieces, -1] += (by_share * excess).sum(axis=1)
+            both = ((by_z * law.at_points(weights * share)) @ law.reach) * rate
+            information[law.pieces, :-1, :-1] += law.gram(weights, by_z) * (rate[:, :, None] * rate[:, None, :])
+            information[law.pieces, :-1, -1] += both
+            information[law.pieces, -1, :-1] += both
+            information[law.pieces, -1, -1] += (weights * share * share).sum(axis=1)
         return gradient, information
 
 
-@dataclass(frozen=True)
+def _rates(parameters: Vector) -> Vector:
+    """Return ρ = (1, e^κ_1, …, e^κ_J) of each piece; parameters [n, J + 2] → [n, J + 1]."""
+    return np.concatenate([np.ones((len(parameters), 1)), np.exp(parameters[:, 1:-1])], axis=1)
+
+
 class _Law:
     """One mechanism's reports: the ``pieces`` that have some, with their ``counts`` [pieces, N].
 
-    ``change`` [N, m]: the derivative of the symbols' probabilities by the survival at the points, a sparse matrix where
-    most of it is zero, as for windows.
+    The probabilities of the symbols change with the survival S at the points by A = ``change`` [N, m]. S changes with
+    (z, κ) by the slopes ∂S_i/∂z · L_ik ρ_k: L = ``reach`` [m, J + 1] is a column of ones and the ``lengths`` [m, J], ρ
+    are the rates (`_rates`).
     """
 
-    lengths: Vector
-    matrix: Vector
-    pieces: NDArray[np.intp]
-    counts: Vector
-    change: Any
-
-    @staticmethod
-    def of(lengths: Vector, observation: Observation) -> "_Law":
+    def __init__(self, lengths: Vector, observation: Observation) -> None:
         # Readers of a store import this module but never call it, and scipy.sparse takes long to import.
-        from scipy.sparse import csr_array
+        from scipy.sparse import csc_array
 
-        pieces = np.flatnonzero(observation.counts.any(axis=1))
-        change: Any = np.diff(observation.matrix, axis=1)
-        if np.count_nonzero(change) < _SPARSE * change.size:
-            change = csr_array(change)
-        return _Law(lengths, observation.matrix, pieces, observation.counts[pieces], change)
+        self.lengths, self.matrix = lengths, observation.matrix
+        self.reach = np.concatenate([np.ones((len(lengths), 1)), lengths], axis=1)
+        self.pieces = np.flatnonzero(observation.counts.any(axis=1))
+        self.counts = observation.counts[self.pieces]
+        self._change: Any = np.diff(observation.matrix, axis=1)
+        self._pairs = None
+        if np.count_nonzero(self._change) < _SPARSE * self._change.size:
+            self._change = csc_array(self._change)
+            both = abs(self._change)
+            i, j = (both.T @ both).nonzero()
+            i, j = i[i <= j], j[i <= j]
+            outer = self.reach[i, :, None] * self.reach[j, None, :]
+            outer[i < j] += outer[i < j].transpose(0, 2, 1)
+            self._pairs = i, j, (self._change[:, i] * self._change[:, j]).T, outer.reshape(len(i), -1)
 
-    def moved(self, slope: Vector) -> Vector:
-        """Return the derivatives of the symbols' probabilities; slope [m, pieces, p] → [pieces, N, p]."""
-        points, pieces, size = slope.shape
-        moved = self.change @ slope.reshape(points, pieces * size)
-        return np.asarray(moved).reshape(-1, pieces, size).transpose(1, 0, 2)
+    def at_points(self, of_symbols: Vector) -> Vector:
+        """Return Σ_n A_ni v_n for v of each piece; [pieces, N] → [pieces, m]."""
+        return np.asarray((self._change.T @ of_symbols.T).T)
+
+    def at_symbols(self, of_points: Vector) -> Vector:
+        """Return Σ_i A_ni v_i for v of each piece; [pieces, m] → [pieces, N]."""
+        return np.asarray((self._change @ of_points.T).T)
+
+    def gram(self, weights: Vector, by_z: Vector) -> Vector:
+        """Return Lᵀ D Aᵀ W A D L of each piece, W = diag(``weights``) [pieces, N], D = diag(``by_z``) [pieces, m].
+
+        The result has shape [pieces, J + 1, J + 1]. With windows Aᵀ W A is nearly empty: most pairs of points share no
+        symbol. Then the products L_iᵀ L_j of the pairs that share one are computed once.
+        """
+        size = self.reach.shape[1]
+        if self._pairs is None:
+            moved = (self._change * by_z[:, None, :]) @ self.reach
+            return np.asarray(np.matmul(moved.transpose(0, 2, 1), moved * weights[..., None]))
+        i, j, products, outer = self._pairs
+        shared = np.asarray((products @ weights.T).T) * by_z[:, i] * by_z[:, j]
+        return np.asarray(shared @ outer).reshape(-1, size, size)
 
 
 @dataclass(frozen=True)

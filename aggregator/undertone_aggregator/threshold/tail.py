@@ -141,17 +141,15 @@ def survival_slope(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]
     return s, slope
 
 
-def survival_slopes(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector]:
-    """Return S [n, m] and ∂S/∂parameters [m, n, J + 2] of `survival_slope`, for many parameters [n, J + 2]."""
-    rates, share = np.exp(parameters[:, 1:-1]), _positive(parameters)
-    hazard = np.exp(np.minimum(parameters[:, :1] + rates @ lengths.T, _LARGEST))
-    s = share[:, None] * np.exp(-hazard)
-    slope = np.empty((len(lengths), *parameters.shape))
-    slope[..., 0] = -(hazard * s).T
-    np.multiply(lengths[:, None, :], rates, out=slope[..., 1:-1])
-    slope[..., 1:-1] *= slope[..., :1]
-    slope[..., -1] = ((1.0 - share)[:, None] * s).T
-    return s, slope
+def survival_rates(parameters: Vector, lengths: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return S, ∂S/∂z and ∂S/∂ln(π/(1 - π)) at the points of `lengths` [m, J]; parameters [n, J + 2] → three [n, m].
+
+    ∂S/∂κ_j is ∂S/∂z · lengths_j e^κ_j.
+    """
+    share = _positive(parameters)[:, None]
+    hazard = np.exp(np.minimum(parameters[:, :1] + np.exp(parameters[:, 1:-1]) @ lengths.T, _LARGEST))
+    s = share * np.exp(-hazard)
+    return s, -hazard * s, (1.0 - share) * s
 
 
 def _positive(parameters: Vector) -> Vector:
