@@ -13,6 +13,8 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from undertone_simulator.fast.simulated import Compared, Simulated
 
 _MOST_ROWS = 48
@@ -62,7 +64,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
         "peak_megabytes": peak_megabytes(),
     }
     if as_json:
-        groups = [_row(each) for each in of_groups if each.estimate.group != EVERYBODY]
+        groups = _rows([each for each in of_groups if each.estimate.group != EVERYBODY])
         whole = {
             **document(simulated, compared),
             **({"groups": groups} if groups else {}),
@@ -98,7 +100,7 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
                 "certificate": [exact.numerator, exact.denominator] if exact else None,
                 "guarantee": cost.sentence,
                 "warnings": warnings(simulated),
-                "slots": [_row(each) for each in slots],
+                "slots": _rows(slots),
                 "measured_error": _root_mean_square([each.error for each in slots]),
                 "predicted_error": _root_mean_square([each.estimate.standard_error or 0.0 for each in slots]),
             }
@@ -106,8 +108,13 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     )
 
 
-def _row(compared: "Compared") -> dict[str, Any]:
-    return {**compared.estimate.row(), "truth_truncated": compared.truth_truncated, "truth_raw": compared.truth_raw}
+def _rows(compared: "Sequence[Compared]") -> list[dict[str, Any]]:
+    from undertone_aggregator.estimate.estimates import Estimate
+
+    columns = Estimate.table([each.estimate for each in compared])
+    columns["truth_truncated"] = [each.truth_truncated for each in compared]
+    columns["truth_raw"] = [each.truth_raw for each in compared]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def warnings(simulated: "Simulated") -> list[str]:
