@@ -23,7 +23,7 @@ from undertone_aggregator.threshold import CohortCounts, Query, ReportCounts, Th
 from undertone_aggregator.threshold.blocks import in_blocks
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.day import Day
-from undertone_aggregator.threshold.joint import Design, choose_jointly
+from undertone_aggregator.threshold.joint import Design, Undesigned, choose_theta
 from undertone_aggregator.threshold.limits import limit_blocks, limit_first, limit_most, limit_range
 from undertone_aggregator.threshold.two_sided import with_bottom
 from undertone_shared.campaign import LARGEST_TIME, Campaign
@@ -153,8 +153,12 @@ class Rounds:
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
         reporting = max(round((most if rule is None else devices) * self.plan.report_share), 1)
         query = Query.shown(reporting, turns=self.plan.stride > 1)
-        design = self._design(evidence, cohort, query, rule)
-        if rule is not None and _moved(rule.ranges, design.threshold.ranges, self.plan.cycle) < SMALLEST_CHANGE:
+        undesigned = self._choose(evidence, cohort, query, rule)
+        # Where the ranges stay, so does a table: a new one would hardly be better, and takes long to design.
+        if rule is not None and traits_of(rule.mechanism).designed and self._stay(rule, undesigned.threshold):
+            return None
+        design = undesigned.design()
+        if rule is not None and self._stay(rule, design.threshold):
             return None
         edges = next_edges()
         starts = self._soonest(now)
@@ -193,19 +197,23 @@ class Rounds:
         later = plan.epoch(starts, last, cohort=campaign.cohort, report=campaign.report, schedule=campaign.schedule)
         return replace(newest, campaign=later, issued_at=now)
 
+    def _stay(self, rule: ReportRule, chosen: Threshold) -> bool:
+        """Return True if the chosen ranges are so near those of ``rule`` that no new epoch is needed."""
+        return _moved(rule.ranges, chosen.ranges, self.plan.cycle) < SMALLEST_CHANGE
+
     def _fits(self, starts: int, last: int) -> bool:
         """Return True if an epoch of these slots is so long that the next campaign may begin after it."""
         return starts + min(self.plan.cycle, self.plan.epoch_slots) <= last + 1
 
-    def _design(
+    def _choose(
         self, evidence: Evidence, cohort: list[CohortCounts], query: Query, before: ReportRule | None
-    ) -> Design:
-        """Choose θ within its limits, and its report mechanism. ``before``: the report rule that applies now."""
+    ) -> Undesigned:
+        """Choose θ within its limits, for the plan's mechanism. ``before``: the report rule that applies now."""
         plan = self.plan
         reports = evidence.reports() if plan.method == ROBUST else ()
         day = evidence.day() if plan.method == ROBUST and plan.blocks > 1 else None
         choice = ThetaChoice(plan, cohort, query, before, reports, day)
-        return choose_jointly(
+        return choose_theta(
             plan.mechanism,
             plan.epsilon,
             plan.levels,

@@ -44,6 +44,11 @@ class Traits:
     decoding: Callable[[Decoded], Mechanism] | None = None
 
     @property
+    def designed(self) -> bool:
+        """True if the mechanism is designed for the readings of a campaign."""
+        return self.decoding is not None
+
+    @property
     def decodes(self) -> bool:
         """True if a symbol has an unbiased decode, given the decode values that these traits contain."""
         return self.decoding is None or self.decoded is not None

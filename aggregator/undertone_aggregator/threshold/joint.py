@@ -45,6 +45,38 @@ class Design:
     reach: float | None = None
 
 
+@dataclass(frozen=True)
+class Undesigned:
+    """θ for the mechanism that `design` makes: ``threshold`` unless no table can be made or it gains too little."""
+
+    kind: str
+    epsilon: Fraction | float | str
+    levels: int
+    threshold: Threshold
+    # The Hybrid with its own θ.
+    fallback: Design
+    reach: float
+    progress: Progress
+
+    def design(self) -> Design:
+        """Design the mechanism."""
+        if self.kind == "hybrid":
+            return self.fallback
+        chosen = self.threshold
+        if self.kind == "piecewise":
+            return Design(chosen, piecewise(self.epsilon, most_levels(chosen.width, self.levels)))
+        self.progress(f"designing the table for theta = {chosen.offset + chosen.bottom + chosen.width}")
+        try:
+            table = population_table(self.epsilon, _range(chosen), chosen.readings, self.reach)
+        except NoTable as error:
+            return replace(self.fallback, reason=f"the Hybrid reports: {error}")
+        gained = gain(table, self.epsilon, chosen.width, chosen.readings)
+        if self.kind == "auto" and gained < LEAST_GAIN:
+            reason = f"the Hybrid reports: the best table would lower the variance by {gained:.1%}"
+            return replace(self.fallback, reason=reason)
+        return Design(chosen, table, reach=self.reach)
+
+
 def choose_jointly(
     kind: str,
     epsilon: Fraction | float | str,
@@ -54,13 +86,26 @@ def choose_jointly(
     reach: float | None = REACH,
     reports: float = 1.0,
 ) -> Design:
-    """Choose θ and the mechanism for one kind of `PLANNED`.
+    """Choose θ and design the mechanism for it; see `choose_theta` and `Undesigned`."""
+    return choose_theta(kind, epsilon, levels, choose, progress, reach, reports).design()
+
+
+def choose_theta(
+    kind: str,
+    epsilon: Fraction | float | str,
+    levels: int,
+    choose: Choose,
+    progress: Progress = lambda _: None,
+    reach: float | None = REACH,
+    reports: float = 1.0,
+) -> Undesigned:
+    """Choose θ for the mechanism of one kind of `PLANNED` that would be designed for it.
 
     ``choose`` returns the threshold for a variance, which is a function of the width of the range, θ less the bottom.
     It is called once or twice.
 
     "optimal" takes the best table that can be made; "auto" takes that table only if its variance is enough below the
-    Hybrid's. If no table can be made, the result is the Hybrid with its own θ. ``levels``: largest number of input
+    Hybrid's. If no table can be made, the design is the Hybrid with its own θ. ``levels``: largest number of input
     levels of the Hybrid and the piecewise mechanism. ``reach``: that of a table, see `design.reach`; with None it is
     `Promise.usual_reach` for a mean of ``reports`` reports. Raises Invalid for another kind, or if `hybrid` raises it.
     """
@@ -70,29 +115,18 @@ def choose_jointly(
     plain = choose(lambda _: worst)
     fallback = Design(plain, hybrid(epsilon, most_levels(plain.width, levels)))
     if kind == "hybrid":
-        return fallback
+        return Undesigned(kind, epsilon, levels, plain, fallback, REACH, progress)
     population = plain.population
     promise = Promise(epsilon, population)
-    if reach is None:
-        reach = promise.usual_reach(plain.width, reports)
+    of_table = promise.usual_reach(plain.width, reports) if reach is None else reach
 
     def variance_at(theta: int) -> float:
         if kind == "piecewise":
             return population.mean_variance(piecewise(epsilon, most_levels(theta, levels)), theta)
-        return min(promise.variance(theta, reach), worst)
+        return min(promise.variance(theta, of_table), worst)
 
     chosen = choose(_interpolated(variance_at, plain, progress))
-    if kind == "piecewise":
-        return Design(chosen, piecewise(epsilon, most_levels(chosen.width, levels)))
-    progress(f"designing the table for theta = {chosen.offset + chosen.bottom + chosen.width}")
-    try:
-        table = population_table(epsilon, _range(chosen), chosen.readings, reach)
-    except NoTable as error:
-        return replace(fallback, reason=f"the Hybrid reports: {error}")
-    gained = gain(table, epsilon, chosen.width, chosen.readings)
-    if kind == "auto" and gained < LEAST_GAIN:
-        return replace(fallback, reason=f"the Hybrid reports: the best table would lower the variance by {gained:.1%}")
-    return Design(chosen, table, reach=reach)
+    return Undesigned(kind, epsilon, levels, chosen, fallback, of_table, progress)
 
 
 def _range(chosen: Threshold) -> int:

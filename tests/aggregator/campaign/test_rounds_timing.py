@@ -14,9 +14,10 @@ from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.evidence import Reader
 from undertone_aggregator.campaign.rounds import Rounds, _moved, _nearest
 from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.design.table import optimal_table
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.threshold import Query, Threshold, first_edges
-from undertone_aggregator.threshold.joint import Design
+from undertone_aggregator.threshold.joint import Design, Undesigned
 from undertone_shared.scalar import ReportRule
 
 NOW = server.FIRST
@@ -82,10 +83,20 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
             given.update(named)
             return replace(CHOSEN, theta=theta)
 
-        def jointly(kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any, *rest: float | None) -> Design:
+        def jointly(
+            kind: str, epsilon: Any, levels: int, chosen: Any, progress: Any, *rest: float | None
+        ) -> Undesigned:
             given.update(reach=rest[0], reporting=rest[1])
             threshold = chosen(lambda _: 1.0)
-            return Design(threshold, server.campaign(theta=500).report.mechanism, reason)  # type: ignore[union-attr]
+            mechanism = server.campaign(theta=500).report.mechanism  # type: ignore[union-attr]
+            design = Design(threshold, mechanism, reason)
+
+            class Prepared(Undesigned):
+                def design(self) -> Design:
+                    given["designed"] = True
+                    return design
+
+            return Prepared(kind, epsilon, levels, threshold, design, 1.1, progress)
 
         monkeypatch.setattr(module, "Evidence", evidence)
         monkeypatch.setattr(module, "next_range", lambda *_, **__: first_edges(1000, 16))
@@ -94,7 +105,7 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
         monkeypatch.setattr(module, "in_blocks", lambda chosen, *_: given.update(blocks=True) or chosen)
         monkeypatch.setattr(module, "limit_first", lambda chosen, *_: given.update(first=True) or chosen)
         monkeypatch.setattr(module, "limit_range", lambda chosen, *_: given.update(later=True) or chosen)
-        monkeypatch.setattr(module, "choose_jointly", jointly)
+        monkeypatch.setattr(module, "choose_theta", jointly)
         following = rounds_of(plan, warn=tell or (lambda _: None)).next(Timeline(epochs), now)
         return following, given, evidence
 
@@ -235,6 +246,17 @@ def test_the_rounds_are_as_many_as_planned(decide: Decide) -> None:
     epochs = [Epoch(server.campaign(NOW + 100 * number), 0) for number in range(2)]
     phases = [decide(epochs[:n], NOW + 300, rounds=[4, 4])[0].phase for n in (1, 2)]  # type: ignore[union-attr]
     assert phases == ["threshold", "report"]
+
+
+@pytest.mark.parametrize(("theta", "designed"), [(500, False), (524, False), (525, True)])
+def test_a_table_stays_without_a_design_where_its_theta_stays(
+    decide: Decide, monkeypatch: pytest.MonkeyPatch, theta: int, designed: bool
+) -> None:
+    rounds, newest = server.two_epochs()
+    assert decide([rounds, newest], NOW + 109, theta=theta)[1]["designed"], "a Hybrid may give way to a table"
+    monkeypatch.setattr(newest.campaign.report, "mechanism", optimal_table("1", 500, density=[0.5] * 9, levels=8))
+    following, given, _ = decide([rounds, newest], NOW + 109, theta=theta)
+    assert given.get("designed", False) == (following is not None) == designed
 
 
 @pytest.mark.parametrize(("theta", "issued"), [(500, False), (524, False), (525, True), (475, True), (476, False)])
