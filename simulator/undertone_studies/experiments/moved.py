@@ -137,9 +137,9 @@ def run(options: StudyOptions) -> Outcome:
         "The headline is the published filtered series. The column `held` has the share of its 95 % intervals that "
         "contain the mean of the readings, from the change on. The column `worst day` has this share on the worst "
         "day. The column `± %` has the median half-width of the intervals in per cent of the mean, from the third "
-        "day after the change on. The column `MSE over best` compares two campaigns by their mean square error in "
-        "the second week: it is that of this campaign, divided by that of a campaign whose threshold rounds have "
-        "already seen the changed readings. ε = 1 is for each reading. "
+        "day after the change on. The column `MSE over best` has the mean square error of the second week, divided "
+        "by the same error of another campaign, whose threshold rounds have already seen the changed readings. "
+        "ε = 1 is for each reading. "
         f"Each case has {repeats} campaigns of {days} days.",
     ]
     return Outcome(TITLE, columns, rows, notes)
