@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from undertone_aggregator.mqtt.endpoint.websocket import WebSocket
 
 _WINDOW_SECONDS = 0.02
-# With several campaigns, a batch with this many reports waits longer for more, because each batch costs 1 ms of
-# processor time and more, however few reports it has: so many seconds for each campaign, and at most so many in all.
+# With several campaigns, a batch with this many reports waits longer for more while more arrive, because each batch
+# costs 1 ms of processor time, however few reports it has: so many seconds for each campaign, and at most so many in
+# all.
 _MANY = 24
 _WINDOW_OF_CAMPAIGN_SECONDS = 0.005
 _LONGEST_WINDOW_SECONDS = 0.1
-# With several campaigns, events on the sockets gather for so long, because the reading thread takes turns with the
-# threads that commit: a few long turns cost less than many short ones.
-_GATHER_SECONDS = 0.005
+# With several campaigns, the endpoint's thread begins to read the sockets at most once in so many seconds, because it
+# takes turns with the threads that commit: a few long turns cost less than many short ones.
+_PASS_SECONDS = 0.005
 _SWEEP_SECONDS = 1.0
 # If the only campaign has taken no reports for the first number of seconds, the endpoint's own thread reads the
 # connections, for the second number of seconds at a time.
@@ -101,6 +102,8 @@ class Endpoint:
         self._taking: dict[str, int] = {}
         self._reading = False
         self._read_at = -math.inf
+        # When the sockets were last asked for events: all reports that had come by then are in their queues.
+        self._polled_at = -math.inf
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="endpoint", daemon=True)
 
@@ -209,26 +212,17 @@ class Endpoint:
 
     def take_from(self, queue: Queue, seconds: float) -> list[Delivery]:
         """Return the next batch: the reports that arrive within ``batch_seconds`` after the first, at most
-        ``batch``. With several campaigns, batches of many reports wait longer.
+        ``batch``. With several campaigns, batches of many reports wait longer while more arrive.
         """
         if len(self._taking) == 1:
             self._read_for(queue, seconds)
+        elif queue.due.wait(seconds):
+            # The batch grows until it is this thread's turn, which ends with the commit.
+            INGEST_THREADS.enter()
+            queue.due.clear()
         else:
-            queue.wait(seconds)
-            if len(queue.waiting) < _MANY:
-                # Each end of a wait costs a switch between threads, so a batch that is large already waits only once.
-                self._gather(queue, 1, self._batch_seconds)
-            longer = min(_WINDOW_OF_CAMPAIGN_SECONDS * len(self._taking), _LONGEST_WINDOW_SECONDS)
-            self._gather(queue, _MANY, max(self._batch_seconds, longer))
-            if queue.waiting:
-                # The batch grows until it is this thread's turn, which ends with the commit.
-                INGEST_THREADS.enter()
+            return []
         return queue.take(self._batch)
-
-    def _gather(self, queue: Queue, least: int, seconds: float) -> None:
-        """Wait until ``seconds`` after the oldest report, if at least ``least`` reports wait, but no whole batch."""
-        if least <= len(queue.waiting) < self._batch:
-            time.sleep(max(0.0, queue.since + seconds - time.monotonic()))
 
     def acknowledge_from(self, queue: Queue, deliveries: Sequence[Delivery]) -> None:
         """Send the PUBACKs to the connections that delivered, as far as they are still open."""
@@ -320,12 +314,10 @@ class Endpoint:
             self._read_at = time.monotonic()
             self._reading = False
 
-    def _serve(self, seconds: float, gather: float = 0.0) -> int:
-        """Wait for events on the sockets, let more of them gather, and handle them; return their number."""
+    def _serve(self, seconds: float) -> int:
+        """Wait for events on the sockets and handle them; return their number."""
         happened = self._selector.select(seconds)
-        if happened and gather:
-            time.sleep(gather)
-            happened = self._selector.select(0)
+        self._polled_at = time.monotonic()
         with INGEST_THREADS.limited(), self.turn:
             for key, _ in happened:
                 self._guard(key.data)
@@ -339,11 +331,33 @@ class Endpoint:
 
     def _keep(self) -> None:
         """Read the connections whenever no campaign's thread does."""
+        wait = _KEEP_SECONDS
         while not self._ended.is_set():
             if self._idle:
                 self._ended.wait(_KEEP_SECONDS)
-            else:
-                self._serve(_KEEP_SECONDS, _GATHER_SECONDS if len(self._taking) > 1 else 0.0)
+                continue
+            began = time.monotonic()
+            self._serve(wait)
+            wait = _KEEP_SECONDS
+            if len(self._taking) > 1:
+                wait = self._call_takers()
+                time.sleep(max(0.0, began + _PASS_SECONDS - time.monotonic()))
+
+    def _call_takers(self) -> float:
+        """Have each campaign whose batch is due take it; return the seconds until the next batch is due."""
+        now, soonest = self._polled_at, math.inf
+        longest = min(_WINDOW_OF_CAMPAIGN_SECONDS * len(self._taking), _LONGEST_WINDOW_SECONDS)
+        for queue in list(self.roster.queues.values()):
+            reports = len(queue.waiting)
+            if reports and not queue.due.is_set():
+                due = queue.since + self._batch_seconds
+                if reports >= _MANY:
+                    due = max(due, min(queue.newest + self._batch_seconds, queue.since + longest))
+                if due <= now or reports >= self._batch:
+                    queue.due.set()
+                else:
+                    soonest = min(soonest, due)
+        return min(max(soonest - time.monotonic(), 0.0), _KEEP_SECONDS)
 
     @property
     def _idle(self) -> bool:

@@ -11,14 +11,16 @@ from undertone_aggregator.ingest.intake import Delivery
 class Queue:
     """Reports in order of arrival. One thread at a time puts, another one takes; neither waits for a lock.
 
-    ``since``: time when the oldest report in ``waiting`` arrived, in seconds of a monotonic clock.
+    ``since``, ``newest``: times of arrival of the oldest and of the newest report in ``waiting``, in seconds of a
+    monotonic clock. ``due``: set when the taker shall take a batch; the taker clears it.
     """
 
     def __init__(self, campaign: str) -> None:
         self.campaign = campaign
         self.waiting: deque[Delivery] = deque()
         self.since = 0.0
-        self._arrived = threading.Event()
+        self.newest = 0.0
+        self.due = threading.Event()
         # Reports that a campaign has taken and not yet committed, and the arrival time of the oldest of them.
         self._taken: deque[Delivery] = deque()
         self._taken_since = 0.0
@@ -38,18 +40,10 @@ class Queue:
     def put(self, deliveries: Sequence[Delivery]) -> None:
         """Append reports."""
         # The time is set first: whoever sees a report, the taker or a reader of the metrics, sees its time as well.
+        self.newest = time.monotonic()
         if not self.waiting:
-            self.since = time.monotonic()
+            self.since = self.newest
         self.waiting.extend(deliveries)
-        # The length is tested after the reports were appended, because the taker may empty the queue at the same time.
-        if len(self.waiting) == len(deliveries):
-            self._arrived.set()
-
-    def wait(self, seconds: float) -> None:
-        """Return when a report waits, or after ``seconds``."""
-        self._arrived.clear()
-        if not self.waiting:
-            self._arrived.wait(seconds)
 
     def take(self, most: int) -> list[Delivery]:
         """Remove and return the oldest reports, at most ``most``."""

@@ -306,22 +306,44 @@ def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_por
 
 
 @pytest.mark.parametrize(
-    ("campaigns", "reports", "waited"),
-    [(2, 1, 0.02), (2, 24, 0.02), (20, 23, 0.02), (10, 24, 0.05), (20, 24, 0.1), (60, 24, 0.1), (20, 100, 0.0)],
+    ("campaigns", "reports", "grows", "due"),
+    [
+        # Few reports, many, many for many campaigns, and so many for even more campaigns.
+        (2, 1, 0.0, 0.02),
+        (2, 24, 0.0, 0.02),
+        (20, 23, 0.0, 0.02),
+        (10, 24, 1.0, 0.05),
+        (20, 24, 1.0, 0.1),
+        (60, 24, 1.0, 0.1),
+        # A whole batch.
+        (20, 100, 0.0, 0.0),
+        # Many reports, after which no more came for a while.
+        (20, 24, 0.03, 0.05),
+    ],
 )
-def test_batches_of_many_campaigns_wait_longer_if_they_are_large(
-    passwords: Path, monkeypatch: pytest.MonkeyPatch, campaigns: int, reports: int, waited: float
+def test_batches_of_many_campaigns_wait_longer_if_they_are_large_and_grow(
+    passwords: Path, monkeypatch: pytest.MonkeyPatch, campaigns: int, reports: int, grows: float, due: float
 ) -> None:
+    """``grows``: seconds during which reports arrive; ``due``: seconds after which the campaign takes them."""
+    now = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
     with Endpoint(Listener(port=0), Gate(passwords), Limits(), PREFIX, batch=100) as endpoint:
-        for number in range(campaigns):
-            endpoint.open(f"c{number}", 3600)
+        intakes = [endpoint.open(f"c{number}", 3600) for number in range(campaigns)]
         queue = endpoint.roster.queues["c0"]
-        for number in range(reports):
-            queue.put([Delivery("topic", number.to_bytes(24, "big"), False)])
-        now = queue.since
-        clock = SimpleNamespace(monotonic=lambda: now, sleep=lambda seconds: slept.append(seconds))
-        slept: list[float] = []
         with monkeypatch.context() as patched:
             patched.setattr("undertone_aggregator.mqtt.endpoint.endpoint.time", clock)
-            assert len(endpoint.take_from(queue, 0)) == reports
-        assert max(slept, default=0.0) == pytest.approx(waited, abs=1e-9)
+            patched.setattr("undertone_aggregator.mqtt.endpoint.queue.time", clock)
+            queue.put([Delivery("topic", number.to_bytes(24, "big"), False) for number in range(reports)])
+            for step in range(200):
+                now[0] = 1000.0 + step / 1000
+                if step <= 1000 * grows:
+                    queue.newest = now[0]
+                endpoint._polled_at = now[0]
+                wait = endpoint._call_takers()
+                if queue.due.is_set():
+                    break
+                assert 0 < wait <= 0.05
+                assert intakes[0].take(0) == []
+            assert now[0] - 1000 == pytest.approx(due, abs=0.0011)
+            assert len(intakes[0].take(0)) == reports
+            assert not queue.due.is_set()
