@@ -10,8 +10,8 @@ and in the same direction everywhere: the monotone case, where noise of scale 1/
   κ, and 0 <= g' <= 1. There is no constant to choose: values in other units give the same θ in those units.
   Above the largest value only the term 2 ln θ is left. There the probability that the noise makes a candidate the
   largest falls as θ^-(2Aε/κ), ε that of the choice, whereas the error grows as θ². So κ = min(1, Aε/2): the
-  probability falls at least as θ^-4. With κ = 1, choices that are far too large would make the mean of the error where
-  Aε is small (1.4 for 3 smoothed levels of 5). With a smaller κ, θ is too small where the tail is heavy.
+  probability falls at least as θ^-4. With κ = 1 and a small Aε (1.4 where 3 of 5 levels are smoothed), choices that are
+  far too large would dominate the mean of the error. With a smaller κ, θ is too small where the tail is heavy.
 - ``count`` (the paper's Eq. 6): score(θ) = -(3mθ/(crε)) sqrt(2(b-1)L³) - m_θ, m_θ = #{v > θ}, which supposes a mean
   excess of c per truncated value. c is in the readings' own unit.
 
