@@ -100,15 +100,9 @@ class ReleasedCells:
         self._then = publication.then(self._slots)
         self._least = np.maximum(self._then, publication.least)
         self._place = {of: np.searchsorted(self._slots, summed.slot) for of, summed in tables.items()}
-        # The cells that would be released if their slots had no others.
-        self._alone = {
-            of: released_of_slots(summed.reports, self._least[self._place[of]], sums.names)
-            for of, summed in tables.items()
-        }
         self._has_mean = np.zeros(len(self._slots), dtype=np.bool_)
         for of, filled in self._measured():
             self._has_mean[self._place[of][filled]] = True
-        self._shown = {of: alone & self._means[self._place[of]] for of, alone in self._alone.items()}
 
     def _measured(self) -> Iterator[tuple[ReportOrigin, Shown]]:
         """Yield each origin of measured means, and which of its slots have reports; threshold rounds have none."""
@@ -117,24 +111,38 @@ class ReleasedCells:
                 yield of, summed.reports.sum(axis=1) > 0
 
     @cached_property
+    def _alone(self) -> dict[ReportOrigin, Shown]:
+        """The cells that would be released if their slots had no others [slots, 1 + groups]."""
+        names = self._sums.names
+        return {
+            of: released_of_slots(summed.reports, self._least[self._place[of]], names)
+            for of, summed in self._sums.tables.items()
+        }
+
+    @cached_property
     def _means(self) -> Shown:
-        """Whether each slot's mean is released [slots, 1 + groups].
+        """Whether each slot's mean is released [slots, 1 + groups]."""
+        return self._means_of(self._alone)
+
+    def _means_of(self, alone: Mapping[ReportOrigin, Shown]) -> Shown:
+        """Return whether each slot's mean is released, for some columns of ``alone``.
 
         In a slot of a threshold round, that is the reports for the threshold.
         """
-        means = np.zeros((len(self._slots), 1 + len(self._sums.names)), dtype=np.bool_)
+        width = next((each.shape[1] for each in alone.values()), 0)
+        means = np.zeros((len(self._slots), width), dtype=np.bool_)
         for of, filled in self._measured():
-            means[self._place[of][filled]] |= self._alone[of][filled]
-        for of, alone in self._alone.items():
+            means[self._place[of][filled]] |= alone[of][filled]
+        for of, each in alone.items():
             learning = ~self._has_mean[self._place[of]]
-            means[self._place[of][learning]] |= alone[learning]
+            means[self._place[of][learning]] |= each[learning]
         return means
 
     @property
     def groups(self) -> list[str]:
         """Every group whose mean is released in a slot, sorted."""
         slots = self._means.sum(axis=0).tolist()
-        return sorted({name for name, n in zip((EVERYBODY, *self._sums.names), slots, strict=True) if n})
+        return sorted({name for name, n in zip((EVERYBODY, *self._sums.names), slots, strict=False) if n})
 
     @property
     def smallest(self) -> int:
@@ -150,8 +158,15 @@ class ReleasedCells:
     @cached_property
     def everybody(self) -> Tables:
         """The released histograms of all devices together."""
-        chosen = {of: (summed, self._shown[of][:, 0]) for of, summed in self._sums.tables.items()}
-        return {of: (summed.slot[shown], summed.counts[shown]) for of, (summed, shown) in chosen.items()}
+        # Whether they are released does not depend on the groups, which take most of the time.
+        tables = self._sums.tables
+        alone = {
+            of: released_of_slots(summed.reports.sum(axis=1)[:, None], self._least[self._place[of]], [EVERYBODY])
+            for of, summed in tables.items()
+        }
+        means = self._means_of(alone)
+        shown = {of: alone[of][:, 0] & means[self._place[of], 0] for of in tables}
+        return {of: (summed.slot[shown[of]], summed.counts[shown[of]]) for of, summed in tables.items()}
 
     def of(self, group: str, cells: Histograms) -> Tables:
         """Return the released histograms of a group; ``cells`` are those of the same slots, at least the group's."""
@@ -160,9 +175,10 @@ class ReleasedCells:
         column = 1 + self._sums.names.index(group) if group in self._sums.names else 0
         chosen = {}
         for of, (slots, counts) in cells.group(group).items():
-            if column and of in self._shown:
-                shown = np.isin(slots, self._sums.tables[of].slot[self._shown[of][:, column]])
-                chosen[of] = slots[shown], counts[shown]
+            if column and of in self._alone:
+                shown = self._alone[of][:, column] & self._means[self._place[of], column]
+                own = np.isin(slots, self._sums.tables[of].slot[shown])
+                chosen[of] = slots[own], counts[own]
         return chosen
 
     def pooled(self, cycle: int, every: int, first: int, last: int) -> Partial:
