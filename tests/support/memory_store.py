@@ -204,6 +204,16 @@ class MemoryStore:
     def losses(self) -> dict[tuple[str, int], int]:
         return {key: n for key, n in self._content.losses.items() if n}
 
+    def lost(self) -> dict[str, tuple[int, int]]:
+        missing = {key: n for key, n in self.losses().items() if n > 0}
+        return {
+            name: (
+                sum(n for (group, _), n in missing.items() if group == name),
+                min(slot for group, slot in missing if group == name),
+            )
+            for name in sorted({group for group, _ in missing})
+        }
+
     def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
         return {(reason, slot): n for (reason, slot), n in self._content.refused.items() if first <= slot <= last}
 

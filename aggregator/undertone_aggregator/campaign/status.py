@@ -10,7 +10,6 @@ from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.publish import status_message
 from undertone_aggregator.campaign.settling import Settling
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
-from undertone_aggregator.counts.sequences import by_group
 from undertone_aggregator.estimate.publication import only_told, tell_groups
 from undertone_aggregator.mqtt.dropped import DROPPED, Dropped
 from undertone_aggregator.store.inventory import ACTIVE
@@ -129,7 +128,7 @@ class Status:
         ``told``: the groups that are shown, beside all devices together.
         """
         groups: dict[str, tuple[int, int | None]] = {EVERYBODY: (0, None)}
-        groups |= only_told(by_group(self._context.store.losses()), told)
+        groups |= only_told(self._context.store.lost(), told)
         return {
             group: {"reports": n, "since": None if slot is None else slot * self._context.plan.slot_seconds}
             for group, (n, slot) in groups.items()

@@ -221,13 +221,3 @@ class MissingReports:
         if not slots[later]:
             del slots[later]
         return [((group, later), -1)]
-
-
-def by_group(losses: Mapping[tuple[str, int], int]) -> dict[str, tuple[int, int]]:
-    """Return a map: group -> (missing reports, slot in which the oldest was noticed), from a store's losses."""
-    totals: dict[str, tuple[int, int]] = {}
-    for (group, slot), n in losses.items():
-        if n > 0:
-            total, oldest = totals.get(group, (0, slot))
-            totals[group] = (total + n, min(oldest, slot))
-    return totals

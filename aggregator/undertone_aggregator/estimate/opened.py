@@ -12,7 +12,6 @@ from undertone_aggregator.base.notebook import Summarised
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.counts.partial import EVERYBODY
-from undertone_aggregator.counts.sequences import by_group
 from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
@@ -161,7 +160,7 @@ class OpenCampaign(Summarised):
 
     def lost(self) -> dict[str, tuple[int, int]]:
         """Return a map: group -> (number of drawn reports that never arrived, slot of the oldest loss)."""
-        return by_group(self._store.losses())
+        return self._store.lost()
 
     @property
     def status(self) -> dict[str, Any]:

@@ -323,7 +323,7 @@ def _households(store: Store, publication: Publication) -> dict[str, int]:
     """
     newest = publication.settled
     partial = store.partial(newest, newest, late=False) if newest >= 0 else Partial()
-    counted = {group for group, _ in store.losses()} | set(store.conflicts()) | {key.group for key in partial}
+    counted = set(store.lost()) | set(store.conflicts()) | {key.group for key in partial}
     sizes = dict.fromkeys(sorted(counted), 0)
     active = [device.group for device in store.devices().values() if device.state == ACTIVE]
     for group in active:

@@ -10,7 +10,6 @@ from undertone_aggregator.campaign.binding import PAUSED, RUNNING
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.state import CHOOSING, STATES
 from undertone_aggregator.counts.partial import EVERYBODY
-from undertone_aggregator.counts.sequences import by_group
 from undertone_aggregator.estimate.publication import only_told, publication_of, told_groups
 from undertone_aggregator.ingest.admission import OUTCOMES
 from undertone_aggregator.ingest.lag import Lag
@@ -193,7 +192,7 @@ def _add_means(name: str, families: Families) -> None:
 def _read(name: str, store: Store, families: Families) -> None:
     outcomes, epochs = store.outcomes(), store.epochs()
     least = int(store.meta("min_reports").get("min_reports", 1))
-    groups = only_told(by_group(store.losses()), told_groups(store, publication_of(store, least)))
+    groups = only_told(store.lost(), told_groups(store, publication_of(store, least)))
     families.add("undertone_deliveries_received", outcomes.pop(RECEIVED), name)
     # Every outcome is exported from 0 on: a series that begins at 1 shows no increase, and no alert would fire.
     for outcome in sorted({*OUTCOMES, *outcomes}):

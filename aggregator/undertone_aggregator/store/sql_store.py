@@ -395,6 +395,18 @@ class SqlStore(Database):
 
         return {(group, slot): int(n) for group, slot, n in self.run("losses", build, [{}]) if n}
 
+    def lost(self) -> dict[str, tuple[int, int]]:
+        table = tables.losses
+
+        def build() -> Any:
+            total = func.sum(table.c.n).label("n")
+            slots = select(table.c.grp, table.c.slot, total).where(self.own_rows(table))
+            missing = slots.group_by(table.c.grp, table.c.slot).having(total > 0).subquery()
+            each = select(missing.c.grp, func.sum(missing.c.n), func.min(missing.c.slot))
+            return each.group_by(missing.c.grp)
+
+        return {group: (int(n), slot) for group, n, slot in self.run("lost", build, [{}])}
+
     def conflicts(self) -> dict[str, int]:
         table = tables.conflicts
 

@@ -202,6 +202,12 @@ class Store(Protocol):
         All workers are added up.
         """
 
+    def lost(self) -> dict[str, tuple[int, int]]:
+        """Return a map: group -> (missing reports, slot in which the oldest was noticed), of `losses`.
+
+        A group without a missing report is not in it.
+        """
+
     def refusals(self, first: int = 0, last: int = 0xFFFFFFFF) -> dict[tuple[str, int], int]:
         """Return a map: (reason, slot of arrival) -> number of refused deliveries, for first <= slot <= last.
 

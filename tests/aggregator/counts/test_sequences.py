@@ -15,7 +15,7 @@ from support.server import FIRST, PREFIX, SEED, delivery, two_epochs
 from support.waiting import wait_for
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.seen import device_key
-from undertone_aggregator.counts.sequences import CLOSES, RECORD_BYTES, MissingReports, Sequences, by_group
+from undertone_aggregator.counts.sequences import CLOSES, RECORD_BYTES, MissingReports, Sequences
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Delivery, Intake
 from undertone_aggregator.mqtt.sessions import open_intake
@@ -117,14 +117,14 @@ def test_the_state_survives_in_records_and_in_snapshots() -> None:
         Sequences().load([(False, b"x")])
 
 
-def test_losses_are_kept_by_group_with_the_slot_of_the_oldest() -> None:
+def test_reports_that_arrive_after_all_close_the_oldest_gap_of_their_group() -> None:
     losses = MissingReports({("north", 5): 2})
     total: Counter[tuple[str, int]] = Counter({("north", 5): 2})
     for missing, group, slot in [(1, "north", 9), (3, "south", 9), (CLOSES, "north", 3), (CLOSES, "south", 9)]:
         total.update(dict(losses.note(missing, group, slot)))
-    assert by_group(total) == {"north": (2, 5), "south": (3, 9)}
+    assert +total == {("north", 5): 1, ("north", 9): 1, ("south", 9): 3}
     total.update(dict(losses.note(CLOSES, "north", 4)))
-    assert by_group(total) == {"north": (1, 9), "south": (3, 9)}
+    assert +total == {("north", 9): 1, ("south", 9): 3}
 
 
 def test_what_closes_no_gap_changes_nothing() -> None:
@@ -243,7 +243,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
     sender.close()
     intake.close()
     mine = Counter(groups[name] for name, _, message in reports if message in drop)
-    shown = {group: n for group, (n, _) in by_group(store.losses()).items()}
+    shown = {group: n for group, (n, _) in store.lost().items()}
     assert 20 < sum(mine.values()) <= intake.dropped
     assert shown == mine
     # A worker that starts again goes on where the store left it.

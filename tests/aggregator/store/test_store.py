@@ -283,6 +283,9 @@ def test_losses_add_up_by_group_and_slot(opened: Callable[[], Store]) -> None:
         store.commit("1of2", Batch(lost=Counter({("north", 5): 2, ("north", 6): 4})))
         store.commit("0of2", Batch(lost=Counter({("north", 5): -1})))
         assert store.losses() == {("north", 5): 4, ("south", 5): 1, ("north", 6): 4}
+        assert store.lost() == {"north": (8, 5), "south": (1, 5)}
+        store.commit("0of2", Batch(lost=Counter({("north", 5): -4, ("south", 5): -1})))
+        assert store.lost() == {"north": (4, 6)}
 
 
 def test_the_audit_keeps_the_first_outcome_unless_counted_later(opened: Callable[[], Store]) -> None:
