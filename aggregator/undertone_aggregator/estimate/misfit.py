@@ -85,16 +85,21 @@ class Goodness:
         n = counts.sum(axis=1)
         law = np.full((len(counts), len(self._some)), 1.0 / len(self._some))
         statistic = np.full(len(counts), -np.inf)
-        active = np.arange(len(counts))
+        active, h = np.arange(len(counts)), counts
+        filled = h > 0
         for _ in range(_STEPS):
-            h = counts[active]
-            p = law[active] @ self._some
+            p = law @ self._some
             share = h / p
-            missed = (share @ self._all.T).max(axis=1) - n[active]
-            at_most = likely[active] - (h * np.log(np.where(h > 0, p, 1.0))).sum(axis=1)
+            of_rows = share @ self._all.T
+            missed = of_rows.max(axis=1) - n
+            at_most = likely - (h * np.log(np.where(filled, p, 1.0))).sum(axis=1)
             statistic[active] = np.maximum(statistic[active], at_most - missed)
-            law[active] *= (share @ self._some.T) / n[active, None]
-            active = active[(missed > _GAP) & (at_most > _INTERESTING)]
+            law *= (of_rows if len(self._some) == len(self._all) else share @ self._some.T) / n[:, None]
+            doubtful = (missed > _GAP) & (at_most > _INTERESTING)
+            if not doubtful.all():
+                # Each step takes the slots that are left alone.
+                active, h, filled, law = active[doubtful], h[doubtful], filled[doubtful], law[doubtful]
+                n, likely = n[doubtful], likely[doubtful]
             if not len(active):
                 break
         return statistic
