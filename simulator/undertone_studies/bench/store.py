@@ -108,6 +108,7 @@ def _page(path: Path, what: str) -> list[Measured]:
             ("a week, filtered", f"{campaign}/estimates?from={week}&filtered=true"),
             ("a week of a group", f"{campaign}/estimates?from={week}&group=group-00"),
             ("all slots", f"{campaign}/estimates"),
+            ("all slots of a group", f"{campaign}/estimates?group=group-00"),
         ):
             for turn, most in (("first", _FIRST), ("again", _AGAIN)):
                 before, began = processor_seconds([pid]), time.perf_counter()
