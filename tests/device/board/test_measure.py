@@ -52,7 +52,7 @@ def test_the_guide_says_how_long_a_slot_takes():
     (row,) = [line for line in table.splitlines() if line.startswith("| **one slot**")]
     times = [float(cell) for cell in row.split("|")[2:-1]]
     guide = " ".join((mp.REPO / "docs/boards.md").read_text(encoding="utf-8").split())
-    assert f"A slot takes {min(times):.0f} to {max(times):.0f} ms on an emulated Cortex-M3" in guide
+    assert f"The work for one slot takes {min(times):.0f} to {max(times):.0f} ms on an emulated Cortex-M3" in guide
     assert max(times) <= MOST_MS
 
 
