@@ -36,9 +36,10 @@ PARAGRAPH = (
     "of the error that depends on the time of day is the same every day. At some hours it is larger than the model "
     "expects (`an early morning`, when readings rise), so intervals hold less often. At other hours it is smaller "
     "than the model expects (`an evening`), so they hold more often. The rows `any four hours` are for all parts of "
-    "the day together: 0 to 4, 4 to 8, and so on. Where the column `way` says `events`, the intervals of whole days "
-    "hold more often than 95 %, because the model allows for a heavier tail than the reports can show. The readings "
-    "of these households have no such tail, but those of other populations have one."
+    "the day together: 0 to 4, 4 to 8, and so on. All campaigns have the same households, so more campaigns do not "
+    "change which hours these are. The model also allows for readings whose tail is heavier than the fitted one, as "
+    "far as the reports leave such a tail possible. The reports of 5,000 devices in every slot usually rule it out. "
+    "Those of 500 devices, and those of 5,000 devices in turns, do not."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
