@@ -1,6 +1,7 @@
 """Five questions that people ask of a campaign: one command, one call, and at most three clicks on the page each."""
 
 import json
+import shutil
 import urllib.parse
 import urllib.request
 from collections import Counter
@@ -15,10 +16,12 @@ from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
 from support.command import undertone
 from support.page import PageServer, pages, until
+from support.ports import free_port
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.estimate.publication import SETTLED, settle, tell_groups
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import Batch, open_store
+from undertone_aggregator.web.site import StoreSite, named
 
 pytestmark = pytest.mark.services
 GROUPS = ("north", "south")
@@ -34,9 +37,11 @@ YESTERDAY = {"from": "2027-01-01", "to": "2027-01-02", "between": "18:00-23:00"}
 LAST_WEEK = {"from": "2026-12-28", "to": "2027-01-04", "between": "18:00-23:00", "days": "workdays"}
 
 
-@pytest.fixture
-def fleet(store: Path) -> Path:
+# No question changes the store, so all of them ask one server.
+@pytest.fixture(scope="module")
+def fleet(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The simulated store with two groups of registered devices, of which some reports are lost."""
+    store = Path(shutil.copy(made, tmp_path_factory.mktemp("fleet") / "load.sqlite"))
     with open_store(store) as opened:
         newest = opened.newest_slot()
         assert newest is not None
@@ -54,12 +59,29 @@ def fleet(store: Path) -> Path:
     return store
 
 
-@pytest.fixture
-def server(fleet: Path, free_port: Callable[[], int]) -> Iterator[PageServer]:
+@pytest.fixture(scope="module")
+def server(fleet: Path) -> Iterator[PageServer]:
     running = PageServer(fleet, free_port())
     running.start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    if find_chromium() is None:
+        unavailable(MISSING)
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def name(fleet: Path) -> str:
+    site = StoreSite(named([str(fleet)]))
+    try:
+        return site.names()[0]
+    finally:
+        site.close()
 
 
 @pytest.fixture
@@ -101,10 +123,8 @@ class Hand:
 
 
 @pytest.fixture
-def hand(server: PageServer) -> Iterator[type[Hand]]:
-    if find_chromium() is None:
-        unavailable(MISSING)
-    with browser() as chromium, pages(chromium, server.address) as open_page:
+def hand(server: PageServer, chromium: Any) -> Iterator[type[Hand]]:
+    with pages(chromium, server.address) as open_page:
         yield type("Opened", (Hand,), {"open_page": staticmethod(open_page)})
 
 
