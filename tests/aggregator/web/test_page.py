@@ -1,5 +1,6 @@
 """The page in a real browser, over a real socket."""
 
+import contextlib
 import http.server
 import json
 import re
@@ -16,6 +17,7 @@ from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
 from support.micropython import REPO
 from support.page import PATIENCE, PageServer, pages, until
+from support.ports import free_port
 from undertone_aggregator.estimate.formats import FORMATS
 
 pytestmark = pytest.mark.services
@@ -29,12 +31,28 @@ def chromium() -> Iterator[Any]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def shared(made: Path) -> Iterator[PageServer]:
+    """A server of the store that no test changes."""
+    with running(PageServer(made, free_port())) as server:
+        yield server
+
+
 @pytest.fixture
-def server(store: Path, free_port: Callable[[], int]) -> Iterator[PageServer]:
-    running = PageServer(store, free_port())
-    running.start()
-    yield running
-    running.stop()
+def server(request: pytest.FixtureRequest) -> Iterator[PageServer]:
+    """The server; a test that counts one more report has one of its own, of a copy of the store."""
+    if "one_more_report" not in request.fixturenames:
+        yield request.getfixturevalue("shared")
+        return
+    with running(PageServer(request.getfixturevalue("store"), free_port())) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running(server: PageServer) -> Iterator[PageServer]:
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture
