@@ -34,7 +34,7 @@ CHOSEN = {
     "tables.md": "1.25",
     "threshold.md": "70 99 99.5 1.7 1 90 0.001",
 }
-_STUDY = re.compile(r"undertone experiment (?!all|NAME)[a-z]|results/[a-z0-9-]+\.(?:csv|json|png)")
+_STUDY = re.compile(r"undertone\s+experiment\s+(?!all|NAME)[a-z]|results/[a-z0-9-]+\.(?:csv|json|png)")
 # A decimal, or a number of per cent, that follows no "=", "ε" or "at", which give a parameter.
 _DECIMAL = re.compile(r"(?<![\w.,/^-])(?<!= )(?<!ε )(?<!=)(?<!at )(\d+\.\d+|\.\d+|\d+(?= %))(?![\w.]|/\d)")
 
@@ -61,6 +61,7 @@ def test_a_figure_without_a_mark_is_seen():
     text = "## A\n`undertone experiment day`: .93 at .5, 12 % for ε = 1.5\n## B\n.7\n"
     assert unmarked(text) == [".93", "12"]
     assert unmarked(text.replace(".93", "[.93][day-1]")) == ["12"]
+    assert unmarked(text.replace("undertone experiment", "undertone\nexperiment")) == [".93", "12"]
 
 
 def test_figures_are_there():
