@@ -1,0 +1,66 @@
+"""The stored notes of studies are the notes of their sources, so that pages and sources cannot drift apart."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import undertone_studies
+from undertone_studies.registry import EXPERIMENTS
+
+SOURCES = Path(undertone_studies.__file__).parent
+RESULTS = Path(__file__).parents[2] / "docs/results"
+STORED = [name for name in EXPERIMENTS.names() if (RESULTS / f"{name}.json").exists()]
+# Beginnings of notes that are only stored: somebody made a part of the rows again, and wrote the note by hand.
+BY_HAND = ("The rows of `london` were made again", "The rows with ε below .1 are of")
+# A text with figures put in is recognised by its fixed parts, if they have this many characters together.
+FIXED = 30
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_notes_are_the_notes_of_the_source(name):
+    patterns = [pattern for path in modules(SOURCES / f"experiments/{name.replace('-', '_')}.py")
+                for pattern in patterns_of(path)]  # fmt: skip
+    for note in json.loads((RESULTS / f"{name}.json").read_text())["notes"]:
+        known = note.startswith(BY_HAND) or any(re.fullmatch(pattern, note) for pattern in patterns)
+        assert known, f"docs/results/{name}.json has a note that its source does not have: {note}"
+
+
+def modules(path: Path) -> set[Path]:
+    """Return a study's module, and all modules of the studies that it imports directly or indirectly."""
+    found, waiting = set(), [path]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        imported = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        waiting += [file for module in imported if module and (file := file_of(module)).exists()]
+    return found
+
+
+def file_of(module: str) -> Path:
+    return SOURCES.parent / f"{module.replace('.', '/')}.py"
+
+
+def patterns_of(path: Path) -> Iterator[str]:
+    """Yield a regular expression for each text in a module, in which anything may be in the place of a figure."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.expr):
+            parts = parts_of(node)
+            if None not in parts or sum(map(len, filter(None, parts))) >= FIXED:
+                yield "".join(".+" if part is None else re.escape(part) for part in parts)
+
+
+def parts_of(node: ast.expr) -> list[str | None]:
+    """Return the fixed parts of a text, with None in the place of each figure."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    if isinstance(node, ast.JoinedStr):
+        return [part for value in node.values for part in parts_of(value)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return parts_of(node.left) + parts_of(node.right)
+    return [None]
