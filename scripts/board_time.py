@@ -221,10 +221,10 @@ def page(measured: dict[tuple[str, str], int]) -> str:
         "",
         "`scripts/board_time.py` makes this page on an emulated Cortex-M3. The emulator executes 31.25 million "
         f"instructions a second, none of which waits for memory. MicroPython's heap has {HEAP_KB} KB, and the code "
-        "is frozen. The campaign has ε = 1. One report in five is for the threshold, drawn by a square wave of 256"
-        " bins. In the last column all reports are for the threshold. The ledger is in memory, so the table leaves"
-        " out the time that a board's file system needs. It also leaves out the network. A board with another "
-        "processor, or with wait states of its flash, takes another time.",
+        "is frozen. The campaign has ε = 1. One report in five is for the threshold, and is drawn by a square "
+        "wave of 256 bins. In the last column all reports are for the threshold. The ledger is in memory, so the "
+        "table leaves out the time that a board's file system needs. It also leaves out the network. A board with "
+        "another processor, or with wait states of its flash, takes another time.",
         "",
         "| ms | " + " | ".join(names) + " |",
         "|---|" + "---:|" * len(names),

@@ -117,10 +117,10 @@ def compare(streams: CgmStreams, seed: int) -> Outcome:
     notes = [
         f"Each cell has two root mean square errors of the population mean (unit: {streams.unit}), before and after "
         "smoothing, as raw / smoothed. (`log-closed-form` computes with logarithms of the readings, so that its noise "
-        "biases the mean. Its cells have only this bias.) The smoothed error is measured in one simulated run for "
-        f"each window of the data. C is a share of the range, which is {streams.range:g} {streams.unit}. "
-        f"n = {streams.devices} is the number of devices in the data. The errors for other numbers of devices are "
-        "computed from this case, with the same bias from clipping and with the noise of that many devices.",
+        "biases the mean. Its cells show only the largest bias of a slot.) The smoothed error is measured in one "
+        f"simulated run for each window of the data. C is a share of the range, which is {streams.range:g} "
+        f"{streams.unit}. n = {streams.devices} is the number of devices in the data. For another number of devices, "
+        "the study takes the same bias from clipping, and computes the noise for this number.",
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]

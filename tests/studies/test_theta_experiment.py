@@ -39,7 +39,7 @@ def test_the_table_has_a_line_for_each_method_and_a_cell_for_each_epsilon(alone)
 def test_the_experiment_runs_as_often_and_on_what_it_is_asked_to():
     outcome = EXPERIMENTS.run("theta", StudyOptions(repeats=1, seed=3, only=("Weibull 0.8",), quick=True))
     assert [row[1] for row in outcome.rows] == ["Weibull 0.8"]
-    assert outcome.notes[0].startswith(f"{theta.SHORT} runs")
+    assert outcome.notes[0].startswith(f"Each cell is from {theta.SHORT} runs")
     assert f"of {2 * theta.SHORT} runs" in outcome.notes[1]
 
 

@@ -10,9 +10,9 @@ from undertone_studies.registry import StudyOptions
 TITLE = "CGM: the stand-in for the Kaggle pages"
 PARAGRAPH = (
     "The paper finds that CGM has a much smaller error than its baseline on page views, most of all at small ε. A "
-    "synthetic stand-in for these data shows the same without smoothing: the variance of the paper's mechanism is a "
-    "tenth of that of independent noise, and the variance of our mechanism is half of the paper's. In the paper, ε is "
-    "for each report, which is no guarantee for the whole stream of a page: 550 reports at ε = 1 add up to ε = 46. "
+    "synthetic stand-in for these data shows the same without smoothing. The paper's noise has a tenth of the variance "
+    "of independent noise. The noise of our mechanism has half of the variance of the paper's noise. In the paper, ε "
+    "is for each report, which is no guarantee for the whole stream of a page: 550 reports at ε = 1 add up to ε = 46. "
     "After smoothing on the server, the error with our mechanism is a quarter smaller than with independent noise for "
     "1,578 pages. For a million pages independent noise has the smaller error, because clipping leaves a bias."
 )

@@ -13,10 +13,10 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Correlated noise: variance of a report, divided by that of Algorithm 3"
 PARAGRAPH = (
     "The paper bounds the sensitivity of each step separately, which gives the factor √l, where l is the number of "
-    "reports. The square of the exact sensitivity is about half of what the squares of these bounds add up to. The "
-    "variance of the noise is proportional to this square. Devices use the closed form, "
-    "because a device can check it by itself. The smallest variance is that of a filter with two taps, in which each "
-    "report uses a share of the noise of each of the two reports before it."
+    "reports. The square of the exact sensitivity is about half of the sum of the squares of these bounds. The "
+    "variance of the noise is proportional to the square of the sensitivity. Devices use the closed form, because a "
+    "device can check it by itself. A filter with two taps has the smallest variance. In this filter, each report uses "
+    "a share of the noise of each of the two reports before it."
 )
 
 SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
@@ -50,9 +50,9 @@ def run(options: StudyOptions) -> Outcome:
         ),
         rows,
         (
-            "The variances are divided by that of Algorithm 3 with its √l calibration, for one chain of l "
-            "reports. The columns in per cent show how much a second chain (after one reboot) or reports of "
-            "one bit add to the variance of the closed form, at ε = 1 and δ = 1e-5.",
+            "Each variance is divided by the variance of Algorithm 3 with its √l calibration, for one chain of l "
+            "reports. The columns in per cent show by how much the variance of the closed form grows at ε = 1 and δ = "
+            "1e-5, if there is a second chain (after one reboot), or if each report has one bit.",
             "There are no random runs, because all figures follow from C and l. (ε, δ) is for all l reports "
             "together (user level).",
         ),

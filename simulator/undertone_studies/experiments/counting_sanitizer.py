@@ -65,12 +65,12 @@ def run(options: StudyOptions) -> Outcome:
     base = float(np.mean(values <= thresholds[worst]))
     notes = [
         f"The guarantee is pure ε = {float(EPSILON):g} for each value (event level). A block has {BLOCK} values from 0"
-        f" to {_BOUND}, and there are {runs} runs. The error is that of the share of values up to "
-        f"{int(thresholds[worst])}; for this share α = {alpha:.4f} and β = {beta:.3f}.",
+        f" to {_BOUND}, and there are {runs} runs. The table is about the error of one number, the share "
+        f"of values that are {int(thresholds[worst])} or less. For this share α = {alpha:.4f} and β = {beta:.3f}.",
         "The share of a block's values that lie below a threshold varies from run to run with a standard deviation of"
         f" at most {sanitizer.deviation / BLOCK:.4f}, whatever the threshold.",
-        f"The baseline Base (an empty release, with the share 0) has the error {base:.3f}. Quantiles that the sketch "
-        f"KLL computes from the released items have an error of at most {max(quantile_errors):.4f} in rank.",
+        f"Base releases nothing, so that its share is 0; its error is {base:.3f}. Quantiles that the sketch KLL "
+        f"computes from the released items have an error of at most {max(quantile_errors):.4f} in rank.",
     ]
     x = [float(k) for k in BLOCKS]
     curves = {

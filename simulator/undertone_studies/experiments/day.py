@@ -59,10 +59,10 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The figures are the root mean square error of a slot's mean over a day, in % of the mean. They include the "
         "error from truncation. To filter a slot, the filter uses only that slot and earlier ones. It has to learn "
-        "the shape of the day from the series. The filtered error is that of the slots after the first 14 days.",
-        "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours, by ε or, for "
-        "streams, by (ε, 1e-5). If devices take turns, each device enforces this guarantee by itself, whatever the "
-        "server does.",
+        "the shape of the day from the series. The filtered error is measured on the slots after the first 14 days.",
+        "The row 'every slot, ε each' protects one reading. All other rows protect any 24 hours: streams with (ε, "
+        "1e-5), and the rest with ε. If devices take turns, each device enforces this guarantee by itself, whatever "
+        "the server does.",
     ]
     title = "Error of a slot, ε = 1 in any 24 hours"
     panel = Panel(title, "devices", "error, % of the mean", curves, logarithmic_x=True, better="lower")

@@ -82,12 +82,12 @@ def run(options: StudyOptions) -> Outcome:
         "intervals that contain the truncated mean. The columns `±` have the standard error of that share between "
         f"draws of the noise. Each cell has draws of its own. The study makes {_AT_A_TIME} draws at a time, until both "
         f"columns `±` are {_KNOWN} or less ({REPEATS} draws at most). The column `after half` has the error of "
-        "the causal filter from the fourteenth cycle on, or in the second half of a shorter series, in per cent. The "
-        "column `seconds` has the time of one fit with smoothing, on one thread.",
+        "the causal filter in per cent, without the first 14 cycles (in a series of fewer than 28 cycles: without the "
+        "first half). The column `seconds` has the time of one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
         "readings of any 24 hours. In turns, one device in 49 reports in each slot, and the noise includes the "
-        "chance of which devices these are. In a stream, (ε, 1e-5) is for all readings of a cycle together, and "
-        "steps of more than 1/20 of the range are clipped.",
+        "error that comes from the choice of these devices. In a stream, (ε, 1e-5) is for all readings of a "
+        "cycle together, and steps of more than 1/20 of the range are clipped.",
     ]
     panels = [
         Panel(f"{which} error over raw", "raw error of a slot, %", "ratio", panel, logarithmic=False, joined=False)

@@ -134,12 +134,12 @@ def run(options: StudyOptions) -> Outcome:
         rows.append((CASES[number].name, CASES[number].devices, *numbers))
     columns = ["case", "devices", "held", "worst day", "± %", "MSE over best"]
     notes = [
-        "The headline is the published filtered series. The column `held` has the share of its 95 % intervals that "
-        "contain the mean of the readings, from the change on. The column `worst day` has this share on the worst "
-        "day. The column `± %` has the median half-width of the intervals in per cent of the mean, from the third "
-        "day after the change on. The column `MSE over best` has the mean square error of the second week, divided "
-        "by the same error of another campaign, whose threshold rounds have already seen the changed readings. "
-        "ε = 1 is for each reading. "
+        "The headline is the published filtered series. For all slots since the change, the column `held` has the "
+        "share of its 95 % intervals that contain the mean of the readings. The column `worst day` has this share on "
+        "the worst day. The column `± %` has the median half-width of the intervals in per cent of the mean, without "
+        "the first two days after the change. For the column `MSE over best`, the mean square error of the second "
+        "week is divided by the mean square error that another campaign has in its second week. The readings of that "
+        "campaign have changed before its threshold rounds. ε = 1 is for each reading. "
         f"Each case has {repeats} campaigns of {days} days.",
     ]
     return Outcome(TITLE, columns, rows, notes)

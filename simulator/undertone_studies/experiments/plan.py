@@ -94,8 +94,8 @@ def run(options: StudyOptions) -> Outcome:
         f"{worst[2]} devices, ε = {worst[3]}). The last column is the standard deviation that the ratio has by "
         "chance alone, because the number of simulations is limited.",
         f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
-        f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The error of a fleet is computed from those of "
-        "its blocks or devices, which draw independently.",
+        f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The study computes the error of a fleet from the "
+        "errors of these blocks (in the rows `stream`: of these streams), which are independent of each other.",
         "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
         f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), with the slew {float(SLEW):g}. The "
         "errors of these rows are shares of the range of readings, and contain the noise only.",

@@ -30,8 +30,8 @@ PARAGRAPH = (
     "The next section shows what fake devices do to θ. With a smaller ε, decoded values are larger, so each false "
     "report shifts the mean more. At ε = 0.5 honest devices with the Hybrid use stochastic rounding alone. So the "
     "server refuses the symbols of the Hybrid's piecewise mechanism, which decode to larger values. The rows "
-    "`piecewise` are for the piecewise mechanism without the Hybrid. At ε = 0.5 fakes move the mean of the Hybrid "
-    "about half as far as that of the piecewise mechanism. Instead of the mean of all devices, one can take the "
+    "`piecewise` are for the piecewise mechanism without the Hybrid. At ε = 0.5 fakes move the mean about half as "
+    "far with the Hybrid as with the piecewise mechanism. Instead of the mean of all devices, one can take the "
     "median of the means of random groups. The median helps if there are few fakes, or if all fakes are in few "
     "groups. It does not help if there are fakes in every group. Then only authentication of devices helps."
 )
@@ -65,10 +65,12 @@ def run(options: StudyOptions) -> Outcome:
                 y.append(mean)
     notes = [
         f"The readings are those of {DEVICES} households in the evening, and each shift is the mean of "
-        f"{options.repeats or REPEATS} repeats. The median is that of the means of {GROUPS} groups. The "
-        "server draws the groups, and nobody else knows them. Shifts and bound are in % of θ, the largest "
+        f"{options.repeats or REPEATS} repeats. For the median, the devices are divided into {GROUPS} "
+        "groups, and the median of the groups' means is taken. The server draws the groups, and nobody else knows "
+        "them. Shifts and bound are in % of θ, the largest "
         "truncated reading.",
-        "ε is for one reading (event level). Liars do not reduce anybody's privacy; they only change the answer.",
+        "ε is for one reading (event level). Fake devices (liars) do not reduce anybody's privacy; they only "
+        "change the mean.",
     ]
     columns = ("mechanism", "ε", "share of liars", "shift of the mean, %", "shift of the median, %", "bound, %")
     panel = Panel(

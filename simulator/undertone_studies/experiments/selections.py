@@ -31,15 +31,15 @@ PARAGRAPH = (
     "of the reports, with its correlation between slots. The second is the error of the model that estimates what "
     "truncation or clipping removed. This second error has three parts: one is the same in all slots, one depends on "
     "the time of day, and one is different in every slot. Each campaign of the study has a fleet of its own: the same "
-    "households in another order, with data from another day on. The column `noise` shows how often intervals hold "
-    "that allow for the noise alone. The column `held` is for the interval that `query` and the page show. The part "
-    "of the error that depends on the time of day is the same every day. At some hours it is larger than the model "
-    "expects (`an early morning`, when readings rise), so intervals hold less often. At other hours it is smaller "
-    "than the model expects (`an evening`), so they hold more often. The rows `any four hours` are for all parts of "
-    "the day together: 0 to 4, 4 to 8, and so on. All campaigns have the same households, so more campaigns do not "
-    "change which hours these are. The model also allows for readings whose tail is heavier than the fitted one, as "
-    "far as the reports leave such a tail possible. The reports of 5,000 devices in every slot usually rule it out. "
-    "Those of 500 devices, and those of 5,000 devices in turns, do not."
+    "households in a random order, with readings that begin on a random day. The column `noise` shows how often "
+    "intervals hold if they allow for the noise alone. The column `held` is for the interval that `query` and the page "
+    "show. The part of the error that depends on the time of day is the same every day. At some hours it is larger "
+    "than the model expects (`an early morning`, when readings rise), so intervals hold less often. At other hours it "
+    "is smaller than the model expects (`an evening`), so they hold more often. The rows `any four hours` are for all "
+    "parts of the day together: 0 to 4, 4 to 8, and so on. All campaigns have the same households, so more campaigns "
+    "do not change which hours these are. The model also allows for readings whose tail is heavier than the fitted "
+    "one, as far as the reports leave such a tail possible. The reports of 5,000 devices in every slot usually rule it "
+    "out. Those of 500 devices, and those of 5,000 devices in turns, do not."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -102,8 +102,9 @@ def run(options: StudyOptions) -> Outcome:
                 rows.append((way, devices, name, *measure(some)))
     columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
-        "The column `rmse` is the root mean square difference from the mean of the readings, in Wh. The column "
-        "`held` is the share of 95 % intervals that contain that mean. The column `noise` is the share of intervals "
+        "The column `rmse` is the root mean square difference between the published means and the means of the "
+        "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. The "
+        "column `noise` is the share of intervals "
         "of the truncated (in streams: clipped) mean that contain the mean of the truncated (clipped) readings. Each "
         "`±` is the standard error of the share before it, computed between campaigns, because the selections of one "
         "campaign share the error of its threshold rounds. The column `width` is the half-width divided by 1.96 "

@@ -22,8 +22,8 @@ PARAGRAPH = (
     "frequencies that were estimated from private reports. Its variance is almost the same for the true frequencies "
     "as for the estimated ones, so the server can predict the variance well. At ε = 0.5 the "
     "variance of a table is only a little smaller than that of the Hybrid. At ε = 4 it is less than half of the "
-    "Hybrid's variance. In return, a table may have a larger variance for the worst reading than the Hybrid. "
-    "A cap limits it to 1.25 times that of the Hybrid."
+    "Hybrid's variance. In return, the variance for the worst reading may be larger with a table than with the "
+    "Hybrid. A cap limits this variance of a table to 1.25 times the largest variance of the Hybrid."
 )
 
 

@@ -38,9 +38,9 @@ def run(options: StudyOptions) -> Outcome:
         ("ε", "variance, worst reading", "symbols", "symbols, small readings", "largest value, small readings"),
         rows,
         (
-            "Variance and largest decoded value are divided by those of the Hybrid at the same θ. In the columns "
-            "for small readings, each level is e^(-1/5) times as likely as the level below. There are no random "
-            "runs, because all figures follow from ε.",
+            "Each variance is divided by the variance of the Hybrid at the same θ, and each largest decoded value by "
+            "the largest decoded value of the Hybrid. In the columns for small readings, each level is e^(-1/5) times "
+            "as likely as the level below. There are no random runs, because all figures follow from ε.",
             "ε is for one reading (event level).",
         ),
     )

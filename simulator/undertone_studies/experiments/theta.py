@@ -12,12 +12,12 @@ PARAGRAPH = (
     "The paper of ToPL reports that its white box (SW-W) has smaller errors than plain Square Wave (SW) on four "
     "streams. It does not say how far their thresholds are from the best threshold. This table compares each method "
     "with the best threshold, which one can find only from the true frequencies. If the readings are small counts "
-    "(POS and DNS), the mean square error with smoothed EM (`ems`) is hundreds of times as large as with the best "
-    "threshold, or more. Smoothed EM estimates that a few readings are very large. So its threshold is far too large, "
-    "and the noise grows with the threshold. SW-W stops at a run of empty bins, so it is good or bad by chance. On "
-    "half-hourly meters (EDRP) it gets worse as ε grows. The default method (`robust`) fits a tail instead, and has a "
-    "regret near 1 wherever the distribution is smooth. It fails if one reading in ten is a hundred times as large as "
-    "the others and ε is small. [The page on θ](../threshold.md#where-it-misses) says by how much."
+    "(POS and DNS), the mean square error with smoothed EM (`ems`) is at least 200 times as large as with the best "
+    "threshold (median of the runs). Smoothed EM estimates that a few readings are very large. So its threshold is far "
+    "too large, and the noise grows with the threshold. SW-W stops at a run of empty bins, so it is good or bad by "
+    "chance. On half-hourly meters (EDRP) it gets worse as ε grows. The default method (`robust`) fits a tail instead, "
+    "and has a regret near 1 wherever the distribution is smooth. It fails if one reading in ten is a hundred times as "
+    "large as the others and ε is small. [The page on θ](../threshold.md#where-it-misses) says by how much."
 )
 
 
@@ -38,9 +38,9 @@ def run(options: StudyOptions) -> Outcome:
     )
     columns, lines = theta.table(rows)
     notes = [
-        f"{runs} runs are in each cell. A cell shows the median, the 90 % quantile and the worst regret, and in "
-        "parentheses the number of runs with a regret above 3. ε is for one reading (event level). A regret of 1 is "
-        "that of the best θ, which one can find only from the true frequencies."
+        f"Each cell is from {runs} runs. It shows the median, the 90 % quantile and the worst regret, and in "
+        "parentheses the number of runs with a regret above 3. ε is for one reading (event level). The best θ "
+        "has the regret 1. One can find it only from the true frequencies."
     ]
     notes += [_confidence(mode, [row for row in rows if row.mode == mode and row.method == "robust"])
               for mode in dict.fromkeys(row.mode for row in rows)]  # fmt: skip

@@ -14,7 +14,7 @@ from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import errors, released_answers, source
 from undertone_studies.tops_streams import LONGEST, Integers, TopsStream, range_sums, streams
 
-TITLE = "ToPS: blocks chosen from held-out drift, beside the authors' rounding"
+TITLE = "ToPS: the error with blocks chosen from the drift, divided by the error with the authors' rule"
 PARAGRAPH = (
     "ToPS smooths the stream in blocks of 16^s values, where s is the number of levels of its tree that are smoothed. "
     "The paper's authors take the real number s that minimises Eq. 7 of the paper, and round it. (Eq. 7 assumes that "

@@ -33,14 +33,14 @@ PARAGRAPH = (
     "The figure shows for the stream DNS how the error depends on θ. It compares the measured error with three "
     "formulas. Eq. 4 is the paper's formula for the mean square error of the sum over a random range, from noise and "
     "truncation, before consistency and smoothing. Eq. 6 approximates the root of Eq. 4 by the sum of these two "
-    "parts. It does not add up by how much the values exceed θ. Instead it counts the values above θ, and multiplies "
-    "their number by a constant c. The paper finds that the two formulas give nearly the same error on DNS, and that "
-    "their minima are at nearly the same θ. The paper calls c a rough estimate, and takes c = 60. In our part of the "
-    "DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at almost "
-    "twice the best θ. The third formula is our default, `excess`. It needs no constant, because it estimates from "
-    "the data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within 15 % of the "
-    "measured error; at smaller θ the prediction is too large. If θ is chosen at the minimum of this formula, the "
-    "error is only a few per cent larger than at the best θ."
+    "parts. For truncation, Eq. 6 does not use how far each value exceeds θ. It only counts the values above θ, and "
+    "multiplies their number by a constant c. The paper finds that the two formulas give nearly the same error on "
+    "DNS, and that their minima are at nearly the same θ. The paper calls c a rough estimate, and takes c = 60. In our "
+    "part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is "
+    "at almost twice the best θ. The third formula is our default, `excess`. It needs no constant, because it "
+    "estimates from the data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within 15 "
+    "% of the measured error; at smaller θ the prediction is too large. If θ is chosen at the minimum of this formula, "
+    "the error is only a few per cent larger than at the best θ."
 )
 
 
@@ -105,10 +105,10 @@ def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, o
     ratio = np.exp(np.interp(np.log(chosen), np.log(thetas), np.log(mse))) / mse.min()
     median, most = np.quantile(ratio, [0.5, 0.9])
     return (
-        f"With the objective {name}, the noisy maximum chose θ {choices} times; the median of the choices is "
-        f"{np.median(chosen):g}. Take the MSE with a chosen θ, without the error from smoothing, and divide it by the "
-        f"MSE with the best θ. This ratio has the median {median:.3g} and the 90 % quantile {most:.3g}, and is at most "
-        f"2 in {100 * np.mean(ratio <= 2):.0f} % of choices."
+        f"With the objective {name}, the study repeats the noisy maximum {choices} times. The median of the chosen "
+        f"θ is {np.median(chosen):g}. Take the MSE with a chosen θ, without the error from smoothing, and divide it by "
+        f"the MSE with the best θ. This ratio has the median {median:.3g} and the 90 % quantile {most:.3g}, and is at "
+        f"most 2 in {100 * np.mean(ratio <= 2):.0f} % of choices."
     )
 
 

@@ -15,8 +15,8 @@ TITLE = "ToPL, figure 9: the stream reconstructed"
 PARAGRAPH = (
     "The paper shows with one run at ε = 1 that the means which ToPL publishes follow the truth. We find the same for "
     "our method: the error of its means of 4096 reports is a thirteenth of the signal. (The signal is measured by the "
-    "error of Base.) SW-W has a larger threshold than our method, and several times its error. The error of SW is "
-    "larger than the signal."
+    "error of Base.) SW-W has a larger threshold than our method, and its error is several times as large as ours. "
+    "The error of SW is larger than the signal."
 )
 
 
