@@ -183,9 +183,9 @@ def promises() -> dict[str, str]:
     unsigned, signed = ([kilobytes[form] for form in names] for kilobytes in (BOARD_KB, SIGNED_KB))
     return {
         "boards.md": " ".join(rows),
-        "firmware.md": f"{signed[0]} KB for frozen code, {signed[1]} KB for code in a ROMFS partition, and "
-        f"{signed[2]} KB for .mpy files. Without signed campaigns, the device needs {unsigned[0]}, "
-        f"{unsigned[1]} and {unsigned[2]} KB for these three.",
+        "firmware.md": f"With signed campaigns it needs {signed[0]} KB if the code is frozen into the firmware, "
+        f"{signed[1]} KB if the code is in a ROMFS partition, and {signed[2]} KB for .mpy files. If campaigns are not "
+        f"signed, these numbers are {unsigned[0]}, {unsigned[1]} and {unsigned[2]} KB.",
     }
 
 
