@@ -29,13 +29,18 @@ def opened():
 
 
 class Meter:
-    """The other end of a serial line: says what it is told to, and answers a question after its last byte."""
+    """The other end of a serial line: says what it is told to, and answers a question after its last byte.
 
-    def __init__(self):
+    ``path`` is a link that goes when the meter is unplugged: another test may get the terminal's own name next, and
+    a source that still looks for its meter must not find that test's meter.
+    """
+
+    def __init__(self, path):
         self.end, other = os.openpty()
         tty.setraw(self.end)
         tty.setraw(other)
-        self.path = os.ttyname(other)
+        path.symlink_to(os.ttyname(other))
+        self._link, self.path = path, str(path)
         self._other = other
         self.asked = b""
         # The speed of the line when each question came, as `termios` names it.
@@ -75,6 +80,7 @@ class Meter:
 
     def unplug(self):
         end, self.end = self.end, None
+        self._link.unlink()
         os.close(end)
         os.close(self._other)
 
@@ -86,8 +92,8 @@ class Meter:
 
 
 @pytest.fixture
-def meter():
-    running = Meter()
+def meter(tmp_path):
+    running = Meter(tmp_path / "meter")
     yield running
     running.close()
 

@@ -57,7 +57,7 @@ def test_an_unplugged_port_is_said_and_found_again(opened, meter, tmp_path, monk
     meter.unplug()
     wait_for(lambda: source.arrived() == [] and source.trouble)
     assert source.trouble.startswith("no sample: ")
-    again = type(meter)()
+    again = type(meter)(tmp_path / "another")
     try:
         port.symlink_to(again.path)
         source.arrived()
