@@ -32,8 +32,8 @@ def test_the_errors_of_a_slot_and_of_a_day():
     ("devices", "way", "pattern"),
     [
         (3000, "turns of 30 min", "the error would be {raw} % ({filtered} % after smoothing over time)"),
-        (3000, "turns of 2 h", "With slots of two hours it is {raw} % ({filtered} %)"),
-        (3000, "turns of 24 h", "whole days {raw} % ({filtered} %)"),
+        (3000, "turns of 2 h", "With slots of two hours, the error would be {raw} % ({filtered} % after smoothing)"),
+        (3000, "turns of 24 h", "with slots of a whole day {raw} % ({filtered} % after smoothing)"),
         (
             10000,
             "turns of 30 min",

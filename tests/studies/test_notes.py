@@ -14,8 +14,8 @@ from undertone_studies.registry import EXPERIMENTS
 SOURCES = Path(undertone_studies.__file__).parent
 RESULTS = Path(__file__).parents[2] / "docs/results"
 STORED = [name for name in EXPERIMENTS.names() if (RESULTS / f"{name}.json").exists()]
-# Beginnings of notes that are only stored: somebody made a part of the rows again, and wrote the note by hand.
-BY_HAND = ("The rows with ε below .1 are of")
+# The beginning of a note that is only stored: somebody made a part of the rows again, and wrote the note by hand.
+BY_HAND = "The rows with ε below .1 are of"
 # A text with figures put in is recognised by its fixed parts, if they have this many characters together.
 FIXED = 30
 
