@@ -198,7 +198,7 @@ class Result:
 
     ``raw``: error of a slot in per cent of the mean. ``smoothed`` and ``causal``: root mean square error divided by
     that of ``raw``, and the share of 95 % intervals that contain the truncated mean; ``causal`` with refits, from the
-    second cycle on. ``late``: the causal error from the fourteenth day on, in per cent of the mean. ``seconds``: time
+    second cycle on. ``late``: the causal error without the first 14 cycles, in per cent of the mean. ``seconds``: time
     of fit and smoothing. ``chance``, ``causal_chance``: standard errors of the coverages, between draws of the noise;
     NaN for a single draw.
     """
@@ -224,7 +224,7 @@ class Case:
 
 
 # Type of the result of one draw of the noise: squared errors (raw; smoothed; raw and causal from the second cycle on;
-# causal from the fourteenth day on), coverages (smoothed, causal), seconds.
+# causal without the first 14 cycles), coverages (smoothed, causal), seconds.
 Draw = tuple[list[float], tuple[float, float], float]
 
 
