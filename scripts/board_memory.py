@@ -5,13 +5,13 @@ scripts/board_memory.py [OUT]
 
 The page shows the memory that the device's code needs. The first table is for the client alone, with a simulated broker
 (device/measure.py). The second is for a whole board. For it, device/main.py runs with a real broker and a campaign of
-128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated. The code is compiled, and
-comes in one of three forms: from .mpy files, from a read-only file system that is used in place (like ROMFS), or frozen
-into the interpreter together with main.py. The interpreter is MicroPython's unix port with words of 32 bits, which
-`scripts/board_interpreter.sh` builds. Its objects are as large as those on a board. The size of the read-only file
-system is subtracted, because a board has it in flash. On an ESP32, TLS takes its memory outside of MicroPython's heap,
-and on a Pico W from the same heap. The second table shows both cases. The firmware itself needs further memory for
-Wi-Fi, which is not in the tables.
+128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated. The code is compiled. The
+tables have a column for each of three forms of the code: .mpy files, a read-only file system that is used in place
+(like ROMFS), and code that is frozen into the interpreter together with main.py. The interpreter is MicroPython's unix
+port with words of 32 bits, which `scripts/board_interpreter.sh` builds. Its objects are as large as those on a board.
+The size of the read-only file system is subtracted, because a board has it in flash. On an ESP32, TLS takes its memory
+outside of MicroPython's heap. On a Pico W, TLS takes its memory from this heap. The second table shows both cases. The
+firmware itself needs further memory for Wi-Fi, which is not in the tables.
 """
 
 import concurrent.futures

@@ -148,8 +148,8 @@ def budget(streams: CgmStreams) -> str:
         return f"(ε, δ = {DELTA:g}) is for all {streams.slots} reports of a stream together (user level)."
     total = [f"{epsilon_of(sqrt(streams.slots) * mu(e, DELTA), DELTA):.1f} for ε = {e:g}" for e in EPSILONS]
     return (
-        f"(ε, δ = {DELTA:g}) is for each report by itself, as in the paper. That is no guarantee for the stream, "
-        f"because all {streams.slots} reports together have (ε', {DELTA:g}) with ε' = {', '.join(total)}."
+        f"(ε, δ = {DELTA:g}) is for each report by itself, as in the paper. The guarantee for the stream is much "
+        f"weaker: all {streams.slots} reports together have (ε', {DELTA:g}) with ε' = {', '.join(total)}."
     )
 
 

@@ -52,8 +52,9 @@ INTRODUCTIONS = {
     ),
     "Threshold and intervals": (
         "Devices truncate their readings at a threshold θ, which the server chooses after some threshold rounds. The "
-        "*truncated mean* is the mean of the truncated readings. The *estimate* is the mean of the readings "
-        "themselves; it adds a model of what truncation removed. An interval *holds* if it contains the true mean. "
+        "*truncated mean* is the mean of the truncated readings. The *estimate* is for the mean of the "
+        "readings themselves: a model computes what truncation removed, and the server adds this amount to the "
+        "truncated mean. An interval *holds* if it contains the true value of the mean that it is for. "
         "[The threshold](../threshold.md) and [the filter](../filter.md) explain the methods, and "
         "the page [Papers](../papers.md#data) names the data."
     ),

@@ -50,7 +50,7 @@ def test_stand_ins_say_that_they_are_and_stay_in_their_range():
         assert streams.windows[0].min() >= 0
         assert streams.windows[0].max() <= 1
     assert kaggle_like().per_report
-    assert "no guarantee for the stream" in cgm.budget(kaggle_like())
+    assert "The guarantee for the stream is much weaker" in cgm.budget(kaggle_like())
 
 
 @pytest.mark.data

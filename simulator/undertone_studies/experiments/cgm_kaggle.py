@@ -9,12 +9,13 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM: the stand-in for the Kaggle pages"
 PARAGRAPH = (
-    "The paper finds that CGM has a much smaller error than its baseline on page views, most of all at small ε. A "
-    "synthetic stand-in for these data shows the same without smoothing. The paper's noise has a tenth of the variance "
-    "of independent noise. The noise of our mechanism has half of the variance of the paper's noise. In the paper, ε "
-    "is for each report, which is no guarantee for the whole stream of a page: 550 reports at ε = 1 add up to ε = 46. "
-    "After smoothing on the server, the error with our mechanism is a quarter smaller than with independent noise for "
-    "1,578 pages. For a million pages independent noise has the smaller error, because clipping leaves a bias."
+    "The paper finds that CGM has a much smaller error on page views than independent noise, most of all at small ε. "
+    "We use a synthetic stand-in for these data. Without smoothing, CGM has a much smaller error on these data, too. "
+    "The paper's noise has a tenth of the variance of independent noise. The noise of our mechanism has half of the "
+    "variance of the paper's noise. In the paper, ε is for each report. The guarantee for the whole stream of a page "
+    "is much weaker: 550 reports at ε = 1 add up to ε = 46. After smoothing on the server, the error with our "
+    "mechanism is a quarter smaller than with independent noise for 1,578 pages. For a million pages independent "
+    "noise has the smaller error, because clipping leaves a bias."
 )
 
 

@@ -14,9 +14,10 @@ TITLE = "Correlated noise: variance of a report, divided by that of Algorithm 3"
 PARAGRAPH = (
     "The paper bounds the sensitivity of each step separately, which gives the factor √l, where l is the number of "
     "reports. The square of the exact sensitivity is about half of the sum of the squares of these bounds. The "
-    "variance of the noise is proportional to the square of the sensitivity. Devices use the closed form, because a "
-    "device can check it by itself. A filter with two taps has the smallest variance. In this filter, each report uses "
-    "a share of the noise of each of the two reports before it."
+    "variance of the noise is proportional to the square of the sensitivity. The table compares four ways to set the "
+    "noise, which the page [Streams](../cgm.md) explains. Devices use the closed form, because a device can check it "
+    "by itself. The filter with two taps has the smallest variance. In this filter, each report uses a share of the "
+    "noise of each of the two reports before it."
 )
 
 SLEWS = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))

@@ -19,14 +19,15 @@ from undertone_studies.tops_methods import source
 TITLE = "Counting, the blog's figures"
 PARAGRAPH = (
     "The study repeats the figures of a blog about the counters of Chan, Shi and Song. T is the number of items in "
-    "the stream. As in the blog, noise on each item (simple 2) has smaller errors than noise on each sum (simple 1), "
-    "and noise on blocks of items (two-level) has smaller errors than either of them. The blog has two errors, which "
-    "we have corrected. Its binary mechanism divides ε by log2 T, although its tree has one level more. Its two-level "
-    "loop runs too far when T is no multiple of the block's length. With these corrections, binary has a larger error "
-    "than two-level for both lengths of the stream (T = 1,000 and T = 10,000). For longer streams binary would have "
-    "the smaller error. The square-root factorisation, which is newer than the blog, has the smallest error of all, "
-    "and needs a δ. Counters that need not know the end of the stream have larger errors than binary: the error of "
-    "hybrid is one and a half times as large, and the error of unbounded more than twice as large."
+    "the stream. As in the blog, the counter `simple 2` (noise on each item) has smaller errors than `simple 1` "
+    "(noise on each sum), and `two-level` (noise on blocks of items) has smaller errors than either of them. The blog "
+    "has two errors, which we have corrected. Its binary mechanism divides ε by log2 T, although its tree has one "
+    "level more. Its two-level loop runs too far when T is no multiple of the block's length. With these corrections, "
+    "the counter `binary` has a larger error than `two-level` for both lengths of the stream (T = 1,000 and T = "
+    "10,000). For longer streams `binary` would have the smaller error. The counter `square-root` (a factorisation "
+    "that is newer than the blog) has the smallest error of all, and needs a δ. The counters `hybrid` and `unbounded` "
+    "need not know the end of the stream. The error of `hybrid` is one and a half times as large as the error of "
+    "`binary`, and the error of `unbounded` is more than twice as large as the error of `binary`."
 )
 
 TRIALS = 25

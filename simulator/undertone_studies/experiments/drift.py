@@ -15,11 +15,12 @@ from undertone_studies.theta_populations import in_time_order
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
     "In this study the server chooses θ after three threshold rounds. After that, the readings differ from those of "
-    "the rounds. A model estimates what truncation removes. From the change of the truncated means, it finds the "
-    "factor by which the readings have changed. It multiplies its estimate by this factor, and adds half of the "
-    "change to the error of the estimate. So if the readings have changed, the interval of the mean of the readings "
-    "becomes wider, and still contains this mean in at least 95 % of slots. `undertone query` then warns that θ is "
-    "stale."
+    "the rounds. A model estimates what truncation removes. From the change of the truncated means, the model finds "
+    "the factor by which the readings have changed. In the distribution that the rounds have shown, it multiplies all "
+    "readings by this factor, and computes again what truncation removes. The standard error of the new result "
+    "includes half of the difference between the new result and the old one. If the readings have become larger, the "
+    "interval of the mean of the readings becomes wider. In every case of the table, the interval contains this mean "
+    "in at least 95 % of slots. If the readings have changed much, `undertone query` warns that θ is stale."
 )
 
 EPSILONS = ("1", "4")

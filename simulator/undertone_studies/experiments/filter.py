@@ -31,7 +31,7 @@ TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
     "Filtering uses only published numbers, so it costs no privacy. The filter fits a model to the published series. "
     "The model has a season that changes slowly, a short memory and a slow part, and it knows the variance of the "
-    "noise in each slot. Each row of the table (a *cell*) compares two ways to filter with the raw series. The "
+    "noise in each slot. Each row of the table (a *cell*) compares two filtered series with the raw series. The "
     "`smoothed` series uses all slots. For each slot, the `causal` series uses only this slot and earlier ones, and "
     "the model is fitted again as data arrive. The table has the error of each of these two series, divided by the "
     "error of the raw series. It also shows how often their 95 % intervals contain the mean of the truncated "
@@ -79,9 +79,10 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ raw` "
         "have the filtered error divided by this error. The columns `held` have the share of 95 % "
-        "intervals that contain the truncated mean. The columns `±` have the standard error of that share between "
-        f"draws of the noise. Each cell has draws of its own. The study makes {_AT_A_TIME} draws at a time, until both "
-        f"columns `±` are {_KNOWN} or less ({REPEATS} draws at most). The column `after half` has the error of "
+        "intervals that contain the truncated mean. For each cell, the study draws the noise several "
+        "times, and takes the mean of this share over all draws. The columns `±` have the standard error of this mean. "
+        f"The study makes {_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less "
+        f"({_most_draws(options)} draws at most). The column `after half` has the error of "
         "the causal filter in per cent, without the first 14 cycles (in a series of fewer than 28 cycles: without the "
         "first half). The column `seconds` has the time of one fit with smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
@@ -109,7 +110,7 @@ def _sources(options: StudyOptions) -> dict[str, Callable[[], TrueSeries]]:
 
 def _draws(cells: list[Case], options: StudyOptions) -> list[list[Draw]]:
     """Draw the noise of each cell until its coverages are known accurately enough, or REPEATS times."""
-    most = 1 if options.quick else options.repeats or REPEATS
+    most = _most_draws(options)
     draws: list[list[Draw]] = [[] for _ in cells]
     with workers(options.workers or 1) as hands:
         call = hands.bind(_draw, None)
@@ -121,6 +122,10 @@ def _draws(cells: list[Case], options: StudyOptions) -> list[list[Draw]]:
             for i, draw in zip(places, call(tasks, lambda _: None), strict=True):
                 draws[i].append(draw)
     return draws
+
+
+def _most_draws(options: StudyOptions) -> int:
+    return 1 if options.quick else options.repeats or REPEATS
 
 
 def _known(cell: Case, draws: Sequence[Draw]) -> bool:

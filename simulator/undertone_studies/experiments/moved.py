@@ -137,9 +137,10 @@ def run(options: StudyOptions) -> Outcome:
         "The headline is the published filtered series. For all slots since the change, the column `held` has the "
         "share of its 95 % intervals that contain the mean of the readings. The column `worst day` has this share on "
         "the worst day. The column `± %` has the median half-width of the intervals in per cent of the mean, without "
-        "the first two days after the change. For the column `MSE over best`, the mean square error of the second "
-        "week is divided by the mean square error that another campaign has in its second week. The readings of that "
-        "campaign have changed before its threshold rounds. ε = 1 is for each reading. "
+        "the first two days after the change. The column `MSE over best` compares each campaign with a second "
+        "campaign, whose readings have changed before its threshold rounds. The mean square error of the campaign's "
+        "second week is divided by the mean square error of the second campaign's second week. ε = 1 is for each "
+        "reading. "
         f"Each case has {repeats} campaigns of {days} days.",
     ]
     return Outcome(TITLE, columns, rows, notes)

@@ -30,10 +30,10 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
     "This table checks the predictions of `undertone plan`. The ratio is the predicted standard error, divided by the "
-    "standard error of simulated campaigns. So a ratio of 1 means that the prediction is right. The last column says "
-    "how exactly this number of simulations can show the ratio. In the rows `range of 48`, the error is that of the "
-    "average of 48 slots. A simulation has fewer such averages than slots, so the ratios in these rows are less "
-    "exact. Both the prediction and the simulation use the readings of the whole day."
+    "standard error of simulated campaigns. So a ratio of 1 means that the prediction is right. Because the number of "
+    "simulations is limited, the ratio also varies by chance. The last column says by how much. The rows `range of "
+    "48` compare the standard errors of the mean of 48 slots. A simulation has fewer such means than slots, so the "
+    "ratios in these rows are less exact. Both the prediction and the simulation use the readings of the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].
@@ -95,10 +95,11 @@ def run(options: StudyOptions) -> Outcome:
         "chance alone, because the number of simulations is limited.",
         f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
         f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The study computes the error of a fleet from the "
-        "errors of these blocks (in the rows `stream`: of these streams), which are independent of each other.",
+        "errors of these blocks or, in the rows `stream`, from the errors of these streams. The errors of two blocks "
+        "are independent of each other, and so are the errors of two streams.",
         "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
         f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), with the slew {float(SLEW):g}. The "
-        "errors of these rows are shares of the range of readings, and contain the noise only.",
+        "errors in the rows `stream` are shares of the range of readings, and contain the noise only.",
     ]
     panels = [
         Panel(
