@@ -27,8 +27,8 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
     "`query --between` and the page give the mean over a selection of slots, such as yesterday evening, the evenings "
-    "of a week, a night, a day or a week. The interval of such a mean allows for two errors. The first is the noise "
-    "of the reports, with its correlation between slots. The second is the error of the model that estimates what "
+    "of a week, a night, a day or a week. The interval of such a mean allows for two errors. The first is the noise of "
+    "the reports, with its correlation between slots. The second is the error of the model that estimates what "
     "truncation or clipping removed. This second error has three parts: one is the same in all slots, one depends on "
     "the time of day, and one is different in every slot. Each campaign of the study has a fleet of its own: the same "
     "households in a random order, with readings that begin on a random day. The column `noise` shows how often "
@@ -37,9 +37,10 @@ PARAGRAPH = (
     "than the model expects (`an early morning`, when readings rise), so intervals hold less often. At other hours it "
     "is smaller than the model expects (`an evening`), so they hold more often. The rows `any four hours` are for all "
     "parts of the day together: 0 to 4, 4 to 8, and so on. All campaigns have the same households, so more campaigns "
-    "do not change which hours these are. The model also allows for readings whose tail is heavier than the fitted "
-    "one, as far as the reports leave such a tail possible. The reports of 5,000 devices in every slot usually rule it "
-    "out. Those of 500 devices, and those of 5,000 devices in turns, do not."
+    "do not change which hours these are. Readings may also have a heavier tail than the tail that the model fits: "
+    "very large readings may be more frequent. The interval allows for a heavier tail as long as the reports do not "
+    "rule it out. The reports of 5,000 devices in every slot usually rule it out. The reports of 500 devices do not, "
+    "nor do the reports of 5,000 devices in turns."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -104,11 +105,11 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         "The column `rmse` is the root mean square difference between the published means and the means of the "
         "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. The "
-        "column `noise` is the share of intervals "
-        "of the truncated (in streams: clipped) mean that contain the mean of the truncated (clipped) readings. Each "
-        "`±` is the standard error of the share before it, computed between campaigns, because the selections of one "
-        "campaign share the error of its threshold rounds. The column `width` is the half-width divided by 1.96 "
-        "`rmse`.",
+        "column `noise` is about another interval, the interval of the truncated mean (in streams: of the clipped "
+        "mean). It is the share of these intervals that contain the mean of the truncated (clipped) readings. Each "
+        "`±` is the standard error of the share before it. It is computed from the differences between campaigns, "
+        "because all selections of one campaign have the same error of the threshold rounds. The column `width` is the "
+        "half-width of the interval, divided by 1.96 `rmse`.",
         f"Each row is from {repeats} campaigns, each with {days} days of half-hours after the threshold rounds. The "
         "selections of one row do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "

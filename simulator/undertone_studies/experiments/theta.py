@@ -11,13 +11,15 @@ TITLE = "Threshold: regret of the chosen θ"
 PARAGRAPH = (
     "The paper of ToPL reports that its white box (SW-W) has smaller errors than plain Square Wave (SW) on four "
     "streams. It does not say how far their thresholds are from the best threshold. This table compares each method "
-    "with the best threshold, which one can find only from the true frequencies. If the readings are small counts "
-    "(POS and DNS), the mean square error with smoothed EM (`ems`) is at least 200 times as large as with the best "
+    "with the best threshold, which one can find only from the true frequencies. If the readings are small counts (POS "
+    "and DNS), the mean square error with smoothed EM (`ems`) is at least 200 times as large as with the best "
     "threshold (median of the runs). Smoothed EM estimates that a few readings are very large. So its threshold is far "
-    "too large, and the noise grows with the threshold. SW-W stops at a run of empty bins, so it is good or bad by "
-    "chance. On half-hourly meters (EDRP) it gets worse as ε grows. The default method (`robust`) fits a tail instead, "
-    "and has a regret near 1 wherever the distribution is smooth. It fails if one reading in ten is a hundred times as "
-    "large as the others and ε is small. [The page on θ](../threshold.md#where-it-misses) says by how much."
+    "too large, and the noise grows with the threshold. SW-W assumes that there are no readings above the first run of "
+    "empty bins in the estimated distribution. Chance decides where this run lies, so the threshold of SW-W is "
+    "sometimes good and sometimes bad. On half-hourly meters (EDRP) the threshold of SW-W gets worse as ε grows. The "
+    "default method (`robust`) fits a tail instead, and has a regret near 1 wherever the distribution is smooth. It "
+    "fails if one reading in ten is a hundred times as large as the others and ε is small. [The page on "
+    "θ](../threshold.md#where-it-misses) says by how much."
 )
 
 
@@ -40,7 +42,8 @@ def run(options: StudyOptions) -> Outcome:
     notes = [
         f"Each cell is from {runs} runs. It shows the median, the 90 % quantile and the worst regret, and in "
         "parentheses the number of runs with a regret above 3. ε is for one reading (event level). The best θ "
-        "has the regret 1. One can find it only from the true frequencies."
+        "has the regret 1. One can find it only from the true frequencies. The method `robust` also gives a range for "
+        "θ, which should contain the best θ with a probability of 90 %."
     ]
     notes += [_confidence(mode, [row for row in rows if row.mode == mode and row.method == "robust"])
               for mode in dict.fromkeys(row.mode for row in rows)]  # fmt: skip
@@ -51,10 +54,9 @@ def _confidence(mode: str, rows: "list[theta.Regret]") -> str:
     """Return a sentence: how often a θ far from the best is flagged, and how often ranges contain the best."""
     runs, held, off, told = (sum(getattr(row, name) for row in rows) for name in ("runs", "held", "off", "told"))
     return (
-        f"In the rows `{mode}` with the method `robust`, the range that the server gives for θ (with a "
-        f"probability of 90 %) contains the best θ in {held} of {runs} runs. In {off} runs the chosen θ is more than "
-        f"{theta.OFF} times too large or too small. {told} of these runs have a warning or a "
-        "range that contains the best θ."
+        f"In the rows `{mode}`, the range of the method `robust` contains the best θ in {held} of {runs} runs. In "
+        f"{off} runs the θ that `robust` chose is more than {theta.OFF} times too large or too small. {told} of these "
+        f"{off} runs have a warning or a range that contains the best θ."
     )
 
 
