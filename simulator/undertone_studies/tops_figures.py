@@ -104,7 +104,10 @@ def at_quantile(
             curves.setdefault("Base", []).append(base_mse(truth))
         x = [float(epsilon) for epsilon in EPSILONS]
         panels.append(against_base(f"{stream.name}, θ = {theta}", "ε", x, curves))
-    note = "θ is the 95 % quantile, and the true sums are of values that are cut off at θ."
+    note = (
+        "θ is the 95 % quantile of the held-out values. The answers are compared with sums of values that are cut off "
+        "at θ."
+    )
     return Outcome(title, ["stream", "ε", "method", "MSE"], rows, [PURE, note, protocol(options)], panels)
 
 

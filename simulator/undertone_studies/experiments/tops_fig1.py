@@ -30,16 +30,17 @@ from undertone_studies.tops_threshold import (
 
 TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
-    "The figure shows for the stream DNS how the error depends on θ. It compares the measured error with three "
-    "formulas. Eq. 4 is the paper's formula for the mean square error of the sum over a random range, from noise and "
-    "truncation, before consistency and smoothing. Eq. 6 approximates the root of Eq. 4 by the sum of these two "
-    "parts. For truncation, Eq. 6 does not use how far each value exceeds θ. It only counts the values above θ, and "
-    "multiplies their number by a constant c. The paper finds that the two formulas give nearly the same error on "
-    "DNS, and that their minima are at nearly the same θ. The paper calls c a rough estimate, and takes c = 60. In our "
-    "part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is "
-    "at almost twice the best θ. The third formula is our default, `excess`. It needs no constant, because it "
-    "estimates from the data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within 15 "
-    "% of the measured error; at smaller θ the prediction is too large. If θ is chosen at the minimum of this formula, "
+    "The figure shows for the stream DNS how the error depends on θ. The error is the error of the sum over a random "
+    "range. The figure compares the measured error with three formulas, which predict it. The first formula is the "
+    "root of the paper's Eq. 4. Eq. 4 is the mean square error from noise and truncation, before consistency and "
+    "smoothing. The second formula is the paper's Eq. 6, which approximates the root of Eq. 4: it is the error from "
+    "noise plus the error from truncation. Eq. 6 does not use how far each value exceeds θ. It only counts the values "
+    "above θ, and multiplies their number by a constant c. The paper finds that Eq. 4 and Eq. 6 give nearly the same "
+    "error on DNS, and that their minima are at nearly the same θ. The paper calls c a rough estimate, and takes c = "
+    "60. In our part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its "
+    "minimum is at almost twice the best θ. The third formula is our default, `excess`. It needs no constant, because "
+    "it estimates from the data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within "
+    "15 % of the measured error; at smaller θ the prediction is too large. If θ is chosen at the minimum of `excess`, "
     "the error is only a few per cent larger than at the best θ."
 )
 
@@ -58,26 +59,22 @@ def run(options: StudyOptions) -> Outcome:
     eq6 = noise * thetas + R / 3 * 60 / M * counts_above(histogram, thetas)
     base_rmse = sqrt(base_mse(truth))
     ours = _default_rmse(histogram, thetas, smoothed, SHOWN * base_rmse)
-    repeats = options.repeats or SHORT
+    repeats, choices = options.repeats or SHORT, 20 if options.quick else CHOICES
     measured = [sqrt(mean_errors(at(stream, int(t), PHASE_EPSILON, options.seed), truth, repeats).mse) for t in thetas]
     rows = [[int(t), *map(float, line)] for t, *line in zip(thetas, eq4, eq6, ours, measured, strict=True)]
-    best = {
-        "Eq. 4": int(thetas[np.argmin(eq4)]),
-        "Eq. 6, c = 60": best_candidate(histogram, plain, stream.bound, "count"),
-        "excess": best_candidate(histogram, smoothed, stream.bound, "excess"),
-        "measured": int(thetas[np.argmin(measured)]),
-        "Base (θ = 0)": 0,
-    }
+    of_excess = best_candidate(histogram, smoothed, stream.bound, "excess")
     notes = [
         EVENT,
-        f"ε is {float(epsilon):g}. Each curve is lowest at this θ: "
-        + "; ".join(f"{name}: {theta}" for name, theta in best.items())
-        + ".",
-        *(_regret(stream, smoothed, *objective, options) for objective in OBJECTIVES.items()),
-        f"Base has the RMSE {base_rmse:.4g}. Except for the column `measured RMSE`, the figure contains no noise. It "
-        "shows the error that each formula predicts for each θ. A release by ToPS turns each predicted "
-        "error into a score, adds noise to the scores, and takes the θ with the best noisy score. The figure shows "
-        f"the error of the default only up to {SHOWN} times the error of Base.",
+        f"ε is {float(epsilon):g}. The curve `Eq. 4` is lowest at θ = {thetas[np.argmin(eq4)]}, the curve `Eq. 6, "
+        f"c = 60` at θ = {best_candidate(histogram, plain, stream.bound, 'count')}, the curve `excess (default)` at "
+        f"θ = {of_excess}, and the curve `measured` at θ = {thetas[np.argmin(measured)]}.",
+        f"Base has the RMSE {base_rmse:.4g}. Only the column `measured RMSE` comes from noisy releases. The other "
+        "columns show the error that each formula predicts for each θ. The figure shows the error of the default only "
+        f"up to {SHOWN} times the error of Base.",
+        "A release by ToPS turns each predicted error into a score, adds noise to the scores, and takes the θ with the "
+        f"best noisy score. The study makes this choice {choices} times with each of two formulas. It divides the MSE "
+        "with each chosen θ by the MSE with the best θ. Both MSE leave out the error from smoothing.",
+        *(_regret(stream, smoothed, *objective, options, choices) for objective in OBJECTIVES.items()),
     ]
     x = thetas.tolist()
     curves = {
@@ -92,10 +89,11 @@ def run(options: StudyOptions) -> Outcome:
     return Outcome(f"ToPS, figure 1 ({stream.name}): what θ costs", columns, rows, notes, [panel])
 
 
-def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions) -> str:
+def _regret(
+    stream: TopsStream, workload: Workload, name: str, objective: str, options: StudyOptions, choices: int
+) -> str:
     """Return a sentence about noisy choices of θ: their error against the best θ's, on the 200 ranges."""
-    points, choices = (30, 20) if options.quick else (150, CHOICES)
-    thetas = np.unique(np.geomspace(1, stream.bound, points).astype(np.int64))
+    thetas = np.unique(np.geomspace(1, stream.bound, 30 if options.quick else 150).astype(np.int64))
     bias = [np.mean(range_sums(np.maximum(stream.body - theta, 0)) ** 2) for theta in thetas]
     mse = (workload.root_k * thetas / float(workload.epsilon)) ** 2 + bias
     chosen = [
@@ -105,10 +103,9 @@ def _regret(stream: TopsStream, workload: Workload, name: str, objective: str, o
     ratio = np.exp(np.interp(np.log(chosen), np.log(thetas), np.log(mse))) / mse.min()
     median, most = np.quantile(ratio, [0.5, 0.9])
     return (
-        f"With the objective {name}, the study repeats the noisy maximum {choices} times. The median of the chosen "
-        f"θ is {np.median(chosen):g}. Take the MSE with a chosen θ, without the error from smoothing, and divide it by "
-        f"the MSE with the best θ. This ratio has the median {median:.3g} and the 90 % quantile {most:.3g}, and is at "
-        f"most 2 in {100 * np.mean(ratio <= 2):.0f} % of choices."
+        f"With the formula `{name}`, the median of the chosen θ is {np.median(chosen):g}. The ratio of the two "
+        f"MSE has the median {median:.3g} and the 90 % quantile {most:.3g}. It is at most 2 in "
+        f"{100 * np.mean(ratio <= 2):.0f} % of choices."
     )
 
 

@@ -39,7 +39,7 @@ def run(options: StudyOptions) -> Outcome:
         panels.append(against_base(stream.name, "ε", x, curves))
     notes = [
         EVENT,
-        "The percentiles are those of the data themselves, which no private method knows.",
+        "The percentiles are computed from the held-out values without noise. A private method cannot do this.",
         protocol(options),
     ]
     return Outcome(TITLE, ["stream", "ε", "θ", "MSE"], rows, notes, panels)

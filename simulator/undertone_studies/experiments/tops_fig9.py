@@ -14,9 +14,10 @@ from undertone_studies.tops_streams import (
 TITLE = "ToPL, figure 9: the stream reconstructed"
 PARAGRAPH = (
     "The paper shows with one run at ε = 1 that the means which ToPL publishes follow the truth. We find the same for "
-    "our method: the error of its means of 4096 reports is a thirteenth of the signal. (The signal is measured by the "
-    "error of Base.) SW-W has a larger threshold than our method, and its error is several times as large as ours. "
-    "The error of SW is larger than the signal."
+    "our method. The table has the errors of means of 4096 reports. Base always answers 0, so its error shows how "
+    "large the true means are. The error of our method is a thirteenth of the error of Base. SW-W has a larger "
+    "threshold than our method, and its error is several times as large as ours. The error of SW is larger than the "
+    "error of Base."
 )
 
 
