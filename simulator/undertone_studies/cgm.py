@@ -118,9 +118,10 @@ def compare(streams: CgmStreams, seed: int) -> Outcome:
         f"Each cell has two root mean square errors of the population mean (unit: {streams.unit}), before and after "
         "smoothing, as raw / smoothed. (`log-closed-form` computes with logarithms of the readings, so that its noise "
         "biases the mean. Its cells show only the largest bias of a slot.) The smoothed error is measured in one "
-        f"simulated run for each window of the data. C is a share of the range, which is {streams.range:g} "
-        f"{streams.unit}. n = {streams.devices} is the number of devices in the data. For another number of devices, "
-        "the study takes the same bias from clipping, and computes the noise for this number.",
+        f"simulated run for each window of the data. C is given as a fraction of the range of the readings, "
+        f"which is {streams.range:g} {streams.unit}. n = {streams.devices} is the number of devices in the data. For "
+        "another number of devices, the study takes the same bias from clipping, and computes the noise for this "
+        "number.",
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]

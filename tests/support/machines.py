@@ -112,7 +112,13 @@ lease_seconds = {lease_seconds}
             owners = {owner for role, owner in self.owners().items() if role != COORDINATOR}
             return owners == set(names)
 
-        wait_for(shared, seconds, f"partitions of {', '.join(names)}")
+        try:
+            wait_for(shared, seconds, f"partitions of {', '.join(names)}")
+        except AssertionError as failed:
+            failed.add_note(f"owners: {self.owners()}")
+            for name in self._children:
+                failed.add_note(f"the end of {name}'s log:\n{self.log(name)[-2000:]}")
+            raise
 
 
 def runs(pid: int) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.leases import Leases
-from undertone_aggregator.store.sql_leases import SqlLeases
+from undertone_aggregator.store.sql_leases import IDLE_SECONDS, SqlLeases
 from undertone_aggregator.store.sql_store import SqlStore
 from undertone_shared.errors import Invalid
 
@@ -22,7 +22,6 @@ _RETRY_SECONDS = 0.05
 _LOCKS = tables.APPLICATION
 _MIGRATION = 0
 _SERVERS = _LOCKS + 1
-_IDLE_MILLISECONDS = 10_000
 # Seconds after which a connection to a host that has vanished is closed.
 _PATIENCE = {
     "connect_timeout": 10,
@@ -63,7 +62,7 @@ class PostgresStore(SqlStore):
             raw.autocommit = True
             # If a process is suspended within a transaction, the database ends the transaction, so that the process
             # that replaces it need not wait for locked rows.
-            raw.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
+            raw.execute(f"SET idle_in_transaction_session_timeout = {round(1000 * IDLE_SECONDS)}")
             if read_only:
                 raw.execute("SET default_transaction_read_only = on")
 

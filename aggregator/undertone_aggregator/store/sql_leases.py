@@ -1,9 +1,10 @@
 """Leases in the tables of a SQL store; servers use them on PostgreSQL."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Float, and_, bindparam, delete, extract, func, select, update
+from sqlalchemy import Float, and_, bindparam, column, delete, extract, func, literal_column, select, text, update
 
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
@@ -11,6 +12,9 @@ from undertone_aggregator.store.leases import COORDINATOR, Fenced, Lease
 
 # Seconds without a renewal after which a worker is removed from the list of workers.
 _FORGET_SECONDS = 86400.0
+# PostgreSQL ends a transaction whose process sends nothing for this many seconds: the process is suspended.
+IDLE_SECONDS = 10.0
+_RETRY_SECONDS = 0.2
 
 
 class SqlLeases:
@@ -22,6 +26,7 @@ class SqlLeases:
 
     def reset(self, roles: Iterable[str]) -> None:
         table, wanted = tables.leases, list(roles)
+        self._wait_for_open_transactions()
         with self._database.transaction():
             # This update waits until the current owners' open transactions end. Their later transactions are refused.
             self._run(update(table).where(self._own_rows).values(token=table.c.token + 1, until=0.0, owner=""))
@@ -37,12 +42,15 @@ class SqlLeases:
     def take(self, role: str, owner: str, seconds: float) -> Lease | None:
         table = tables.leases
         # An owner that is suspended within a transaction has locked the row. We then treat the lease as taken and do
-        # not wait.
+        # not wait. The transaction ends after IDLE_SECONDS.
         free = select(table.c.role).where(and_(self._own_rows, table.c.role == role, table.c.until < self._now()))
         values = {"owner": owner, "token": table.c.token + 1, "until": self._now() + seconds}
         taken = update(table).where(and_(self._own_rows, table.c.role.in_(free.with_for_update(skip_locked=True))))
         token = self._run(taken.values(values).returning(table.c.token)).scalar_one_or_none()
-        return None if token is None else Lease(role, token, seconds)
+        if token is None:
+            self._end_suspended()
+            return None
+        return Lease(role, token, seconds)
 
     def renew(self, lease: Lease) -> None:
         # This statement runs in every commit, so it must be fast.
@@ -95,6 +103,28 @@ class SqlLeases:
         table = tables.members
         here = and_(self._database.own_rows(table), table.c.until > self._now())
         return {row.name: row.most for row in self._run(select(table).where(here).order_by(table.c.name))}
+
+    def _wait_for_open_transactions(self) -> None:
+        """Wait until no owner has locked its row, and end the transactions of suspended owners."""
+        own = select(tables.leases.c.role).where(self._own_rows)
+        while len(self._run(own.with_for_update(skip_locked=True)).all()) < len(self._run(own).all()):
+            self._end_suspended()
+            time.sleep(_RETRY_SECONDS)
+
+    def _end_suspended(self) -> None:
+        """End the sessions that have locked a lease in a transaction and have sent nothing for IDLE_SECONDS.
+
+        PostgreSQL's own idle timeout misses a session that is suspended between the rows of an executemany: the driver
+        sends them as a pipeline, during which PostgreSQL does not count the session as idle.
+        """
+        if self._database.dialect != "postgresql":
+            return
+        # The xmax of a locked row is the transaction that has locked it.
+        lockers: Any = select(literal_column("leases.xmax")).select_from(tables.leases).where(self._own_rows)
+        silent = text("wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => :idle)")
+        ended = select(func.pg_terminate_backend(column("pid"))).select_from(text("pg_stat_activity"))
+        suspended = ended.where(silent, column("backend_xid").in_(lockers))
+        self._database.execute(suspended, {"idle": IDLE_SECONDS}).all()
 
     def _is(self, lease: Lease) -> Any:
         return and_(self._own_rows, tables.leases.c.role == lease.role, tables.leases.c.token == lease.token)

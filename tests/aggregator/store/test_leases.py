@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -152,12 +152,17 @@ def test_shares_are_fair(partitions: int, members: dict[str, int], shares: dict[
     assert fair_shares(partitions, members) == shares
 
 
+def shorten_idle_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    for module in ("postgres_store", "sql_leases"):
+        monkeypatch.setattr(f"undertone_aggregator.store.{module}.IDLE_SECONDS", seconds)
+
+
 @pytest.mark.services
 def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database ends its session, and with it the hold on the lease's row."""
-    monkeypatch.setattr("undertone_aggregator.store.postgres_store._IDLE_MILLISECONDS", 5000)
+    shorten_idle_time(monkeypatch, 5)
     url = postgres.new_database()
     with open_store(url) as store, open_store(url) as other:
         leases, theirs = store.leases, other.leases
@@ -190,3 +195,52 @@ def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
         thread.join(60)
         assert ended, "the late commit was kept"
         assert other.outcomes()["counted"] == 0
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("how", ["take", "reset"])
+def test_an_owner_that_is_stopped_between_two_rows_holds_nobody_up(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The driver sends many rows as a pipeline, in which PostgreSQL's own idle timeout does not run."""
+    shorten_idle_time(monkeypatch, 3)
+    url = postgres.new_database()
+    with open_store(url) as store, open_store(url) as other:
+        leases, theirs = store.leases, other.leases
+        assert leases is not None
+        assert theirs is not None
+        leases.reset(ROLES)
+        lease = leases.take("0of2", "a", 0.1)
+        assert lease is not None
+        stopped, go_on = threading.Event(), threading.Event()
+        ended: list[BaseException] = []
+
+        def rows() -> Iterator[list[str]]:
+            yield ["first"]
+            stopped.set()
+            go_on.wait(120)
+            yield ["second"]
+
+        def commit() -> None:
+            try:
+                with store.transaction():
+                    leases.renew(lease)
+                    driver = store._connection.connection.driver_connection
+                    driver.cursor().executemany("INSERT INTO campaigns (name) VALUES (%s)", rows())
+            except Exception as wrong:
+                ended.append(wrong)
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        assert stopped.wait(60)
+        if how == "take":
+            time.sleep(0.2)
+            assert theirs.take("0of2", "b", 60) is None, "it was not held"
+            wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
+        else:
+            theirs.reset(ROLES)
+            assert theirs.take("0of2", "b", 60) is not None
+        go_on.set()
+        thread.join(60)
+        assert ended, "the late commit was kept"
+        assert other.campaigns() == []
