@@ -4,7 +4,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Table, update
@@ -17,7 +19,7 @@ from undertone_aggregator.store.leases import COORDINATOR, Fenced, fair_shares
 from undertone_aggregator.store.postgres_store import PostgresStore
 from undertone_aggregator.store.sql_leases import SqlLeases
 from undertone_aggregator.store.sqlite_store import SqliteStore
-from undertone_aggregator.store.store import Batch, StoreError, open_store
+from undertone_aggregator.store.store import Batch, Store, open_store
 
 ROLES = [COORDINATOR, "0of2", "1of2"]
 Opened = Callable[[], SqliteStore | PostgresStore]
@@ -157,31 +159,31 @@ def shorten_idle_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         monkeypatch.setattr(f"undertone_aggregator.store.{module}.IDLE_SECONDS", seconds)
 
 
-@pytest.mark.services
-def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
-    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The database ends its session, and with it the hold on the lease's row."""
-    shorten_idle_time(monkeypatch, 5)
-    url = postgres.new_database()
+@contextmanager
+def suspended_owner(url: str, act: Callable[[Store, Callable[[], None]], None]) -> Iterator[Store]:
+    """Yield another worker's store while the owner of 0of2, whose lease has expired, is in a transaction.
+
+    ``act(store, pause)`` is the transaction; ``pause`` returns when the block ends. The transaction must fail then.
+    """
     with open_store(url) as store, open_store(url) as other:
-        leases, theirs = store.leases, other.leases
+        leases = store.leases
         assert leases is not None
-        assert theirs is not None
         leases.reset(ROLES)
         lease = leases.take("0of2", "a", 0.1)
         assert lease is not None
         stopped, go_on = threading.Event(), threading.Event()
         ended: list[BaseException] = []
 
+        def pause() -> None:
+            stopped.set()
+            go_on.wait(120)
+
         def commit() -> None:
             try:
                 with store.transaction():
                     leases.renew(lease)
-                    stopped.set()
-                    go_on.wait(120)
-                    store.commit("0of2", Batch(outcomes=Counter(counted=1)))
-            except StoreError as wrong:
+                    act(store, pause)
+            except Exception as wrong:
                 ended.append(wrong)
 
         thread = threading.Thread(target=commit)
@@ -189,12 +191,30 @@ def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
         assert stopped.wait(60)
         # The lease is over, the transaction that renews it is not.
         time.sleep(0.2)
-        assert theirs.take("0of2", "b", 60) is None, "it was not held, or waited for until its session was ended"
-        wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
+        yield other
         go_on.set()
         thread.join(60)
         assert ended, "the late commit was kept"
         assert other.outcomes()["counted"] == 0
+        assert other.campaigns() == []
+
+
+@pytest.mark.services
+def test_an_owner_that_is_stopped_in_a_transaction_holds_nobody_up(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database ends its session, and with it the hold on the lease's row."""
+    shorten_idle_time(monkeypatch, 5)
+
+    def act(store: Store, pause: Callable[[], None]) -> None:
+        pause()
+        store.commit("0of2", Batch(outcomes=Counter(counted=1)))
+
+    with suspended_owner(postgres.new_database(), act) as other:
+        theirs = other.leases
+        assert theirs is not None
+        assert theirs.take("0of2", "b", 60) is None, "it was not held, or waited for until its session was ended"
+        wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
 
 
 @pytest.mark.services
@@ -204,43 +224,23 @@ def test_an_owner_that_is_stopped_between_two_rows_holds_nobody_up(
 ) -> None:
     """The driver sends many rows as a pipeline, in which PostgreSQL's own idle timeout does not run."""
     shorten_idle_time(monkeypatch, 3)
-    url = postgres.new_database()
-    with open_store(url) as store, open_store(url) as other:
-        leases, theirs = store.leases, other.leases
-        assert leases is not None
-        assert theirs is not None
-        leases.reset(ROLES)
-        lease = leases.take("0of2", "a", 0.1)
-        assert lease is not None
-        stopped, go_on = threading.Event(), threading.Event()
-        ended: list[BaseException] = []
 
+    def act(store: Store, pause: Callable[[], None]) -> None:
         def rows() -> Iterator[list[str]]:
             yield ["first"]
-            stopped.set()
-            go_on.wait(120)
+            pause()
             yield ["second"]
 
-        def commit() -> None:
-            try:
-                with store.transaction():
-                    leases.renew(lease)
-                    driver = store._connection.connection.driver_connection
-                    driver.cursor().executemany("INSERT INTO campaigns (name) VALUES (%s)", rows())
-            except Exception as wrong:
-                ended.append(wrong)
+        assert isinstance(store, PostgresStore)
+        driver: Any = store._connection.connection.driver_connection
+        driver.cursor().executemany("INSERT INTO campaigns (name) VALUES (%s)", rows())
 
-        thread = threading.Thread(target=commit)
-        thread.start()
-        assert stopped.wait(60)
+    with suspended_owner(postgres.new_database(), act) as other:
+        theirs = other.leases
+        assert theirs is not None
         if how == "take":
-            time.sleep(0.2)
             assert theirs.take("0of2", "b", 60) is None, "it was not held"
             wait_for(lambda: theirs.take("0of2", "b", 60) is not None, what="the end of the session that stopped")
         else:
             theirs.reset(ROLES)
             assert theirs.take("0of2", "b", 60) is not None
-        go_on.set()
-        thread.join(60)
-        assert ended, "the late commit was kept"
-        assert other.campaigns() == []
