@@ -222,22 +222,41 @@ def _log_posterior(model: Seasonal, observed: Observed, points: Vector) -> tuple
 
 
 def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vector, float, Vector]:
-    """Find (mode, log posterior, information there) by Fisher scoring with Levenberg damping where a step fails."""
+    """Find (mode, log posterior, information there) by Fisher scoring with Levenberg damping where a step fails.
+
+    A step uses the expected information, corrected by the curvature that the step before has met.
+    """
     mode = np.clip(begin, model.low, model.high)
     height, gradient, information = _evaluate(model, observed, mode)
-    damping = 0.0
+    damping, corrected = 0.0, information
     for _ in range(_ITERATIONS):
-        damped = information + damping * np.diag(np.diag(information))
+        damped = corrected + damping * np.diag(np.diag(corrected))
         move = np.clip(mode + np.clip(np.linalg.solve(damped, gradient), -2.0, 2.0), model.low, model.high) - mode
         expected = float(gradient @ move)
         if expected < _ENOUGH or damping > _GIVE_UP:
             break
         tried = _evaluate(model, observed, mode + move)
+        turned = gradient - tried[1]
         if tried[0] > height:
             mode, (height, gradient, information), damping = mode + move, tried, damping / 10.0
         else:
             damping = max(10.0 * damping, 0.1)
+        corrected = _corrected(information, move, turned)
     return mode, height, information
+
+
+def _corrected(information: Vector, move: Vector, turned: Vector) -> Vector:
+    """Return ``information`` [p, p] with the curvature along ``move`` [p] by which the gradient ``turned`` [p], if it
+    is larger.
+
+    The expected information is too small where the model does not fit; steps are then too long, and go to and fro. The
+    update is that of Broyden, Fletcher, Goldfarb and Shanno (Nocedal & Wright, Numerical Optimization, 2006, 6.1).
+    """
+    seen, along = float(move @ turned), information @ move
+    expected = float(move @ along)
+    if seen <= expected:
+        return information
+    return np.asarray(information - np.outer(along, along) / expected + np.outer(turned, turned) / seen)
 
 
 def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, information: Vector) -> Vector:
@@ -252,7 +271,10 @@ def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, in
     moves = np.clip(mode + moves, model.low, model.high) - mode
     for _ in range(_SHRINKS):
         drop = height - _log_posterior(model, observed, mode + moves)[0]
-        moves *= np.sqrt(np.clip(p / 2 / np.maximum(drop, 1e-9), 0.01, 1.0))[:, None]
+        shrink = np.sqrt(np.clip(p / 2 / np.maximum(drop, 1e-9), 0.01, 1.0))
+        if np.all(shrink == 1.0):
+            break
+        moves *= shrink[:, None]
     return np.asarray(mode + moves)
 
 
