@@ -31,7 +31,30 @@ from support.joined_home import (
 )
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.services, pytest.mark.waits, pytest.mark.timeout(900)]
+
+
+# The longest test of all comes first.
+@pytest.mark.long
+def test_a_home_follows_the_campaigns_successor(home, server, meter):
+    server.create("short", *ENERGY, report_slots=60)
+    server.stop()
+    server.start()
+    folder = join(home, server, "short")
+    write_each_report_down(home, folder)
+    meter.show()
+    # A device accepts one epoch ahead: the epoch after the threshold rounds, which is the last one, must have begun.
+    meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
+    server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
+    reports(server, 3, meter, campaign="long")
+    [name] = {device for device, _ in server.counted("short")}
+    assert {device for device, _ in server.counted("long")} == {name}
+    home.stop()
+    home.start()
+    meter.show()
+    reports(server, len(server.counted("long")) + 1, meter, campaign="long")
+    home.stop()
+    check_account(server, folder, ("short", "long"))
 
 
 def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, meter):
@@ -138,27 +161,6 @@ class Outside(Meter):
         self._home.set(
             self.entity, round(self.kwh % 20, 1), "°C", device_class="temperature", state_class="measurement"
         )
-
-
-def test_a_home_follows_the_campaigns_successor(home, server, meter):
-    server.create("short", *ENERGY, report_slots=60)
-    server.stop()
-    server.start()
-    folder = join(home, server, "short")
-    write_each_report_down(home, folder)
-    meter.show()
-    # A device accepts one epoch ahead: the epoch after the threshold rounds, which is the last one, must have begun.
-    meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
-    server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
-    reports(server, 3, meter, campaign="long")
-    [name] = {device for device, _ in server.counted("short")}
-    assert {device for device, _ in server.counted("long")} == {name}
-    home.stop()
-    home.start()
-    meter.show()
-    reports(server, len(server.counted("long")) + 1, meter, campaign="long")
-    home.stop()
-    check_account(server, folder, ("short", "long"))
 
 
 def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, server, meter, joined):

@@ -70,6 +70,7 @@ def late(folder):
     return 2 * sum(int(word[1]) for word in words if word[0] == "skipped")
 
 
+@pytest.mark.long
 def test_every_report_is_counted_exactly_once(demo):
     result, folder, _ = demo
     accounts = result.accounts

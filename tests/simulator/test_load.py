@@ -32,6 +32,7 @@ def test_a_soft_limit_is_raised(monkeypatch):
     assert raised == [(10_256, 20_000)]
 
 
+@pytest.mark.waits
 def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     world = make_world(
         5,
@@ -53,6 +54,7 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
 RUNNING = "slot_seconds = 1\ncycle = 4\nepsilon = 1\nrounds = [2]\nreport_slots = 60\nmechanism = 'hybrid'"
 
 
+@pytest.mark.waits
 def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_path):
     world = make_world(3, RUNNING, write_seconds=1)
     world.start_aggregator()
@@ -98,6 +100,7 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
         run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", clock.show)
 
 
+@pytest.mark.long
 def test_turns_under_load(tmp_path):
     result = run(LoadOptions(clients=20, interval=1, slots=12, window="4s"), tmp_path, lambda sentence: None)
     assert result.accounts.holds, result.accounts.examples

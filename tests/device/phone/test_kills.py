@@ -57,6 +57,7 @@ class Killer:
         self.killed.clear()
 
 
+@pytest.mark.long
 @pytest.mark.services
 @pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed_at_every_step_of_a_write(

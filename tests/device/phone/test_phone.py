@@ -14,7 +14,7 @@ from support.phone_tap import Tap
 from support.waiting import wait_for
 from undertone_shared.topics import DEFAULT_PREFIX, config_topic
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.waits]
 
 
 def screen(page: Any, name: str) -> None:

@@ -55,6 +55,7 @@ class Journey:
         self._ledger.close()
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accounted_for(
     chromium: Any, server: PhoneServer, tmp_path: Path
@@ -103,6 +104,7 @@ def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accoun
         journey.close()
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_a_phone_reports_to_an_external_broker_at_its_own_address(
     chromium: Any, tmp_path: Path, free_port: Callable[[], int]

@@ -56,6 +56,7 @@ def board(tmp_path: Path) -> Iterator[Board]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.waits
 @pytest.mark.micropython
 def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_path: Path, capsys) -> None:
     flash = tmp_path / "flash"
@@ -85,6 +86,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
     assert result.stdout.strip() == "meter-17", result.stderr
 
 
+@pytest.mark.waits
 @pytest.mark.micropython
 def test_a_board_is_flashed_over_one_connection(folder: Path, board: Board, monkeypatch) -> None:
     """Between two connections another program could open the port."""
