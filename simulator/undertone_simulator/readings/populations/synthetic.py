@@ -21,6 +21,8 @@ LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
 # Number of blocks whose traits stay in memory, at most half a megabyte each: as many devices as are simulated together.
 _KEPT = 128
+# Bytes of the newest days of blocks that stay in memory: a day may be asked for in parts, for the slots of each epoch.
+_KEPT_DAYS = 12 << 20
 
 
 class Synthetic:
@@ -39,6 +41,8 @@ class Synthetic:
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, LARGEST_SEED)
         self._kept_traits: dict[int, dict[str, Floats]] = {}
+        # Block -> (day, readings).
+        self._kept_days: dict[int, tuple[int, NDArray[np.unsignedinteger]]] = {}
 
     @property
     def per_day(self) -> int:
@@ -71,6 +75,15 @@ class Synthetic:
             self._kept_traits[block] = traits
         return traits
 
+    def _newest_day(self, block: int, day: int) -> NDArray[np.unsignedinteger]:
+        """Return `day`, cached for the first blocks until another day is asked for."""
+        before, values = self._kept_days.get(block, (None, None))
+        if before != day or values is None:
+            values = self.day(block, day).astype(np.min_scalar_type(self.bound))
+            if block in self._kept_days or (len(self._kept_days) + 1) * values.nbytes <= _KEPT_DAYS:
+                self._kept_days[block] = day, values
+        return values
+
     def part(self, first: int, stop: int, columns: Sequence[int]) -> tuple[Integers, None]:
         """Return readings of devices first <= i < stop in these columns, shape [columns, devices].
 
@@ -81,7 +94,7 @@ class Synthetic:
         for block in range(first // BLOCK, -(-stop // BLOCK)):
             start = block * BLOCK
             low, high = max(first, start), min(stop, start + BLOCK)
-            of_day = {day: self.day(block, day) for day in dict.fromkeys(day for day, _ in days)}
+            of_day = {day: self._newest_day(block, day) for day in dict.fromkeys(day for day, _ in days)}
             for row, (day, step) in enumerate(days):
                 values[row, low - first : high - first] = of_day[day][low - start : high - start, step]
         return values, None
