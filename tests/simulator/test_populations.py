@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from undertone_simulator.readings.populations import BOUND, HALF_HOURS, households
+from undertone_simulator.readings.populations import BOUND, HALF_HOURS, POPULATIONS, households
 from undertone_simulator.readings.populations.households import SHAPE, _appliances
 from undertone_studies.theta_populations import in_time_order
 
@@ -26,6 +26,17 @@ def test_readings_are_integers_of_one_day_and_more(readings):
     assert readings.values.max() <= BOUND
     assert readings.present.all()
     assert (readings.unit, readings.per_day) == ("Wh", 48)
+
+
+@pytest.mark.parametrize("name", sorted(POPULATIONS))
+def test_any_part_is_the_same_by_itself(name):
+    source = POPULATIONS[name](1)
+    day = source.per_day
+    whole, _ = source.part(0, 1500, range(3 * day))
+    # The newest day is cached; days come in parts, and again.
+    for columns in (range(3), range(3, day), range(day - 1, day + 2), range(2), range(2 * day, 3 * day)):
+        part, _ = source.part(1000, 1500, columns)
+        assert np.array_equal(part, whole[list(columns), 1000:])
 
 
 @pytest.mark.parametrize(("share", "published"), QUANTILES.items())

@@ -246,11 +246,11 @@ def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vecto
 
 
 def _corrected(information: Vector, move: Vector, turned: Vector) -> Vector:
-    """Return ``information`` [p, p] with the curvature along ``move`` [p] by which the gradient ``turned`` [p], if it
-    is larger.
+    """Return ``information`` [p, p] with the curvature that a step has met, where that is larger.
 
-    The expected information is too small where the model does not fit; steps are then too long, and go to and fro. The
-    update is that of Broyden, Fletcher, Goldfarb and Shanno (Nocedal & Wright, Numerical Optimization, 2006, 6.1).
+    ``move`` [p]: the step; ``turned`` [p]: the gradient before it less the gradient after it. The expected information
+    is too small where the model does not fit; steps are then too long, and go to and fro. The update is that of
+    Broyden, Fletcher, Goldfarb and Shanno (Nocedal & Wright, Numerical Optimization, 2006, 6.1).
     """
     seen, along = float(move @ turned), information @ move
     expected = float(move @ along)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support.refusal import refused
+from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar, days_of
 from undertone_aggregator.estimate.filter import FEWEST, Noise, filtered, fit, mixed, running, step
 from undertone_shared.errors import Invalid
@@ -112,6 +113,24 @@ def test_a_fit_from_an_earlier_one_comes_to_the_same():
     anew = filtered(slots, values, noise, days)
     again = filtered(slots, values, noise, days, before=half)
     assert rms(again.mean - anew.mean) < 0.1 * rms(anew.standard_error)
+
+
+def test_a_fit_takes_few_evaluations(monkeypatch):
+    """Without the curvature that a step meets, steps go to and fro: three of these eight fits then take 20 or more."""
+    rng = np.random.default_rng(3)
+    slots = np.arange(MONDAY, MONDAY + 10 * DAY)
+    evaluate, taken = core._evaluate, []
+
+    def counted(*arguments):
+        taken[-1] += 1
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(core, "_evaluate", counted)
+    for _ in range(8):
+        taken.append(0)
+        values, noise = independent(rng, household(rng, slots), 30.0)
+        fit(slots, values, noise, calendar(slots, HALF_HOUR, DAY))
+    assert max(taken) <= 10, taken
 
 
 def test_few_slots_are_left_as_they_are():

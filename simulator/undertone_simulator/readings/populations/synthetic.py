@@ -76,7 +76,7 @@ class Synthetic:
         return traits
 
     def _newest_day(self, block: int, day: int) -> NDArray[np.unsignedinteger]:
-        """Return `day`, cached for the first blocks until another day is asked for."""
+        """Return the readings of `day`, cached for the first blocks until another day is asked for."""
         before, values = self._kept_days.get(block, (None, None))
         if before != day or values is None:
             values = self.day(block, day).astype(np.min_scalar_type(self.bound))
