@@ -62,7 +62,7 @@ services: .venv/.installed servers
 	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 	@$(BIN)/python scripts/vendor.py >/dev/null
 
-# The part of it that needs no .venv.
+# The servers alone, which need no .venv.
 servers:
 	@scripts/servers.sh
 

@@ -34,7 +34,7 @@ from support.waiting import wait_for
 pytestmark = [pytest.mark.services, pytest.mark.waits, pytest.mark.timeout(900)]
 
 
-# The longest test of all comes first.
+# This test takes longest, so it is the first of the file: the tests of a file run in their order.
 @pytest.mark.long
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
     server.create("short", *ENERGY, report_slots=60)
@@ -43,7 +43,8 @@ def test_a_home_follows_the_campaigns_successor(home, server, meter):
     folder = join(home, server, "short")
     write_each_report_down(home, folder)
     meter.show()
-    # A device accepts one epoch ahead: the epoch after the threshold rounds, which is the last one, must have begun.
+    # A device accepts at most the next epoch. The successor's first epoch is the next one only when the last epoch of
+    # this campaign has begun, the second that the device reports in.
     meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
     server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
     reports(server, 3, meter, campaign="long")

@@ -33,7 +33,7 @@ def test_any_part_is_the_same_by_itself(name):
     source = POPULATIONS[name](1)
     day = source.per_day
     whole, _ = source.part(0, 1500, range(3 * day))
-    # The newest day is cached; days come in parts, and again.
+    # The source caches the last day. These parts are of one day, of two days at once, and of an earlier day again.
     for columns in (range(3), range(3, day), range(day - 1, day + 2), range(2), range(2 * day, 3 * day)):
         part, _ = source.part(1000, 1500, columns)
         assert np.array_equal(part, whole[list(columns), 1000:])

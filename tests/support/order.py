@@ -1,9 +1,9 @@
 """The order of tests, for several workers at once (`pytest -n 4 --dist worksteal`).
 
-xdist gives each worker an equal run of neighbours in this order, and who is done takes from the end of another's run.
-Tests with brokers, servers and fleets mostly wait. In one run they would keep one worker busy to the end, and begun by
-all workers at once they would leave the processors idle. So half of the workers begin with them, and the others
-compute meanwhile.
+xdist cuts this order into equal pieces, one for each worker. A worker that has finished its piece takes tests from the
+end of another worker's piece. Tests with brokers, servers and fleets mostly wait. If they were all in one piece, one
+worker would still be busy with them when the others have finished. If all workers began with them, the processors would
+be idle. So half of the workers begin with them, while the others compute.
 """
 
 from collections.abc import Sequence

@@ -222,9 +222,11 @@ def _log_posterior(model: Seasonal, observed: Observed, points: Vector) -> tuple
 
 
 def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vector, float, Vector]:
-    """Find (mode, log posterior, information there) by Fisher scoring with Levenberg damping where a step fails.
+    """Maximise the log posterior, starting at ``begin``; return (mode, log posterior there, expected information
+    there).
 
-    A step uses the expected information, corrected by the curvature that the step before has met.
+    The method is Fisher scoring. `_corrected` keeps its steps from being too long. If a step lowers the log posterior,
+    the next step is shorter (Levenberg damping).
     """
     mode = np.clip(begin, model.low, model.high)
     height, gradient, information = _evaluate(model, observed, mode)
@@ -246,17 +248,17 @@ def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vecto
 
 
 def _corrected(information: Vector, move: Vector, turned: Vector) -> Vector:
-    """Return ``information`` [p, p] with the curvature that a step has met, where that is larger.
+    """Return ``information`` [p, p], increased if the log posterior curved more along the last step than expected.
 
-    ``move`` [p]: the step; ``turned`` [p]: the gradient before it less the gradient after it. The expected information
-    is too small where the model does not fit; steps are then too long, and go to and fro. The update is that of
-    Broyden, Fletcher, Goldfarb and Shanno (Nocedal & Wright, Numerical Optimization, 2006, 6.1).
+    ``move`` [p]: the last step; ``turned`` [p]: the gradient before it, minus the gradient after it. If the model fits
+    the values badly, the expected information is smaller than the curvature, and Fisher scoring overshoots the maximum
+    again and again. The increase is the BFGS update (Nocedal & Wright, Numerical Optimization, 2006, 6.1).
     """
-    seen, along = float(move @ turned), information @ move
+    curvature, along = float(move @ turned), information @ move
     expected = float(move @ along)
-    if seen <= expected:
+    if not curvature > expected:
         return information
-    return np.asarray(information - np.outer(along, along) / expected + np.outer(turned, turned) / seen)
+    return np.asarray(information - np.outer(along, along) / expected + np.outer(turned, turned) / curvature)
 
 
 def _spread(model: Seasonal, observed: Observed, mode: Vector, height: float, information: Vector) -> Vector:

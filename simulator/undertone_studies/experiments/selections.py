@@ -110,8 +110,9 @@ def run(options: StudyOptions) -> Outcome:
         "`±` is the standard error of the share before it. It is computed from the differences between campaigns, "
         "because all selections of one campaign have the same error of the threshold rounds. The column `width` is the "
         "half-width of the interval, divided by 1.96 `rmse`.",
-        f"Each row is from {repeats} campaigns, each with {days} days of half-hours after the threshold rounds. The "
-        "selections of one row do not overlap in time.",
+        f"For each row, the study simulates {repeats} campaigns. In each campaign, the devices report every half-hour "
+        f"or in turns for {days} days, after the threshold rounds if there are any. The study uses whole days only. In "
+        "a row, the selections of one campaign do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
         "protects all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",
     ]

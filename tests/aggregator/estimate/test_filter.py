@@ -116,7 +116,7 @@ def test_a_fit_from_an_earlier_one_comes_to_the_same():
 
 
 def test_a_fit_takes_few_evaluations(monkeypatch):
-    """Without the curvature that a step meets, steps go to and fro: three of these eight fits then take 20 or more."""
+    """Without `_corrected`, three of these eight fits overshoot again and again, and take more than 20 evaluations."""
     rng = np.random.default_rng(3)
     slots = np.arange(MONDAY, MONDAY + 10 * DAY)
     evaluate, taken = core._evaluate, []

@@ -21,8 +21,9 @@ LARGEST_SEED = (1 << 63) - 1
 _TRAITS, _DAY = 1, 2
 # Number of blocks whose traits stay in memory, at most half a megabyte each: as many devices as are simulated together.
 _KEPT = 128
-# Bytes of the newest days of blocks that stay in memory: a day may be asked for in parts, for the slots of each epoch.
-_KEPT_DAYS = 12 << 20
+# Largest size of the cached days of all blocks together, in bytes. The cache saves time if a simulation asks for the
+# slots of a day in several parts, as it does if an epoch begins within the day.
+_KEPT_DAYS = 10 << 20
 
 
 class Synthetic:
@@ -41,7 +42,7 @@ class Synthetic:
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, LARGEST_SEED)
         self._kept_traits: dict[int, dict[str, Floats]] = {}
-        # Block -> (day, readings).
+        # Block -> (the day that was asked for last, its readings).
         self._kept_days: dict[int, tuple[int, NDArray[np.unsignedinteger]]] = {}
 
     @property
@@ -75,8 +76,8 @@ class Synthetic:
             self._kept_traits[block] = traits
         return traits
 
-    def _newest_day(self, block: int, day: int) -> NDArray[np.unsignedinteger]:
-        """Return the readings of `day`, cached for the first blocks until another day is asked for."""
+    def _cached_day(self, block: int, day: int) -> NDArray[np.unsignedinteger]:
+        """Return what `day` returns. Cache the last day of each block, for as many blocks as `_KEPT_DAYS` allows."""
         before, values = self._kept_days.get(block, (None, None))
         if before != day or values is None:
             values = self.day(block, day).astype(np.min_scalar_type(self.bound))
@@ -94,7 +95,7 @@ class Synthetic:
         for block in range(first // BLOCK, -(-stop // BLOCK)):
             start = block * BLOCK
             low, high = max(first, start), min(stop, start + BLOCK)
-            of_day = {day: self._newest_day(block, day) for day in dict.fromkeys(day for day, _ in days)}
+            of_day = {day: self._cached_day(block, day) for day in dict.fromkeys(day for day, _ in days)}
             for row, (day, step) in enumerate(days):
                 values[row, low - first : high - first] = of_day[day][low - start : high - start, step]
         return values, None
