@@ -125,6 +125,34 @@ def test_an_aggregator_that_stops_and_comes_back_counts_everything_once(make_wor
     assert accounts.sent == accounts.counted >= 5 * 6
 
 
+def test_a_fleet_that_is_stopped_draws_nothing_more(make_world):
+    world = make_world(12, MINUTES, PatientClock(SPEED))
+    world.start_aggregator()
+    fleet = world.fleet()
+
+    async def go():
+        stop = asyncio.Event()
+        running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
+        # In the middle of a slot: some devices have drawn and the others are about to; everything is acknowledged.
+        while len({device.drawn for device in fleet.devices}) == 1 or any(
+            device.unacknowledged for device in fleet.devices
+        ):
+            await asyncio.sleep(0.001)
+        stop.set()
+        # The machine stands still until the next draws are due, before the fleet's task sees the stop.
+        time.sleep(0.5 * 60 / SPEED)
+        drawn = [device.drawn for device in fleet.devices]
+        await running
+        assert [device.drawn for device in fleet.devices] == drawn
+
+    asyncio.run(asyncio.wait_for(go(), 250))
+    fleet.wire.ledger.close()
+    accounts = world.accounts()
+    assert accounts.holds, accounts.examples
+    assert not accounts.lost
+    assert accounts.sent == accounts.counted
+
+
 def test_what_a_frozen_and_killed_broker_swallows_is_lost_by_name(make_world):
     world = make_world(3, MINUTES, PatientClock(SPEED))
     world.start_aggregator()

@@ -187,8 +187,9 @@ class Fleet:
         *,
         ramp_up: float = 0.0,
     ) -> None:
-        """Connect, report until `slots` report slots are over or `stop` is set, wait for acknowledgements, disconnect.
+        """Connect, report until `slots` report slots are over, wait for acknowledgements, disconnect.
 
+        Once `stop` is set, no device draws and nothing is waited for: the devices disconnect.
         `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place to inject faults.
         `ramp_up`: seconds over which the connections are spread.
         """
@@ -196,7 +197,7 @@ class Fleet:
         for number, device in enumerate(self.devices):
             device.start(ramp_up * number / len(self.devices))
         checking = asyncio.get_running_loop().create_task(self._check())
-        playing = asyncio.get_running_loop().create_task(self._play(slots, on_slot))
+        playing = asyncio.get_running_loop().create_task(self._play(slots, stop, on_slot))
         stopping = asyncio.get_running_loop().create_task(stop.wait())
         try:
             await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,15 +213,17 @@ class Fleet:
                 storage.close()
             self.wire.ledger.flush()
 
-    async def _play(self, slots: int, on_slot: Callable[[int], None] | None) -> None:
+    async def _play(self, slots: int, stop: asyncio.Event, on_slot: Callable[[int], None] | None) -> None:
         await self._announced.wait()
         clock, seconds = self.wire.clock, self._slot_seconds
         slot = int(clock.now()) // seconds + 1
         while True:
             await clock.until(slot * seconds)
+            if stop.is_set():
+                return
             if on_slot is not None:
                 on_slot(slot)
-            await self._draw(slot)
+            await self._draw(slot, stop)
             if self.report_slot is not None and slot >= self.report_slot + slots:
                 return
             # A machine that was too slow for a slot skips it, as the devices do.
@@ -228,8 +231,8 @@ class Fleet:
             self.skipped += (following - slot - 1) * len(self.devices)
             slot = following
 
-    async def _draw(self, slot: int) -> None:
-        """Let every device draw once, group by group.
+    async def _draw(self, slot: int, stop: asyncio.Event) -> None:
+        """Let every device draw once, group by group; end once `stop` is set.
 
         Each group's ledger lines are on disk before its reports are sent.
         """
@@ -245,6 +248,8 @@ class Fleet:
         while due:
             part, group, devices = heapq.heappop(due)
             await clock.until((slot + part) * seconds)
+            if stop.is_set():
+                return
             if clock.now() >= (slot + 1) * seconds:
                 self.skipped += len(devices) + sum(len(group_left) for _, _, group_left in due)
                 return
