@@ -76,7 +76,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
     try:
         while client.counts["acked"] < slots:
             client.step(20)
-            word = client.trouble or client.reporter.paused or ("online" if client.online else "offline")
+            word = client.trouble or ((client.reporter.paused or "online") if client.online else "offline")
             if word != state:
                 state = word
                 say("state", word)

@@ -1,6 +1,5 @@
 """The options of a demonstration, and the files from which it starts."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,9 +33,6 @@ LEAD_SLOTS = 3
 # The campaign starts one slot later for every 150 devices, because the fleet's process checks the campaign once for
 # each device, which takes a few milliseconds.
 DEVICES_PER_LEAD_SLOT = 150
-# Seconds that a fleet needs to connect to an aggregator that was started with it.
-DIRECT_SECONDS = 12
-DIRECT_DEVICES_PER_SECOND = 40
 SETTLE_SLOTS = 2
 LARGEST_SLOTS = 10_000
 LARGEST_DEMO = 20_000
@@ -217,7 +213,7 @@ def _campaign(options: DemoOptions, readings: Readings, bound: int, port: int) -
     return f"""\
 {local_server(port, direct=options.direct)}
 [campaign]
-{_start(options)}
+start = "now"
 name = "{CAMPAIGN}"
 sensor = "{SENSOR}"
 unit = {toml(readings.unit or "units")}
@@ -230,10 +226,3 @@ report_slots = {options.slots}
 lead_slots = {LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT}
 settle_slots = {SETTLE_SLOTS}
 """
-
-
-def _start(options: DemoOptions) -> str:
-    """Return the option for the campaign's start: a direct endpoint needs time for the fleet to connect to it."""
-    if not options.direct:
-        return 'start = "now"'
-    return f"start = {int(time.time()) + DIRECT_SECONDS + options.devices // DIRECT_DEVICES_PER_SECOND}"

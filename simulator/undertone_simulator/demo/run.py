@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from undertone_aggregator.campaign.binding import PAUSED, RUNNING, STATE, open_campaign
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo.plan import DemoCollection, DemoOptions, DemoResult, PreparedDemo, prepare
@@ -75,14 +76,15 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
         display.say(missing, loud=True)
     with Processes(folder, port, log_messages=options.window is not None) as processes:
         if options.direct:
-            processes.start_aggregator(plan.config_file)
             display.say(f"no broker: devices connect to the aggregator on {HOST}:{port}, each with a password")
         else:
             processes.broker.start()
             display.say(f"mosquitto on {HOST}:{port}, with a password for each device")
+        # The campaign begins once all devices are connected, however long the processes take to start.
+        _set_state(plan, PAUSED)
+        processes.start_aggregator(plan.config_file)
         _start_devices(plan, processes, with_micropython=not missing, display=display)
-        if not options.direct:
-            processes.start_aggregator(plan.config_file)
+        _set_state(plan, RUNNING)
         sent = _Watch(plan, processes, display).follow()
         if processes.aggregator is None or processes.aggregator.poll() is not None:
             processes.start_aggregator(plan.config_file)
@@ -104,6 +106,14 @@ def ledgers(folder: Path) -> list[Path]:
     return [path for name in ("fleet.ledger", "micropython.log", "demo.ledger") if (path := folder / name).exists()]
 
 
+def _set_state(plan: PreparedDemo, state: str) -> None:
+    """Set the state of the campaign in its store, which is made if there is none."""
+    config = plan.config
+    with open_store(config.store_url, campaign=config.campaign.name) as store:
+        open_campaign(store, config.campaign, config.stream)
+        store.set_meta({STATE: state})
+
+
 def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython: bool, display: Display) -> None:
     options = plan.options
     in_fleet = options.devices - with_micropython
@@ -120,19 +130,31 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
             faults=faults,
         )
     )
+    _wait_until(processes, processes.fleet_ready, f"not all devices could connect within {CONNECT_SECONDS:.0f} s")
+    display.say(f"{in_fleet} MQTT connections from one process, each device with os.urandom of its own")
     if with_micropython:
         row = options.devices - 1
         columns = range(plan.first_column, plan.first_column + options.slots)
         measured = [plan.measured(row, column) for column in columns]
         processes.start_micropython(plan.names[row], measured, options.slots + 10_000)
+        _wait_until(
+            processes,
+            lambda: bool(is_online(processes.words("micropython.log"))),
+            f"MicroPython could not connect within {CONNECT_SECONDS:.0f} s",
+        )
         display.say(f"device {plan.names[row]} is real MicroPython, in a process of its own")
+
+
+def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) -> None:
+    """Wait until ``done``. Raises Failed if a process has ended, or saying ``failure`` after `CONNECT_SECONDS`."""
     deadline = time.monotonic() + CONNECT_SECONDS
-    while not processes.fleet_ready():
+    while not done():
+        check_alive(processes.aggregator, "the aggregator", processes.words("aggregator.log"))
         check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
+        check_alive(processes.micropython, "MicroPython", processes.words("micropython.log"))
         if time.monotonic() > deadline:
-            raise Failed(f"not all devices could connect within {CONNECT_SECONDS:.0f} s")
+            raise Failed(failure)
         time.sleep(_POLL_SECONDS)
-    display.say(f"{in_fleet} MQTT connections from one process, each device with os.urandom of its own")
 
 
 class _Watch:
@@ -153,7 +175,6 @@ class _Watch:
         campaign = plan.config.campaign
         pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)
         deadline = time.monotonic() + sum(plan.rounds) + pauses + plan.options.slots + SLACK_SECONDS
-        deadline += max(0, (campaign.start or 0) - time.time())
         assert processes.fleet is not None
         while processes.fleet.poll() is None:
             time.sleep(_POLL_SECONDS)
@@ -201,16 +222,19 @@ class _Watch:
             raise Failed(f"the aggregator ended: {processes.words('aggregator.log')[-500:]}")
 
 
-def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:
-    """Wait until the last ``state`` that `device/examples/unix_device.py` printed is neither "offline" nor an error.
+def is_online(log: str) -> bool | None:
+    """Return False if the last ``state`` in the log of `device/examples/unix_device.py` is "offline" or an error.
 
-    Errors are sentences; every other state is one word.
+    Errors are sentences; every other state is one word. None: it has printed no state.
     """
+    states = [line.removeprefix("state ") for line in log.splitlines() if line.startswith("state ")]
+    return None if not states else states[-1] != "offline" and " " not in states[-1]
+
+
+def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:
+    """Wait until the device whose log this is does not say that it is offline."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        states = [line.removeprefix("state ") for line in log().splitlines() if line.startswith("state ")]
-        if not states or (states[-1] != "offline" and " " not in states[-1]):
-            return
+    while is_online(log()) is False and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 
