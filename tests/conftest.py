@@ -63,7 +63,7 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; each test takes a database of its own."""
     if folder_of_binaries() is None:
         unavailable(NO_POSTGRES)
-    server = Postgres(next_free_port())
+    server = Postgres(next_free_port(), durable=False)
     yield server
     server.close()
 

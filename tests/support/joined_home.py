@@ -82,7 +82,7 @@ class Server:
         """End the server."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(60)
+            self._process.wait(PATIENCE_SECONDS)
             self._process = None
 
     def state_of(self, device):

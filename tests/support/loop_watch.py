@@ -1,12 +1,13 @@
 """Integration `loop_watch` of a tested Home Assistant: measures for how long `undertone` occupies the event loop.
 
 For every callback of the loop in which code of custom_components/undertone ran, it notes the function that ran first,
-the processor time of the loop's thread, and the time by the clock. When Home Assistant ends, loop_watch.json in its
-folder has them: {function: {"count", "processor": longest, "clock": median}} in seconds. It also turns asyncio's debug
-mode on, which logs callbacks of more than 50 ms.
+the processor time of the loop's thread without garbage collections, and the time by the clock. When Home Assistant
+ends, loop_watch.json in its folder has them: {function: {"count", "processor": longest, "clock": median}} in seconds.
+It also turns asyncio's debug mode on, which logs callbacks of more than 50 ms.
 """
 
 import asyncio
+import gc
 import json
 import statistics
 import sys
@@ -25,6 +26,18 @@ class _Watch:
         self.ran = ""
         self.processor: dict[str, list[float]] = defaultdict(list)
         self.clock: dict[str, list[float]] = defaultdict(list)
+        # Processor time of this thread that went to the garbage collector, which collects what anybody left.
+        self.collecting = 0.0
+        self._collection_began = 0.0
+
+    def collected(self, phase, _):
+        """The garbage collector begins or ends a collection."""
+        if threading.get_ident() != self.loop_thread:
+            return
+        if phase == "start":
+            self._collection_began = time.thread_time()
+        else:
+            self.collecting += time.thread_time() - self._collection_began
 
     def started(self, code, _):
         """A function begins or goes on: of ours, or never to be asked about again."""
@@ -41,12 +54,12 @@ class _Watch:
             if threading.get_ident() != self.loop_thread:
                 return run(handle)
             self.ran = ""
-            clock, processor = time.monotonic(), time.thread_time()
+            clock, processor = time.monotonic(), time.thread_time() - self.collecting
             try:
                 return run(handle)
             finally:
                 if self.ran:
-                    self.processor[self.ran].append(time.thread_time() - processor)
+                    self.processor[self.ran].append(time.thread_time() - self.collecting - processor)
                     self.clock[self.ran].append(time.monotonic() - clock)
                     self.ran = ""
 
@@ -72,6 +85,7 @@ async def async_setup(hass, config):
     for event in (events.PY_START, events.PY_RESUME):
         sys.monitoring.register_callback(_TOOL, event, watch.started)
     sys.monitoring.set_events(_TOOL, events.PY_START | events.PY_RESUME)
+    gc.callbacks.append(watch.collected)
     asyncio.events.Handle._run = watch.wrap(asyncio.events.Handle._run)
     hass.loop.slow_callback_duration = 0.05
     hass.loop.set_debug(True)

@@ -6,7 +6,7 @@ import time
 
 from undertone_simulator.wire.clock import TICKS_MASK, Clock
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 class SteppedClock:

@@ -149,6 +149,7 @@ class Outlet:
         self.heard: dict[str, bytes] = {}
         self._watch = list(watch)
         self._answered = threading.Event()
+        self._last: int | None = None
         self._address = address
         self._say = say
         self._lock = threading.Lock()
@@ -157,7 +158,7 @@ class Outlet:
         self._client.reconnect_delay_set(1, int(LONGEST_PAUSE))
         self._client.on_connect = self._on_connect
         self._client.on_message = self._on_message
-        self._client.on_subscribe = lambda *_: self._answered.set()
+        self._client.on_subscribe = self._on_subscribe
         self._client.on_disconnect = self._on_disconnect
         self._client.on_connect_fail = lambda *_: say(address.unreachable("it is tried again"))
         self._greeted = False
@@ -202,7 +203,7 @@ class Outlet:
         while not stop.is_set() and not self._answered.wait(0.1):
             pass
         if topic not in self.heard:
-            # Brokers may answer the subscription before they send retained messages.
+            # A broker that does not answer in order may send retained messages later.
             stop.wait(_RETAINED_SECONDS)
         return self.heard.get(topic)
 
@@ -226,11 +227,18 @@ class Outlet:
         self._since = time.monotonic()
         if self._connections > 1:
             self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
-        client.subscribe([(topic, 1) for topic in (DROPPED_TOPIC, STORED_TOPIC, *self._watch)])
+        if self._watch:
+            client.subscribe([(topic, 1) for topic in self._watch])
+        # The last packet: a broker that answers in order has sent the watched topics' messages before this answer.
+        self._last = client.subscribe([(DROPPED_TOPIC, 1), (STORED_TOPIC, 1)])[1]
         with self._lock:
             for topic, (payload, permitted) in self._kept.items():
                 if permitted():
                     client.publish(topic, payload, qos=1, retain=True)
+
+    def _on_subscribe(self, _client: mqtt.Client, _data: Any, packet: int, _reasons: Any, _properties: Any) -> None:
+        if packet == self._last:
+            self._answered.set()
 
     def _on_disconnect(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if not self._greeted:

@@ -2,11 +2,15 @@
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 from undertone_aggregator.design.budget import shown
+from undertone_shared.off_board.intake import unpack
+from undertone_simulator.wire.ledger import Key
 
 # A line of the log for a report that the broker received; repeated packets do not match.
 _PUBLISH = re.compile(r"(\d+): Received PUBLISH from \S+ \(d0, [^']*'[^']*/([^/']+)/report'")
@@ -17,6 +21,7 @@ class TurnsCost:
     """Cost of a campaign in which devices report every ``stride``-th slot and rest ``window`` seconds.
 
     ``closest``: least number of seconds between two messages of a device in the broker's own log; None without two.
+    A report that the network or the machine delays is nearer to the next one than the readings are.
     """
 
     window: int
@@ -71,3 +76,15 @@ def published_apart(log: Path) -> dict[str, int]:
                 closest[device] = min(closest.get(device, second - last[device]), second - last[device])
             last[device] = second
     return closest
+
+
+def reported_apart(reports: Iterable[Key]) -> dict[str, int]:
+    """Return a map: device -> least number of slots between two of its reports, which are given with their devices."""
+    slots: dict[str, set[int]] = {}
+    for device, report in reports:
+        slots.setdefault(device, set()).add(unpack(report).slot)
+    return {
+        device: min(later - earlier for earlier, later in pairwise(sorted(each)))
+        for device, each in slots.items()
+        if len(each) > 1
+    }

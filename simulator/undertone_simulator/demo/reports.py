@@ -22,7 +22,7 @@ from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
-from undertone_simulator.demo.cost import TurnsCost, cost, published_apart
+from undertone_simulator.demo.cost import TurnsCost, cost, published_apart, reported_apart
 from undertone_simulator.demo.plan import DemoOptions, PreparedDemo
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, counted_reports, outcomes, reconcile
@@ -206,9 +206,9 @@ cohort_seed = "{seed.hex()}"
         if campaign.window is not None:
             closest = published_apart(plan.folder / "broker" / "mosquitto.log")
             turns = TurnsCost(campaign.window, campaign.stride, min(closest.values(), default=None))
-            for device, seconds in closest.items():
-                if seconds < campaign.window:
-                    accounts.wonder("published twice within the window", f"{device}, {seconds} s apart")
+            for device, slots_apart in reported_apart(sent.sent).items():
+                if slots_apart < campaign.stride:
+                    accounts.wonder("reported twice within the window", f"{device}, {slots_apart} slots apart")
         cost = guarantee_of(timeline, campaign.budget)
         assert cost.certificate is not None
         return ReportsResult(

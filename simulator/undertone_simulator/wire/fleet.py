@@ -80,6 +80,8 @@ class Fleet:
         self._slot_seconds = 1
         # The first slot that this fleet can measure as a whole; 0 for a fleet that continues an earlier run.
         self._began = 0
+        # Number of devices that accepted the first campaign.
+        self._heard = 0
         self._coordinates = 1
         self._announced = asyncio.Event()
         wire.on_campaign = self._hear
@@ -156,8 +158,14 @@ class Fleet:
 
     def _hear(self, message: bytes) -> None:
         """Record the campaign of a message that a device accepted."""
-        if header(message)[1] not in self.campaigns:
+        fingerprint = header(message)[1]
+        if fingerprint not in self.campaigns:
             self._learn(Campaign(body_of(message)))
+        if self._began and fingerprint == next(iter(self.campaigns)) and self._heard < len(self.devices):
+            # Devices do not all hear of it in the same slot: the last one counts.
+            self._heard += 1
+            self._began = int(self.wire.clock.now()) // self._slot_seconds + 1
+            self._find_report_slot()
 
     def _learn(self, campaign: Campaign) -> None:
         """Determine which columns of the readings the devices measure in the campaign's slots."""
@@ -172,10 +180,13 @@ class Fleet:
         if play is not None:
             self._plays.plays.append(play)
             self.wire.ledger.play(play)
-        reporting = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
-        # If the campaign already runs, report slots are counted from this fleet's start.
-        self.report_slot = None if reporting is None else max(reporting, self._began)
+        self._find_report_slot()
         self._announced.set()
+
+    def _find_report_slot(self) -> None:
+        """Determine the first report slot: if the campaign already runs, the first that all devices can measure."""
+        reporting = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
+        self.report_slot = None if reporting is None else max(reporting, self._began)
 
     # Methods that run the devices.
 

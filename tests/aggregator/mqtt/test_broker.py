@@ -7,6 +7,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
+from support.ports import free_port
 from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
 from undertone_shared.errors import Invalid
@@ -55,7 +56,7 @@ def broker(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatc
     access = tmp_path / "access"
     credentials.write_access_rules(access, "t")
     credentials.write_readers(access, "t", ["grafana"])
-    made = Mosquitto(tmp_path / "broker", passwords=passwords, access=access)
+    made = Mosquitto(tmp_path / "broker", free_port(), passwords=passwords, access=access)
     with made:
         yield made
 
@@ -97,7 +98,10 @@ def test_readers_read_home_assistants_discovery_at_once(
     credentials.write_passwords(passwords, {**credentials.server_users("a"), **dict.fromkeys(names, "b")})
     credentials.write_access_rules(access, "t")
     credentials.write_readers(access, "t", names)
-    with Mosquitto(tmp_path / "broker", passwords=passwords, access=access) as broker, contextlib.ExitStack() as stack:
+    with (
+        Mosquitto(tmp_path / "broker", free_port(), passwords=passwords, access=access) as broker,
+        contextlib.ExitStack() as stack,
+    ):
         readers = [stack.enter_context(User(broker, name, "b")) for name in names]
         server = stack.enter_context(User(broker, "aggregator", "a"))
         for reader in readers:
@@ -174,13 +178,13 @@ def test_generated_passwords_and_what_is_retained_are_kept(
     tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    with Mosquitto(tmp_path) as first:
+    with Mosquitto(tmp_path, free_port()) as first:
         password = first.password("aggregator")
         with User(first, "aggregator", password) as user:
             user.publish("undertone/v2/c/config", retain=True)
         with pytest.raises(Invalid, match="no generated password for 'd1'"):
             first.password("d1")
-    with Mosquitto(tmp_path) as second:
+    with Mosquitto(tmp_path, free_port()) as second:
         assert second.password("aggregator") == password
         with User(second, "aggregator", password) as user:
             user.listen("undertone/v2/c/config")

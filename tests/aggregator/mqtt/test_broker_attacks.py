@@ -11,6 +11,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from support.paho_client import leave
+from support.ports import free_port
 from support.waiting import wait_for
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.ingest.ingest import IngestPlan, Sessions
@@ -39,7 +40,7 @@ def make(tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch)
     running: list[Mosquitto] = []
 
     def start(**options: int) -> Mosquitto:
-        broker = Mosquitto(tmp_path / "broker", passwords=passwords, access=access, **options)
+        broker = Mosquitto(tmp_path / "broker", free_port(), passwords=passwords, access=access, **options)
         broker.start()
         running.append(broker)
         return broker

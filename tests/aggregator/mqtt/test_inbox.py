@@ -155,9 +155,11 @@ def test_a_broker_of_another_authority_is_not_talked_to(
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
         said: list[str] = []
         inbox = Inbox(Address("localhost", broker.port, "u", "p", TLS / "other-ca.pem"), "i", [TOPIC], 10, said.append)
-        inbox.take(0.1)
-        assert not inbox.ready
-        assert "CERTIFICATE_VERIFY_FAILED" in said[0]
+        deadline = time.monotonic() + 60
+        while not any("CERTIFICATE_VERIFY_FAILED" in sentence for sentence in said):
+            assert time.monotonic() < deadline, said
+            inbox.take(0.1)
+            assert not inbox.ready
         inbox.close()
         gc.collect()
 
@@ -334,10 +336,10 @@ def test_a_silent_broker_is_left_after_a_keepalive(wicked: Callable[[bytes], Wic
     said: list[str] = []
     inbox = Inbox(Address("127.0.0.1", broker.port, "u", "p", keepalive=1), "i", [TOPIC], 10, said.append)
     deadline = time.monotonic() + 60
-    while broker.connections < 2 and time.monotonic() < deadline:
+    # A connection whose answer a busy machine reads only after a keepalive is left before it is made.
+    while broker.connections < 2 or not any("was lost" in sentence for sentence in said):
+        assert time.monotonic() < deadline, said
         inbox.take(0.05)
-    assert broker.connections >= 2
-    assert "was lost" in said[0]
     inbox.close()
 
 

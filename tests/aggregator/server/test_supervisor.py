@@ -160,10 +160,12 @@ def test_a_second_server_of_a_folder_is_refused_as_a_whole(folder: Path, start: 
 
 
 @pytest.fixture
-def mosquitto(folder: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mosquitto]:
+def mosquitto(
+    folder: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]
+) -> Iterator[Mosquitto]:
     """The folder's devices connect to a broker."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    with Mosquitto(folder / "mosquitto", prefix="undertone-test/many") as made:
+    with Mosquitto(folder / "mosquitto", free_port(), prefix="undertone-test/many") as made:
         lines = f'mode = "external"\nport = {made.port}\npassword_file = "mosquitto/aggregator.password"\n'
         (folder / "server.toml").write_text(f'[broker]\n{lines}prefix = "undertone-test/many"\nkeepalive = 5\n')
         yield made

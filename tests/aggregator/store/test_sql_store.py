@@ -326,7 +326,7 @@ def test_a_server_that_is_not_there_is_a_store_error(free_port: Callable[[], int
 
 @pytest.mark.services
 def test_a_server_that_is_killed_loses_nothing_that_was_committed(free_port: Callable[[], int]) -> None:
-    server = Postgres(free_port())
+    server = Postgres(free_port(), durable=False)
     try:
         store: Store = open_store(server.new_database())
         store.commit("0of1", Batch(outcomes=Counter(counted=2)))

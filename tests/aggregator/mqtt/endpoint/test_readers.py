@@ -237,11 +237,11 @@ def test_a_slow_reader_gets_the_newest_of_each_topic_and_delays_no_device(endpoi
 def test_a_reader_that_takes_nothing_for_long_is_disconnected(files: Path, qos: int) -> None:
     now = [1000.0]
     limits = replace(LIMITS, reader_seconds=60.0)
-    with (
-        open_endpoint(files, limits, access=files.parent / "access") as endpoint,
-        contextlib.closing(Second(endpoint.port, receive=4096)) as slow,
-    ):
+    with contextlib.ExitStack() as stack:
+        endpoint = stack.enter_context(open_endpoint(files, limits, access=files.parent / "access"))
+        # Before anybody connects: a connection notes when it began.
         endpoint.roster.now = lambda: now[0]
+        slow = stack.enter_context(contextlib.closing(Second(endpoint.port, receive=4096)))
         slow.wait()
         slow.socket.sendall(packets.subscribe(1, [MEAN])[:-1] + bytes([qos]))
         assert slow.socket.recv(5) == packets.suback(1, [qos])

@@ -6,6 +6,7 @@ import struct
 import termios
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import serial
@@ -115,6 +116,12 @@ def test_the_line_takes_the_speed_that_the_meter_offers(opened, meter, offer, ba
         ports.append(serial.Serial(path, baud, timeout=0))
         return ports[-1]
 
+    def sleep_ms(milliseconds):
+        # Six characters of ten bits at 300 baud. The meter may be slower to look here than a line would be.
+        assert (milliseconds, ports[0].baudrate) == (200, 300)
+        wait_for(lambda: len(meter.speeds) == 2)
+
+    monkeypatch.setattr(buses, "clock", SimpleNamespace(ticks=lambda: 0, sleep_ms=sleep_ms))
     monkeypatch.setattr(buses, "open_port", open_port)
     source = opened(kind="iec62056", port=meter.path, obis="1.8.0")
     meter.answer((SIGN_ON, name), (answer_to(name)[0], answer))

@@ -84,7 +84,7 @@ def test_a_file_and_a_command_are_read_twice(opened, tmp_path):
     print_once = f"import pathlib; p = pathlib.Path({str(count)!r}); print(len(p.read_text())); p.write_text('xx')"
     count.write_text("x")
     assert opened(kind="file", path=str(tmp_path / "meter"), twice=True).read(0) == 42
-    command = opened(kind="command", command=[sys.executable, "-c", print_once], twice=True)
+    command = opened(kind="command", command=[sys.executable, "-c", print_once], twice=True, timeout_seconds=600)
     with pytest.raises(ValueError, match="differ"):
         command.read(0)
     assert command.read(0) == 2
