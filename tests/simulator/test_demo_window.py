@@ -36,7 +36,7 @@ def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monk
     assert min(slots_apart.values()) >= 5
     # The broker's log has the same devices, and when their reports arrived, which a busy machine delays.
     closest = published_apart(tmp_path / "broker" / "mosquitto.log")
-    assert closest.keys() == slots_apart.keys()
+    assert closest.keys() >= slots_apart.keys()
     assert min(closest.values()) == turns.closest
     if find_micropython() and example_device():
         assert len(read_ledgers([tmp_path / "micropython.log"]).sent) >= 2
