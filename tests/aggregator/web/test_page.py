@@ -248,6 +248,46 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, 
     assert float(cells[1].replace(",", "")) == pytest.approx(row["estimate"], rel=1e-3)
 
 
+def test_a_card_keeps_the_focus_while_its_numbers_change(open_page: Callable[..., Any]) -> None:
+    """A press that began on a card also ends on it: browsers drop a click whose element was replaced meanwhile."""
+    page = open_page(prepare=lambda page: page.clock.install())
+    page.wait_for_selector(".card a")
+    number = page.inner_text(".card .value")
+
+    def newer(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["campaigns"][0]["newest"]["estimate"] *= 2
+        route.fulfill(json=answer)
+
+    page.route(re.compile(r"/api/v1/campaigns$"), newer)
+    page.focus(".card a")
+    page.evaluate("window.pressed = document.querySelector('.card .value')")
+    page.clock.fast_forward(6000)
+    until(page, f"document.querySelector('.card .value').textContent !== {json.dumps(number)}")
+    assert page.evaluate("document.activeElement === document.querySelector('.card a')")
+    assert page.evaluate("window.pressed === document.querySelector('.card .value')")
+    page.unroute_all(behavior="wait")
+
+
+def test_what_is_below_the_charts_appears_once_they_have_their_place(open_page: Callable[..., Any], name: str) -> None:
+    """Nothing moves away between the press and the release of a button."""
+    page = open_page()
+    page.wait_for_selector(".card a")
+    held: list[Any] = []
+    page.route(re.compile(r"/estimates\?"), lambda route: held.append(route))
+    page.click(".card a")
+    until(page, "document.querySelector('#latest').textContent !== ''")
+    assert not page.is_visible("#selection summary")
+    while not held:
+        page.wait_for_timeout(20)
+    # It lets go of what it held, too.
+    page.unroute_all(behavior="ignoreErrors")
+    page.wait_for_selector("#selection summary")
+    place = page.locator("#selection summary").bounding_box()
+    page.wait_for_timeout(500)
+    assert page.locator("#selection summary").bounding_box() == place
+
+
 def test_gaps_are_drawn_and_listed(drawn: Any, server: PageServer, name: str) -> None:
     drawn.wait_for_selector("#reports canvas")
     drawn.select_option("#choose select[name=span]", "")

@@ -131,6 +131,22 @@ function notice({ when, sentence, kind, advice }) {
   return made;
 }
 
+// Like replaceChildren, but nodes that stay alike are kept: what is pressed or has the focus does not go away.
+function refresh(place, made) {
+  made.forEach((fresh, i) => {
+    const old = place.childNodes[i];
+    if (!old) place.append(fresh);
+    else if (old.nodeName !== fresh.nodeName) old.replaceWith(fresh);
+    else if (fresh.nodeType === Node.TEXT_NODE) { if (old.data !== fresh.data) old.data = fresh.data; }
+    else {
+      for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      refresh(old, [...fresh.childNodes]);
+    }
+  });
+  while (place.childNodes.length > made.length) place.lastChild.remove();
+}
+
 function card(campaign) {
   const made = element("article", "", "card");
   const link = element("a");
@@ -161,8 +177,7 @@ function card(campaign) {
 
 async function showAll() {
   const { campaigns } = await api("campaigns");
-  $("cards").replaceChildren(...campaigns.map(card));
-  if (!campaigns.length) $("cards").append(element("p", "There is no campaign yet."));
+  refresh($("cards"), campaigns.length ? campaigns.map(card) : [element("p", "There is no campaign yet.")]);
 }
 
 // --- one campaign
@@ -197,11 +212,11 @@ function glance(campaign) {
   $("latest").textContent = newest
     ? `${time(newest.start, campaign.time_zone)}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports: ${reason ?? `${words} ${error}`.trim()}`
     : reason;
-  $("state").replaceChildren(...condition(campaign).map(([words, kind]) => element("div", words, kind)));
+  refresh($("state"), condition(campaign).map(([words, kind]) => element("div", words, kind)));
   const known = notices(campaign).map(notice);
-  $("alarms").replaceChildren(...known.slice(0, SHOWN_NOTICES));
+  refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
-  $("more-alarms").lastElementChild.replaceChildren(...known.slice(SHOWN_NOTICES));
+  refresh($("more-alarms").lastElementChild, known.slice(SHOWN_NOTICES));
   $("api").href = `api/v1/campaigns/${campaign.name}`;
   $("topic").textContent = `<prefix>/${campaign.name}/aggregate/all/filtered`;
   drawWidgets(campaign);
@@ -474,11 +489,11 @@ async function select() {
 async function load() {
   const name = shown;
   const words = selection();
-  $("downloads").replaceChildren(...about.formats.flatMap((format) => {
+  refresh($("downloads"), about.formats.flatMap((format) => {
     const link = element("a", format);
     link.download = "";
     link.href = `api/v1/campaigns/${name}/download?${words}&format=${format}`;
-    return [link, " "];
+    return [link, new Text(" ")];
   }));
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
@@ -489,6 +504,7 @@ async function load() {
   const before = performance.now();
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
+  ready();
   if ($("table").open) tabulate();
   if ($("losses").open) tabulateGaps();
   if ($("refusals").open) tabulateRefusals();
@@ -602,10 +618,14 @@ function drawWidgets(campaign) {
   }
 }
 
+// What is below the charts appears once they have their place: it would move away from under the pointer.
+const ready = () => $("one").removeAttribute("aria-busy");
+
 function showOne(name) {
   const fresh = name !== shown;
   shown = name;
   if (!fresh) return;
+  $("one").setAttribute("aria-busy", "true");
   news?.close();
   data = zoom = null;
   news = new EventSource(`api/v1/campaigns/${name}/events`);
@@ -615,7 +635,7 @@ function showOne(name) {
     if (name !== shown) return;
     glance(campaign);
     return load().then(actions);
-  }).catch(say);
+  }).catch((error) => { ready(); say(error); });
   news.onopen = () => { link("live"); ask(); };
   news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
   $("widgets").replaceChildren();
