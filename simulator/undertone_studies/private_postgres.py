@@ -9,6 +9,7 @@ from pathlib import Path
 
 MISSING = "PostgreSQL's initdb and pg_ctl were not found: apt-get install postgresql"
 
+# Time limit for a start of the server, which may have to recover after `kill`.
 _START_SECONDS = 240
 
 
@@ -20,10 +21,10 @@ def folder_of_binaries() -> Path | None:
 
 
 class Postgres:
-    """One running server; ``new_database`` gives the URL of an empty database.
+    """A PostgreSQL server that runs until `close`. `new_database` creates an empty database and returns its URL.
 
-    ``durable``: commits outlive a power cut; without it, they outlive `kill` only. After `kill`, a durable server first
-    writes all its files to disk, which takes a busy disk a minute.
+    ``durable``: commits survive a power cut. If it is False, they survive `kill` but not a power cut, and the server
+    starts faster after `kill`: a durable server then syncs all its files, which can take a minute on a busy disk.
     """
 
     def __init__(self, port: int, *, durable: bool = True) -> None:

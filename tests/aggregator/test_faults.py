@@ -298,7 +298,7 @@ def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
     sender.flush(sender.send([delivery(campaign, "d2", campaign.first_slot)]))
     kept = sender.send([delivery(campaign, "d1", campaign.first_slot + 1)])
     wait_for(lambda: sender.refused("d1") > 0, what="the refusal of the old password")
-    # The server looks at the file, too: nobody sees it empty in between, as which it would be read again.
+    # The server also looks at the file by itself, and must not find it empty while it is being written.
     (server.folder / "passwords.new").write_text("nonsense:1\n")
     (server.folder / "passwords.new").replace(server.folder / "passwords")
     server._process.send_signal(signal.SIGHUP)

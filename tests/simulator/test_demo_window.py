@@ -34,7 +34,8 @@ def test_nobody_reports_twice_within_the_window(tmp_path, mosquitto_binary, monk
     slots_apart = reported_apart(read_ledgers(ledgers(tmp_path)).sent)
     assert len(slots_apart) > 16
     assert min(slots_apart.values()) >= 5
-    # The broker's log has the same devices, and when their reports arrived, which a busy machine delays.
+    # The broker's log says when reports arrived. On a busy machine a report may arrive late, so nothing is asserted
+    # about the seconds between two of them.
     closest = published_apart(tmp_path / "broker" / "mosquitto.log")
     assert closest.keys() >= slots_apart.keys()
     assert min(closest.values()) == turns.closest

@@ -10,9 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from support.lies import campaign, reporting
 from support.refusal import refused
-from support.stepped import PatientClock
+from support.stepped import PatientClock, SteppedClock
+from undertone_aggregator.design import hybrid
 from undertone_shared.off_board.intake import unpack
+from undertone_shared.off_board.issue import pack
 from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.wire.faults import Fault, schedule
 from undertone_simulator.wire.ledger import read_ledgers
@@ -133,13 +136,13 @@ def test_a_fleet_that_is_stopped_draws_nothing_more(make_world):
     async def go():
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
-        # In the middle of a slot: some devices have drawn and the others are about to; everything is acknowledged.
+        # Wait for a moment at which some devices have drawn in this slot, others have not, and all is acknowledged.
         while len({device.drawn for device in fleet.devices}) == 1 or any(
             device.unacknowledged for device in fleet.devices
         ):
             await asyncio.sleep(0.001)
         stop.set()
-        # The machine stands still until the next draws are due, before the fleet's task sees the stop.
+        # Block the event loop until the next draws are due: they are then due before the fleet's task sees the stop.
         time.sleep(0.5 * 60 / SPEED)
         drawn = [device.drawn for device in fleet.devices]
         await running
@@ -151,6 +154,20 @@ def test_a_fleet_that_is_stopped_draws_nothing_more(make_world):
     assert accounts.holds, accounts.examples
     assert not accounts.lost
     assert accounts.sent == accounts.counted
+
+
+def test_report_slots_of_a_running_campaign_begin_once_the_last_device_has_accepted_it(make_world):
+    clock = SteppedClock(int(time.time()) // 60 * 60)
+    world = make_world(3, MINUTES, clock, direct=True)
+    fleet = world.fleet()
+    slot = int(clock.moment) // 60
+    running = campaign((slot - 10) * 60, slot + 1000, **reporting(hybrid(2)))
+    message = pack(running, int(clock.moment))
+    # The fourth is a device that accepts the campaign again, such as after a restart.
+    for seconds, first in ((0, slot + 1), (30, slot + 1), (61, slot + 2), (500, slot + 2)):
+        clock.moment = slot * 60 + seconds
+        fleet.wire.on_campaign(message)
+        assert fleet.report_slot == first
 
 
 def test_what_a_frozen_and_killed_broker_swallows_is_lost_by_name(make_world):

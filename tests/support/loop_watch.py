@@ -26,7 +26,7 @@ class _Watch:
         self.ran = ""
         self.processor: dict[str, list[float]] = defaultdict(list)
         self.clock: dict[str, list[float]] = defaultdict(list)
-        # Processor time of this thread that went to the garbage collector, which collects what anybody left.
+        # The garbage collector's processor time in the loop's thread. It collects the garbage of all code.
         self.collecting = 0.0
         self._collection_began = 0.0
 

@@ -4,9 +4,8 @@ import asyncio
 import threading
 import time
 
+from support.waiting import PATIENCE_SECONDS
 from undertone_simulator.wire.clock import TICKS_MASK, Clock
-
-PATIENCE_SECONDS = 120
 
 
 class SteppedClock:

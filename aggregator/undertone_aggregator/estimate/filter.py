@@ -248,7 +248,7 @@ def _maximise(model: Seasonal, observed: Observed, begin: Vector) -> tuple[Vecto
 
 
 def _corrected(information: Vector, move: Vector, turned: Vector) -> Vector:
-    """Return ``information`` [p, p], increased if the log posterior curved more along the last step than expected.
+    """Return ``information`` [p, p], made larger if the last step met more curvature than ``information`` predicts.
 
     ``move`` [p]: the last step; ``turned`` [p]: the gradient before it, minus the gradient after it. If the model fits
     the values badly, the expected information is smaller than the curvature, and Fisher scoring overshoots the maximum

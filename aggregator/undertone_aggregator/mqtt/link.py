@@ -203,7 +203,7 @@ class Outlet:
         while not stop.is_set() and not self._answered.wait(0.1):
             pass
         if topic not in self.heard:
-            # A broker that does not answer in order may send retained messages later.
+            # A broker that does not handle packets in order may still send the retained message.
             stop.wait(_RETAINED_SECONDS)
         return self.heard.get(topic)
 
@@ -229,7 +229,8 @@ class Outlet:
             self._say(f"connected again to the broker at {self._address.host}:{self._address.port}")
         if self._watch:
             client.subscribe([(topic, 1) for topic in self._watch])
-        # The last packet: a broker that answers in order has sent the watched topics' messages before this answer.
+        # This subscription comes last. A broker that handles packets in order sends the retained messages of the
+        # watched topics before it acknowledges this subscription.
         self._last = client.subscribe([(DROPPED_TOPIC, 1), (STORED_TOPIC, 1)])[1]
         with self._lock:
             for topic, (payload, permitted) in self._kept.items():

@@ -21,7 +21,7 @@ class TurnsCost:
     """Cost of a campaign in which devices report every ``stride``-th slot and rest ``window`` seconds.
 
     ``closest``: least number of seconds between two messages of a device in the broker's own log; None without two.
-    A report that the network or the machine delays is nearer to the next one than the readings are.
+    If a report arrives late, it is closer to the next message than its reading is to the next reading.
     """
 
     window: int
@@ -79,7 +79,10 @@ def published_apart(log: Path) -> dict[str, int]:
 
 
 def reported_apart(reports: Iterable[Key]) -> dict[str, int]:
-    """Return a map: device -> least number of slots between two of its reports, which are given with their devices."""
+    """Return for each device with at least two of these (device, report) the smallest difference between their slots.
+
+    Copies of one report count once.
+    """
     slots: dict[str, set[int]] = {}
     for device, report in reports:
         slots.setdefault(device, set()).add(unpack(report).slot)

@@ -107,7 +107,7 @@ def ledgers(folder: Path) -> list[Path]:
 
 
 def _set_state(plan: PreparedDemo, state: str) -> None:
-    """Set the state of the campaign in its store, which is made if there is none."""
+    """Set the state of the campaign in its store. Create the store if there is none."""
     config = plan.config
     with open_store(config.store_url, campaign=config.campaign.name) as store:
         open_campaign(store, config.campaign, config.stream)
@@ -146,7 +146,10 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
 
 
 def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) -> None:
-    """Wait until ``done``. Raises Failed if a process has ended, or saying ``failure`` after `CONNECT_SECONDS`."""
+    """Wait until ``done`` returns True.
+
+    Raises Failed if a process has ended with an error, and with the sentence ``failure`` after `CONNECT_SECONDS`.
+    """
     deadline = time.monotonic() + CONNECT_SECONDS
     while not done():
         check_alive(processes.aggregator, "the aggregator", processes.words("aggregator.log"))
@@ -223,16 +226,17 @@ class _Watch:
 
 
 def is_online(log: str) -> bool | None:
-    """Return False if the last ``state`` in the log of `device/examples/unix_device.py` is "offline" or an error.
+    """Return True if `device/examples/unix_device.py`, whose log this is, is connected; None if its log has no state.
 
-    Errors are sentences; every other state is one word. None: it has printed no state.
+    It prints its state as ``state WORD``, or as ``state SENTENCE`` after an error. It is connected in all states but
+    ``offline`` and errors.
     """
     states = [line.removeprefix("state ") for line in log.splitlines() if line.startswith("state ")]
     return None if not states else states[-1] != "offline" and " " not in states[-1]
 
 
 def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -> None:
-    """Wait until the device whose log this is does not say that it is offline."""
+    """Wait until the log's device is connected, at most ``seconds``. Do not wait if the log has no state."""
     deadline = time.monotonic() + seconds
     while is_online(log()) is False and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -80,7 +80,7 @@ class Fleet:
         self._slot_seconds = 1
         # The first slot that this fleet can measure as a whole; 0 for a fleet that continues an earlier run.
         self._began = 0
-        # Number of devices that accepted the first campaign.
+        # How often a device has accepted the first campaign, at most the number of devices.
         self._heard = 0
         self._coordinates = 1
         self._announced = asyncio.Event()
@@ -162,7 +162,7 @@ class Fleet:
         if fingerprint not in self.campaigns:
             self._learn(Campaign(body_of(message)))
         if self._began and fingerprint == next(iter(self.campaigns)) and self._heard < len(self.devices):
-            # Devices do not all hear of it in the same slot: the last one counts.
+            # Devices may accept the campaign in different slots. The fleet begins when the last device has accepted it.
             self._heard += 1
             self._began = int(self.wire.clock.now()) // self._slot_seconds + 1
             self._find_report_slot()
@@ -184,7 +184,10 @@ class Fleet:
         self._announced.set()
 
     def _find_report_slot(self) -> None:
-        """Determine the first report slot: if the campaign already runs, the first that all devices can measure."""
+        """Set ``report_slot`` to the campaign's first report slot.
+
+        If the campaign already runs, set it to the first slot that every device can measure as a whole.
+        """
         reporting = next((play.first for play in self._plays.plays if play.phase == REPORT), None)
         self.report_slot = None if reporting is None else max(reporting, self._began)
 
@@ -200,7 +203,7 @@ class Fleet:
     ) -> None:
         """Connect, report until `slots` report slots are over, wait for acknowledgements, disconnect.
 
-        Once `stop` is set, no device draws and nothing is waited for: the devices disconnect.
+        Once `stop` is set, no device draws any more, and all devices disconnect at once.
         `on_slot(slot)` is called at the start of every slot, before any device draws in it: the place to inject faults.
         `ramp_up`: seconds over which the connections are spread.
         """

@@ -174,7 +174,7 @@ def test_two_days_are_drawn_in_a_tenth_of_a_second(drawn: Any) -> None:
         drawn.select_option("#choose select[name=span]", "172800")
         drawn.wait_for_timeout(200)
     took = drawn.evaluate("performance.getEntriesByName('undertone-draw').map((entry) => entry.duration)")
-    # By the clock: what is longer than the shortest is what others took of the processor.
+    # These are durations by the clock. Other processes can only make a drawing take longer, so the shortest counts.
     assert len(took) > 5
     assert min(took) < 100
 
@@ -208,7 +208,7 @@ def test_short_slots_ask_for_no_more_than_may_be_asked_for(open_page: Callable[.
         before = len(asked)
         page.select_option("#choose select[name=span]", span)
         end_of_wait = time.monotonic() + PATIENCE
-        # A request for the span before may come after the choice.
+        # A request for the previous span may still arrive after this choice.
         while (float(span) if span else 20_000) not in asked[before:]:
             assert time.monotonic() < end_of_wait, asked
             page.wait_for_timeout(20)
@@ -249,7 +249,7 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, 
 
 
 def test_a_card_keeps_the_focus_while_its_numbers_change(open_page: Callable[..., Any]) -> None:
-    """A press that began on a card also ends on it: browsers drop a click whose element was replaced meanwhile."""
+    """A browser drops a click if its element is replaced between press and release, so the element has to stay."""
     page = open_page(prepare=lambda page: page.clock.install())
     page.wait_for_selector(".card a")
     number = page.inner_text(".card .value")
@@ -270,7 +270,7 @@ def test_a_card_keeps_the_focus_while_its_numbers_change(open_page: Callable[...
 
 
 def test_what_is_below_the_charts_appears_once_they_have_their_place(open_page: Callable[..., Any], name: str) -> None:
-    """Nothing moves away between the press and the release of a button."""
+    """A click is lost if the pressed element moves away before the release, so nothing may move that is shown."""
     page = open_page()
     page.wait_for_selector(".card a")
     held: list[Any] = []
@@ -280,7 +280,7 @@ def test_what_is_below_the_charts_appears_once_they_have_their_place(open_page: 
     assert not page.is_visible("#selection summary")
     while not held:
         page.wait_for_timeout(20)
-    # It lets go of what it held, too.
+    # This lets the held requests go on.
     page.unroute_all(behavior="ignoreErrors")
     page.wait_for_selector("#selection summary")
     place = page.locator("#selection summary").bounding_box()

@@ -73,7 +73,7 @@ def step():
     """One round of a board's loop; None after the last slot, else for how many milliseconds the board waits."""
     global mark, settled
     reporter = client.reporter
-    # If a part of the campaign has arrived, which the server publishes again, the rest is waited for.
+    # The server publishes the campaign from time to time. While only a part of it has arrived, that part takes memory.
     whole = client.transport._session._body is None
     if reporter.campaign is not None and client.counts["acked"] >= mark and whole:
         print("heap", gc.mem_alloc(), _node.files(), _node.descriptors())

@@ -107,7 +107,7 @@ def main(host, port, name, slots, state, kind):
             client.step(50)
         if client.counts["acked"] >= mark:
             while kind == "injected" and transport._session._body is not None:
-                # A part of the campaign has arrived, which the server publishes again: the rest follows.
+                # The server publishes the campaign from time to time. While only a part has arrived, it takes memory.
                 client.step(1)
             measure("free")
             mark += tenth

@@ -131,7 +131,8 @@ function notice({ when, sentence, kind, advice }) {
   return made;
 }
 
-// Like replaceChildren, but nodes that stay alike are kept: what is pressed or has the focus does not go away.
+// Give `place` the children `made`, like replaceChildren, but update existing elements where their names agree. An element
+// that is replaced loses the keyboard's focus, and a press on it does not become a click.
 function refresh(place, made) {
   made.forEach((fresh, i) => {
     const old = place.childNodes[i];
@@ -618,7 +619,7 @@ function drawWidgets(campaign) {
   }
 }
 
-// What is below the charts appears once they have their place: it would move away from under the pointer.
+// Show what is below the charts. It is hidden until the charts are drawn, because they move it down when they appear.
 const ready = () => $("one").removeAttribute("aria-busy");
 
 function showOne(name) {
@@ -635,7 +636,7 @@ function showOne(name) {
     if (name !== shown) return;
     glance(campaign);
     return load().then(actions);
-  }).catch((error) => { ready(); say(error); });
+  }).catch((error) => { if (name === shown) ready(); say(error); });
   news.onopen = () => { link("live"); ask(); };
   news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
   $("widgets").replaceChildren();

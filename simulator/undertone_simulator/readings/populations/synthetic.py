@@ -42,7 +42,7 @@ class Synthetic:
     def __init__(self, seed: int) -> None:
         self.seed = check_integer("seed", seed, 0, LARGEST_SEED)
         self._kept_traits: dict[int, dict[str, Floats]] = {}
-        # Block -> (the day that was asked for last, its readings).
+        # For each cached block: the number of the day that was last requested, and the readings of that day.
         self._kept_days: dict[int, tuple[int, NDArray[np.unsignedinteger]]] = {}
 
     @property

@@ -239,7 +239,7 @@ def test_a_reader_that_takes_nothing_for_long_is_disconnected(files: Path, qos: 
     limits = replace(LIMITS, reader_seconds=60.0)
     with contextlib.ExitStack() as stack:
         endpoint = stack.enter_context(open_endpoint(files, limits, access=files.parent / "access"))
-        # Before anybody connects: a connection notes when it began.
+        # A connection remembers when it began, so the clock is replaced before anybody connects.
         endpoint.roster.now = lambda: now[0]
         slow = stack.enter_context(contextlib.closing(Second(endpoint.port, receive=4096)))
         slow.wait()

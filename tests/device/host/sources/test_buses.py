@@ -117,7 +117,7 @@ def test_the_line_takes_the_speed_that_the_meter_offers(opened, meter, offer, ba
         return ports[-1]
 
     def sleep_ms(milliseconds):
-        # Six characters of ten bits at 300 baud. The meter may be slower to look here than a line would be.
+        # Six characters of ten bits take 200 ms at 300 baud. The meter's thread may take longer to read them.
         assert (milliseconds, ports[0].baudrate) == (200, 300)
         wait_for(lambda: len(meter.speeds) == 2)
 

@@ -37,10 +37,8 @@ def test_a_file_is_read_anew_for_each_sample(tmp_path):
 
 
 def test_a_command_is_run_for_each_sample():
-    assert (
-        open_source(source(kind="command", command=[sys.executable, "-c", "print(42)"], timeout_seconds=600)).read(0)
-        == 42
-    )
+    command = [sys.executable, "-c", "print(42)"]
+    assert open_source(source(kind="command", command=command, timeout_seconds=600)).read(0) == 42
     with pytest.raises(OSError, match="status"):
         open_source(source(kind="command", command=["false"])).read(0)
     with pytest.raises(OSError, match="exit status 7") as failed:
