@@ -59,7 +59,7 @@ release: .venv/.installed
 
 # PySpark is half a gigabyte that only these tests need.
 services: .venv/.installed servers
-	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@$(BIN)/python -c "import pyspark" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./device --editable '.[spark]'
 	@$(BIN)/python scripts/vendor.py >/dev/null
 
 # The servers alone, which need no .venv.
@@ -98,7 +98,7 @@ demo: .venv/.installed tools
 tools:
 	@scripts/tools.sh
 
-.venv/.installed: pyproject.toml scripts/venv.sh
+.venv/.installed: pyproject.toml device/pyproject.toml scripts/venv.sh
 	@PYTHON="$(PYTHON)" scripts/venv.sh
 	@touch $@
 

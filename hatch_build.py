@@ -1,4 +1,4 @@
-"""A build step: fetch what the pages take from npm for the wheel; git holds only names and checksums."""
+"""A build step: fetch what the page takes from npm for the wheel; git holds only names and checksums."""
 
 import sys
 from pathlib import Path
@@ -19,8 +19,8 @@ class Vendor(BuildHookInterface):  # type: ignore[type-arg]
             return
         import vendor
 
-        if vendor.missing():
+        if vendor.missing(vendor.WEB):
             try:
-                vendor.vendor()
+                vendor.vendor(vendor.WEB)
             except RuntimeError as error:
                 self.app.display_warning(str(error))

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build wheel and sdist into dist/, check both, and run the wheel in a fresh environment. Upload nothing.
+# Build wheels and sdists of both distributions into dist/, check them, and run the wheels in a fresh environment.
+# Upload nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/.venv/bin
@@ -8,16 +9,19 @@ version=$("$bin/python" -c 'import undertone; print(undertone.__version__)')
 [[ -z $(git status --porcelain) ]] || { echo "there are uncommitted changes: a release is what is committed" >&2; exit 1; }
 grep -q "^## $version " CHANGELOG.md || { echo "CHANGELOG.md has no section $version" >&2; exit 1; }
 rm -rf dist
+"$bin/python" -m build --outdir dist device
 "$bin/python" -m build --outdir dist .
 "$bin/twine" check --strict dist/*
 "$bin/undertone" device release "dist/undertone-boards-$version.zip"
 "$bin/python" scripts/home_assistant_zip.py "dist/undertone-homeassistant.zip"
-"$bin/python" scripts/wheel_contents.py dist/undertone_ldp-"$version"-py3-none-any.whl
+for distribution in undertone_device undertone_ldp; do
+    "$bin/python" scripts/wheel_contents.py "dist/$distribution-$version-py3-none-any.whl"
+done
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 "$bin/python" -m venv "$fresh/venv"
-"$fresh/venv/bin/pip" install --quiet --disable-pip-version-check "dist/undertone_ldp-$version-py3-none-any.whl[simulator]"
+"$fresh/venv/bin/pip" install --quiet --disable-pip-version-check --find-links dist "undertone-ldp[simulator]==$version"
 cd "$fresh"
 [[ $(venv/bin/undertone --version) == "undertone $version" ]]
 venv/bin/undertone certify --mechanism hybrid --epsilon 1 >/dev/null

@@ -14,34 +14,33 @@ _WEB = ROOT / "aggregator/undertone_aggregator/web"
 _PHONE = ROOT / "device/phone"
 _MICROPYTHON = "@micropython/micropython-webassembly-pyscript"
 # (folder of package.json and its lock, folder of the copies, files)
-PAGES = (
-    (
-        _WEB / "npm",
-        _WEB / "static/vendor",
-        ("uplot/dist/uPlot.iife.min.js", "uplot/dist/uPlot.min.css", "uplot/LICENSE"),
-    ),
-    (
-        _PHONE / "npm",
-        _PHONE / "vendor",
-        tuple(f"{_MICROPYTHON}/{name}" for name in ("micropython.mjs", "micropython.wasm")),
-    ),
+Page = tuple[Path, Path, tuple[str, ...]]
+WEB: Page = (
+    _WEB / "npm",
+    _WEB / "static/vendor",
+    ("uplot/dist/uPlot.iife.min.js", "uplot/dist/uPlot.min.css", "uplot/LICENSE"),
+)
+PHONE: Page = (
+    _PHONE / "npm",
+    _PHONE / "vendor",
+    tuple(f"{_MICROPYTHON}/{name}" for name in ("micropython.mjs", "micropython.wasm")),
 )
 
 
-def missing() -> list[Path]:
+def missing(*pages: Page) -> list[Path]:
     """Return the copies that do not exist."""
-    copies = [target / Path(name).name for _, target, names in PAGES for name in names]
+    copies = [target / Path(name).name for _, target, names in pages for name in names]
     return [path for path in copies if not path.exists()]
 
 
-def vendor() -> list[Path]:
+def vendor(*pages: Page) -> list[Path]:
     """Write the files anew. Raises RuntimeError with npm's message."""
     npm = shutil.which("npm")
     if npm is None:
         raise RuntimeError(
             "npm was not found: the page's chart library and the phone's MicroPython cannot be put into the package"
         )
-    return [path for source, target, names in PAGES for path in _fetch(npm, source, target, names)]
+    return [path for source, target, names in pages for path in _fetch(npm, source, target, names)]
 
 
 def _fetch(npm: str, source: Path, target: Path, names: tuple[str, ...]) -> list[Path]:
@@ -58,7 +57,7 @@ def _fetch(npm: str, source: Path, target: Path, names: tuple[str, ...]) -> list
 
 if __name__ == "__main__":
     try:
-        for path in vendor():
+        for path in vendor(WEB, PHONE):
             print(path.relative_to(ROOT))
     except RuntimeError as error:
         sys.exit(str(error))

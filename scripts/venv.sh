@@ -26,4 +26,4 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     }
 fi
 echo "installing Undertone and its development tools into .venv"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ./device --editable '.[dev]'

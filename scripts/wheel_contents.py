@@ -1,5 +1,6 @@
-"""Print the files that a wheel lacks or has beyond what pyproject.toml says; exit code 1 if there are any."""
+"""Print the files that a wheel lacks or has beyond what pyproject.toml and hatch_build.py say; exit code 1 if there are any."""
 
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -10,36 +11,43 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def committed(folder: str) -> list[str]:
-    """Return the repository's files below a folder, or the one file of that name."""
-    listed = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True)
-    return listed.stdout.split()
+def committed(path: Path) -> list[str]:
+    """Return the repository's files below a folder, or the one file of that name, as paths from the repository's root."""
+    listed = subprocess.run(["git", "ls-files", path], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.split("\n")[:-1]
 
 
-def _place(pattern: str, moved: dict[str, str]) -> str:
-    """Return the place in the wheel of files that a build fetches."""
+def expected(project: Path) -> tuple[set[str], list[str]]:
+    """Return the files that a project's pyproject.toml and hatch_build.py put into its wheel, and the fetched ones."""
+    build = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    inside = build["targets"]["wheel"]
+    moved = {package: package.rpartition("/")[2] for package in inside["packages"]} | inside["force-include"]
+    hook = runpy.run_path(str(project / "hatch_build.py"))
+    moved |= {outside: in_wheel for outside, _, in_wheel in hook.get("OUTSIDE", ())}
+    files = set()
     for source, target in moved.items():
-        if pattern.startswith(f"{source}/"):
-            return target + pattern.removeprefix(source)
-    return pattern.partition("/")[2]
+        place = (project / source).resolve().relative_to(ROOT)
+        files |= {target + name.removeprefix(str(place)) for name in committed(place)}
+    fetched = []
+    for pattern in build["artifacts"]:
+        for source, target in moved.items():
+            if pattern.startswith(f"{source}/"):
+                fetched.append(target + pattern.removeprefix(source))
+    return files, fetched
 
 
 def main(wheel: str) -> int:
     """Compare a wheel with the repository."""
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
-    inside = build["targets"]["wheel"]
-    expected = {name.partition("/")[2] for package in inside["packages"] for name in committed(package)}
-    for source, target in inside["force-include"].items():
-        expected |= {target + name.removeprefix(source) for name in committed(source)}
-    fetched = [_place(pattern, inside["force-include"]) for pattern in build["artifacts"]]
+    device = Path(wheel).name.startswith("undertone_device-")
+    files, fetched = expected(ROOT / "device" if device else ROOT)
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
-    extra = {name for name in held - expected if not any(fnmatch(name, pattern) for pattern in fetched)}
+    extra = {name for name in held - files if not any(fnmatch(name, pattern) for pattern in fetched)}
     lacking = [pattern for pattern in fetched if not any(fnmatch(name, pattern) for name in held)]
-    for text, names in (("is missing", [*sorted(expected - held), *lacking]), ("does not belong there", sorted(extra))):
+    for text, names in (("is missing", [*sorted(files - held), *lacking]), ("does not belong there", sorted(extra))):
         for name in names:
             print(f"{name} {text}", file=sys.stderr)
-    return 1 if extra or lacking or expected - held else 0
+    return 1 if extra or lacking or files - held else 0
 
 
 if __name__ == "__main__":

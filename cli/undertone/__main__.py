@@ -14,7 +14,7 @@ def main() -> int:
         # A plain install is the device alone and has no Typer.
         from undertone_device.__main__ import main as device
 
-        return device(sys.argv[2:])
+        return device(sys.argv[2:], "undertone device")
     if command == "--version":
         print(f"undertone {__version__}")
         return 0

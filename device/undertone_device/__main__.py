@@ -1,4 +1,6 @@
-"""``python -m undertone_device run|status|pause|resume|... --config FILE``: run a device on a phone, a gateway, a Pi.
+"""``undertone-device run|status|pause|resume|... --config FILE``: run a device on a phone, a gateway, a Pi.
+
+``undertone device`` is the same command where the server's package is installed.
 
 Exit codes: 0 done, 2 bad input or usage.
 """
@@ -46,9 +48,9 @@ EXAMPLES = {
 }
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line; return the exit code. For bad input, print one sentence on stderr."""
-    arguments = _parser().parse_args(argv)
+def main(argv: list[str], name: str = "undertone-device") -> int:
+    """Run the command line; return the exit code. For bad input, print one sentence on stderr. ``name``: as typed."""
+    arguments = _parser(name).parse_args(argv)
     try:
         if arguments.command == "run":
             paths = gateway.configurations(arguments.all) if arguments.all else [arguments.config]
@@ -68,8 +70,8 @@ def main(argv: list[str]) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="undertone device", description="A device on this machine.")
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description="A device on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in (
         ("run", "read, perturb and report until stopped by SIGTERM or Ctrl-C"),
@@ -92,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     tools.add(commands)
     for name, command in commands.choices.items():
         command.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.epilog = "\n".join(["examples:"] + ["  undertone device " + line for line in EXAMPLES[name]])
+        command.epilog = "\n".join(["examples:"] + [f"  {program} {line}" for line in EXAMPLES[name]])
     return parser
 
 
@@ -132,5 +134,10 @@ def _reset(config: DeviceConfig) -> int:
     return 0
 
 
+def program() -> int:
+    """The command ``undertone-device``."""
+    return main(sys.argv[1:])
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program())

@@ -6,7 +6,8 @@
 # Two campaigns on one TLS broker, each with DEVICES simulated devices over the wire in slots of two seconds. Meanwhile
 # the broker and the server are restarted, passwords change, a campaign's plan changes, the disk fills, and a campaign is
 # retired. At the end every report of both is accounted for, or this ends with 1.
-# Needs mosquitto, prlimit (util-linux), and undertone-ldp[server]; with $WHEEL that file is installed into FOLDER/venv.
+# Needs mosquitto, prlimit (util-linux), and undertone-ldp[server]; with $WHEELS, a folder of both wheels, these are
+# installed into FOLDER/venv.
 set -euo pipefail
 mkdir -p "$1" && cd "$1"
 seconds=${2:-1800} devices=${3:-200}
@@ -20,10 +21,10 @@ began=$(date +%s)
 at() { local left=$((began + seconds * $1 / 100 - $(date +%s))); [ "$left" -le 0 ] || sleep "$left"; }
 until_true() { for _ in $(seq 600); do "$@" > last.log 2>&1 && return; sleep 0.2; done; cat last.log; tail -20 serve.log; false; }
 
-if [ -n "${WHEEL:-}" ]; then
+if [ -n "${WHEELS:-}" ]; then
     say "Install"
     python3 -m venv venv
-    venv/bin/pip install -q "$WHEEL[server]"
+    venv/bin/pip install -q --find-links "$WHEELS" 'undertone-ldp[server]'
     PATH=$PWD/venv/bin:$PATH
 fi
 

@@ -86,7 +86,7 @@ def test_promtool_agrees(what: list[str]) -> None:
 def tool(name: str) -> str:
     """A linter beside this interpreter, from the extra dev."""
     path = Path(sys.executable).with_name(name)
-    return str(path) if path.exists() else unavailable(f"needs {name}: pip install -e .[dev]")
+    return str(path) if path.exists() else unavailable(f"needs {name}: pip install -e ./device -e '.[dev]'")
 
 
 def said(*command: str) -> str:

@@ -311,11 +311,12 @@ def test_devices_that_share_a_name_or_a_state_folder_are_refused(device, tmp_pat
     assert "has no device.json" in refusal(capsys, "run", "--all", str(tmp_path / "empty"))
 
 
+@pytest.mark.parametrize("typed", ["undertone-device", "undertone device"])
 @pytest.mark.parametrize("name", command.EXAMPLES)
-def test_an_example_of_the_help_is_a_correct_command_line(name, capsys):
+def test_an_example_of_the_help_is_a_correct_command_line(name, typed, capsys):
     with pytest.raises(SystemExit):
-        command.main([name, "--help"])
+        command.main([name, "--help"], typed)
     shown = capsys.readouterr().out
     for example in command.EXAMPLES[name]:
-        assert f"undertone device {example}\n" in shown
-        assert command._parser().parse_args(example.split()).command == name
+        assert f"{typed} {example}\n" in shown
+        assert command._parser(typed).parse_args(example.split()).command == name

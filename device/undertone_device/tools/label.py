@@ -14,7 +14,7 @@ def label(folder: Path) -> str:
     try:
         import segno
     except ImportError:
-        raise Invalid("labels need segno: pip install 'undertone-ldp[boards]'") from None
+        raise Invalid("labels need segno: pip install 'undertone-device[boards]'") from None
     config = read_config(str(folder / "device.json"))
     code = segno.make_qr(f"undertone:{config.name}", error="m")
     side = code.symbol_size(scale=_SIZE, border=2)[0]

@@ -5,8 +5,8 @@ from pathlib import Path
 from undertone_shared.errors import Invalid
 
 _HERE = Path(__file__).resolve()
-# An installed wheel has the shipped files in its folder ``shipped`` (see pyproject.toml); a checkout of the sources has
-# them in its folders device and its root.
+# An installed wheel has the shipped files in its folder ``shipped`` (see device/pyproject.toml); a checkout of the
+# sources has them in its folders device and its root.
 _WHEEL = _HERE.parents[1] / "shipped"
 _PLACES = (_WHEEL, _HERE.parents[2], _HERE.parents[3])
 FILES = (
@@ -26,4 +26,4 @@ def shipped(name: str) -> Path:
     for place in _PLACES:
         if (place / name).is_file():
             return place / name
-    raise Invalid(f"this installation lacks {name}: install undertone-ldp again")
+    raise Invalid(f"this installation lacks {name}: install undertone-device again")

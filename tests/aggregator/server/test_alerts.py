@@ -230,7 +230,7 @@ def test_doctor_sends_a_test_message_to_a_hook_and_by_mail(folder: Path, hook: H
         from aiosmtpd.controller import Controller
         from aiosmtpd.smtp import SMTP
     except ModuleNotFoundError:
-        unavailable("needs aiosmtpd: pip install '.[dev]'")
+        unavailable("needs aiosmtpd: pip install ./device '.[dev]'")
     mails: list[bytes] = []
 
     class Mailbox:

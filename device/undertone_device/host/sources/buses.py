@@ -47,7 +47,7 @@ def open_port(path: str, baud: int, parity: str = "N") -> Any:
     try:
         import serial
     except ImportError:
-        raise Invalid("a serial port needs pyserial: pip install 'undertone-ldp[meters]'") from None
+        raise Invalid("a serial port needs pyserial: pip install 'undertone-device[meters]'") from None
     return serial.Serial(path, baud, parity=parity, timeout=0, exclusive=True)
 
 

@@ -52,7 +52,7 @@ class MBus(SensorSource):
         try:
             import meterbus
         except ImportError:
-            raise Invalid("an M-Bus meter needs pyMeterBus: pip install 'undertone-ldp[mbus]'") from None
+            raise Invalid("an M-Bus meter needs pyMeterBus: pip install 'undertone-device[mbus]'") from None
         try:
             records = meterbus.load(frame).records
             current = [record for record in records if self._is_current(record.interpreted)]
