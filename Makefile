@@ -8,6 +8,7 @@ ARGS ?=
 BIN := .venv/bin
 SLOW_FIRST := --durations=10 --timeout=0
 SOURCES := shared device aggregator simulator cli tests
+LINTED := $(SOURCES) scripts hatch_build.py
 
 MINUTES ?= 60
 
@@ -69,15 +70,16 @@ servers:
 check: lint types
 
 lint: .venv/.installed
-	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(LINTED)
+	$(BIN)/ruff format --check $(LINTED)
+	$(BIN)/shellcheck $$(git ls-files '*.sh') .ci/run
 
 types: .venv/.installed
 	$(BIN)/mypy
 
 format: .venv/.installed
-	$(BIN)/ruff check --fix-only $(SOURCES)
-	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix-only $(LINTED)
+	$(BIN)/ruff format $(LINTED)
 
 slow: .venv/.installed tools
 	$(BIN)/pytest -m slow -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)

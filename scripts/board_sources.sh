@@ -16,6 +16,7 @@ if [[ ! -d micropython || ! -d mbedtls ]]; then
     echo "fetching the sources of MicroPython and mbedTLS from Debian $sources"
     key=/usr/share/keyrings/debian-archive-keyring.gpg
     # The mirror from which this machine takes its own packages.
+    # shellcheck disable=SC2016  # apt-get fills it in
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 '/debian/*$') ||
         { echo "apt has no mirror of Debian: expected one in its sources" >&2; exit 1; }
     echo "deb-src [signed-by=$key] $mirror $sources main" >sources.list

@@ -8,9 +8,9 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -45,7 +45,7 @@ def _command(command: Any, name: str) -> Iterator[str]:
         yield from _command(below, f"{name} {inner}")
 
 
-def _parameter(parameter: Any) -> tuple[str, str, str]:
+def _parameter(parameter: Any) -> tuple[str, ...]:
     name = parameter.name.upper() if parameter.param_type_name == "argument" else ", ".join(parameter.opts)
     default = "required" if parameter.required else parameter.default
     if default is None or default is False or callable(default) or default == ():
@@ -64,7 +64,7 @@ def settings() -> str:
         " option and its help. An unknown table or option is refused.",
     ]
     for name, section in SECTIONS.items():
-        rows = [(f"`{f.name}`", _default(f), f.metadata["help"]) for f in dataclasses.fields(section)]
+        rows = [(f"`{f.name}`", _default(f), f.metadata["help"]) for f in dataclasses.fields(cast(Any, section))]
         parts += [f"## [{name}]", _table(("option", "default", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
@@ -118,7 +118,7 @@ def _plain(rule: Any) -> str:
     return f"{summary} (for {rule['for']})" if "for" in rule else str(summary)
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     lines += [f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
     return "\n".join(lines)

@@ -52,6 +52,7 @@ unpack_without_root() {
     for executable in "${executables[@]}"; do
         program=$(find "$tools/deb" -path "*bin/$executable" -type f)
         [[ -n $program ]] || return 1
+        # shellcheck disable=SC2016  # the written program expands it
         printf '#!/bin/sh\nLD_LIBRARY_PATH="%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "%s" "$@"\n' \
             "$libraries" "$program" >"$tools/bin/$executable"
         chmod +x "$tools/bin/$executable"

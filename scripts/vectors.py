@@ -319,8 +319,9 @@ def handovers() -> list[tuple[str, Json]]:
     )
 
 
-def life(*steps: Json, seed: str = "life", **policy: Any) -> Json:
-    """Return a life of a device: its policy and its steps."""
+def life(*steps: Json, **policy: Any) -> Json:
+    """Return a life of a device: its policy and its steps; ``seed`` is no part of the policy."""
+    seed = policy.pop("seed", "life")
     return {"device": "meter-1", "now": START - 600, "seed": seed, "policy": {**POLICY, **policy}, "steps": list(steps)}
 
 

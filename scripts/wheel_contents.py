@@ -1,4 +1,4 @@
-"""Print the files that a wheel lacks or has beyond what pyproject.toml and hatch_build.py say; exit code 1 if there are any."""
+"""Print what a wheel lacks or has beyond its pyproject.toml and hatch_build.py; exit code 1 if there is anything."""
 
 import runpy
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def committed(path: Path) -> list[str]:
-    """Return the repository's files below a folder, or the one file of that name, as paths from the repository's root."""
+    """Return the committed files below a folder, or the one file of that name, as paths from the root."""
     listed = subprocess.run(["git", "ls-files", path], cwd=ROOT, capture_output=True, text=True, check=True)
     return listed.stdout.split("\n")[:-1]
 

@@ -10,7 +10,7 @@ mkdir -p "$1" && cd "$1"
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-until_seen() { until "${@:2}" 2>&1 | grep -q -- "$1"; do [ $SECONDS -lt ${LIMIT:-120} ] || { cat serve.log; exit 1; }; sleep 0.2; done; }
+until_seen() { until "${@:2}" 2>&1 | grep -q -- "$1"; do [ $SECONDS -lt "${LIMIT:-120}" ] || { cat serve.log; exit 1; }; sleep 0.2; done; }
 port=$(free_port) page=127.0.0.1:$(free_port) health=127.0.0.1:$(free_port)
 SECONDS=0
 
