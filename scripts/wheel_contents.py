@@ -12,9 +12,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def committed(path: Path) -> list[str]:
-    """Return the committed files below a folder, or the one file of that name, as paths from the root."""
-    listed = subprocess.run(["git", "ls-files", path], cwd=ROOT, capture_output=True, text=True, check=True)
-    return listed.stdout.split("\n")[:-1]
+    """Return the files below a folder that git knows or would add, or the one file of that name, seen from the root."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", path]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
 def expected(project: Path) -> tuple[set[str], list[str]]:

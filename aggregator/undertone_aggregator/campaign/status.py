@@ -73,6 +73,7 @@ class Status:
         recent = journal.recent_alarms(now - _DAY_SECONDS)
         alarms = [{"time": int(alarm.time), "event": alarm.event, "sentence": alarm.sentence} for alarm in recent]
         facts = {"time": now, "alarms": alarms, "devices": self._devices(lost, told)}
+        facts["prefix"] = context.prefix
         facts["learning_ends"] = self._issuing.rounds.learning_ends(self._issuing.timeline)
         store.set_meta({"status": json.dumps(facts)})
 

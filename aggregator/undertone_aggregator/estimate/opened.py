@@ -16,6 +16,7 @@ from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.calendar import Days, days_of
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
+from undertone_aggregator.estimate.odds import Odds, odds
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.store import store as stores
 from undertone_aggregator.store.kept import noted_as_kept
@@ -107,6 +108,11 @@ class OpenCampaign(Summarised):
     def guarantee(self) -> str:
         """The privacy guarantee in one sentence."""
         return self._cost.sentence
+
+    @property
+    def odds(self) -> list[Odds]:
+        """What somebody who holds all reports of one device would know, see `undertone_aggregator.estimate.odds`."""
+        return odds(self._cost, self.campaign.slot_seconds)
 
     @property
     def certificate(self) -> Fraction | None:

@@ -1,7 +1,7 @@
 """JSON answers of the HTTP API, made from results. Within version 1, fields are only added."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -78,6 +78,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
         "epochs": len(results.timeline),
         "last_slot_ends": campaign.end,
         "guarantee": results.guarantee,
+        "odds": [asdict(each) for each in results.odds],
         "kept_by_name": results.kept_by_name,
         "certificate": str(results.certificate),
         "groups": list(results.groups),
@@ -91,7 +92,7 @@ def summary(results: PublicResults, state: dict[str, Any], recent: RecentSlots) 
         "begins": results.timeline.epochs[0].campaign.epoch,
         "largest_selection": LARGEST_SELECTION,
         "formats": list(FORMATS),
-        "recent": _columns(rows, ("start", "kind", "estimate")),
+        "recent": _columns(rows, ("start", "kind", "estimate", "low", "high")),
         "warnings": recent.warnings,
         "server": state,
     }

@@ -91,7 +91,7 @@ def test_a_widget_is_a_function_and_a_line(server: PageServer, open_page: Callab
     page.goto(f"{server.address}?again#{name}")
     page.wait_for_selector("#calendar tr")
     headings = page.locator("#widgets h3").all_inner_texts()
-    assert headings == ["Calendar", "Threshold θ", "Devices", "Deliveries", "Distribution"]
+    assert headings == ["Calendar", "Range of readings (threshold θ)", "Devices", "Deliveries", "Distribution"]
     assert f"{summary['slot_seconds']} s" in page.locator("#calendar").inner_text()
     page.wait_for_selector("#theta canvas")
     assert page.locator("#outcomes tr").count() >= 2, "the other widgets are drawn as before"
@@ -99,9 +99,11 @@ def test_a_widget_is_a_function_and_a_line(server: PageServer, open_page: Callab
 
 def test_all_campaigns_and_one(server: PageServer, open_page: Callable[..., Any], name: str) -> None:
     page = open_page()
-    page.wait_for_selector(".card svg path")
+    page.wait_for_selector(".card svg .line")
+    assert page.locator(".card svg .band").count() == 1
     assert page.locator(".card h3").inner_text() == name
-    assert "ε = 4" in page.locator(".card").inner_text()
+    # ε = 4: e⁴ / (1 + e⁴) = .982.
+    assert "one report of a home can be at most 99 % sure" in page.locator(".card").inner_text()
     page.click(".card a")
     page.wait_for_selector("#chart canvas")
     assert name in page.locator("#one-title").inner_text()
@@ -144,7 +146,7 @@ def test_a_settled_slot_appears_within_a_second(
         page.evaluate(
             """(name) => { window.seen = null; window.asked = [];
             new MutationObserver(() => { window.seen ??= Date.now(); })
-                .observe(document.getElementById('latest'), { childList: true, subtree: true });
+                .observe(document.getElementById('answers'), { childList: true, characterData: true, subtree: true });
             const ask = async () => {
                 const begun = Date.now();
                 await (await fetch(`api/v1/campaigns/${name}`)).text();
@@ -213,22 +215,22 @@ def test_short_slots_ask_for_no_more_than_may_be_asked_for(open_page: Callable[.
             assert time.monotonic() < end_of_wait, asked
             page.wait_for_timeout(20)
     assert max(asked) == 20_000
-    links = {link.inner_text(): link.get_attribute("href") for link in page.query_selector_all("#downloads a")}
+    links = {link.text_content(): link.get_attribute("href") for link in page.query_selector_all("#downloads a")}
     assert set(links) == set(FORMATS)
     assert all(f"from={end - 20_000}" in address and f"format={format}" in address for format, address in links.items())
     page.unroute_all(behavior="wait")
 
 
 def test_what_is_chosen_is_in_the_address(open_page: Callable[..., Any], name: str) -> None:
-    page = open_page(f"#{name}?group=all&span=21600&filtered=false")
+    page = open_page(f"#{name}?group=all&span=21600&alone=true")
     page.wait_for_selector("#chart canvas")
     assert page.input_value("#choose select[name=span]") == "21600"
-    assert not page.is_checked("#choose input[name=filtered]")
+    assert page.is_checked("#choose input[name=alone]")
     page.select_option("#choose select[name=span]", "")
     until(page, "location.hash.includes('span=&')")
     assert page.evaluate("location.hash").startswith(f"#{name}?group=all")
     # All there is begins with the threshold rounds, of which nothing is drawn as an estimate.
-    until(page, "document.querySelector('#chart-caption').textContent.includes('θ is learnt')")
+    until(page, "document.querySelector('#chart-caption').textContent.includes('(θ) is learnt')")
 
 
 def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, name: str) -> None:
@@ -312,7 +314,7 @@ def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], na
     page.reload()
     page.wait_for_selector(".card .value")
     said = page.locator(".card .value").inner_text()
-    assert "not enough reports yet" in said
+    assert "Not enough reports yet" in said
     assert "12,970" not in said
 
 
@@ -351,7 +353,7 @@ def test_what_needs_attention_is_ranked_grouped_and_dated(opened_as: Callable[..
     assert re.search(r"\b\d\d:\d\d\b", rows[1]), "a clock of 24 hours"
     assert "What to do" in rows[2]
     assert page.locator("#more-alarms li").all_text_contents() == ["theta is stale"]
-    assert "failed (no disk)" in page.locator("#state").inner_text()
+    assert page.locator("#standing").inner_text() == "failed"
 
 
 def test_a_zoom_can_be_undone_and_the_selection_follows_it(drawn: Any) -> None:

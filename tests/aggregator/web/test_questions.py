@@ -227,6 +227,7 @@ def test_the_newest_load_and_its_error(hand: type[Hand], call: Any, fleet: Path)
     assert figure(clicks.page.locator(".card .value").inner_text().split()[0]) == pytest.approx(
         newest["estimate"], rel=1e-3
     )
-    error = clicks.page.locator(".card .value + .small").inner_text()
-    assert figure(error.split()[1]) == pytest.approx(1.96 * newest["standard_error"], rel=0.05)
+    # "Wh ± 24"
+    error = clicks.page.locator(".card .value .unit").inner_text()
+    assert figure(error.split()[2]) == pytest.approx(1.96 * newest["standard_error"], rel=0.05)
     assert clicks.clicks == 0

@@ -156,7 +156,7 @@ def test_a_campaign_in_each_state(chromium: Any, addresses: dict[str, str], name
             page.click(f"#{part} summary")
         page.wait_for_selector("#losses tbody tr, #losses div p")
         page.wait_for_selector("#selected tbody tr, #selected p")
-        assert ("learning θ, until about" in page.locator("#latest").inner_text()) == (name == "learning")
+        assert ("first number about" in page.locator("#latest").inner_text()) == (name == "learning")
         check(page, name)
         page.unroute_all(behavior="ignoreErrors")
 
@@ -170,7 +170,7 @@ def test_the_campaigns_in_each_state(chromium: Any, addresses: dict[str, str], n
         page.wait_for_selector("#cards > *")
         if name.startswith("six"):
             assert page.locator(".card").count() == 7
-            assert "learning θ, until about" in page.locator(".card", has_text="learning-of").inner_text()
+            assert "first number about" in page.locator(".card", has_text="learning-of").inner_text()
         check(page, name)
         page.unroute_all(behavior="ignoreErrors")
 

@@ -1,30 +1,20 @@
 // The page over the HTTP API beside it. Everything is relative, so that it works below any path of a proxy.
+// This module shows one campaign and decides what is shown; overview.js shows all campaigns, state.js says how they are.
+
+import { $, amount, clock, colour, date, day, drawing, element, lasting, natural, number, percent, precise, refresh, rows, span, time } from "./format.js";
+import { showCampaigns } from "./overview.js";
+import { dot, learning, notice, notices, old, reporting, standing, value } from "./state.js";
+
 const api = (path, options) => fetch(`api/v1/${path}`, options).then(async (answer) => {
   const value = await answer.json();
   if (!answer.ok) throw new Error(value.error);
   return value;
 });
-const $ = (id) => document.getElementById(id);
-const element = (name, text = "", kind = "") => {
-  const made = document.createElement(name);
-  if (text !== "") made.textContent = text;
-  if (kind) made.className = kind;
-  return made;
-};
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const number = (value, digits = 4) => value === null || value === undefined ? "–"
-  : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
-// Dates in the reader's language, and a clock of 24 hours for everybody.
-const format = (options) => (seconds, zone) => new Intl.DateTimeFormat(undefined,
-  { ...options, hourCycle: "h23", timeZone: zone }).format(seconds * 1000);
-const time = format({ dateStyle: "medium", timeStyle: "short" });
-const clock = format({ hour: "2-digit", minute: "2-digit" });
-const precise = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = format({ day: "numeric", month: "short" });
 
 let shown = null;   // the name of the campaign that is open
 let news = null;    // its events
-let data = null;    // its series
+let data = null;    // the series of the first chosen group, with its losses
+let overlaid = [];  // [group, its series] of every chosen group
 let about = null;   // the campaign at a glance
 let ends = null;    // when its newest slot ends
 let chart = null;
@@ -33,199 +23,170 @@ let thetaChart = null;
 let reportsChart = null;
 let against = null; // the token that every action carries
 
-// --- all campaigns
-
-function spark(recent) {
-  // Slots of threshold rounds have no estimate, and no line.
-  const values = recent.estimate.filter((value) => value !== null);
-  const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  picture.setAttribute("viewBox", "0 0 100 30");
-  picture.setAttribute("preserveAspectRatio", "none");
-  picture.setAttribute("aria-hidden", "true");
-  if (values.length > 1) {
-    const low = Math.min(...values), high = Math.max(...values), span = high - low || 1;
-    const path = document.createElementNS(picture.namespaceURI, "path");
-    path.setAttribute("d", values.map((value, i) =>
-      `${i ? "L" : "M"}${100 * i / (values.length - 1)} ${28 - 26 * (value - low) / span}`).join(""));
-    picture.append(path);
-  }
-  return picture;
-}
-
-// A slot's number with its error, or in its place why there is none.
-function value(campaign, row) {
-  const learning = campaign.phase === "threshold";
-  const until = campaign.server.learning_ends;
-  const reason = learning ? `learning θ${until ? `, until about ${time(until, campaign.time_zone)}` : ""}` : "no estimate yet";
-  if (row === null) return { reason };
-  if (row.kind === "model") return { reason: learning ? reason : "θ is chosen: the first estimate comes with the next slot" };
-  const error = row.standard_error === null ? 0 : 1.96 * row.standard_error;
-  return error > Math.abs(row.estimate - campaign.offset)
-    ? { reason: `not enough reports yet: ± ${number(error, 2)} ${campaign.unit} is larger than the number; more devices, or means over more slots, show more` }
-    : { words: `${number(row.estimate)} ${campaign.unit}`, error: error ? `± ${number(error, 2)} (95 %)` : "" };
-}
-
-const ago = (seconds) => {
-  const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= size) ?? [1, "second"];
-  return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
-};
-
-// The campaign's state, and whether its reports arrive: lines of [words, class]. A store alone knows nothing of its server.
-const EXPECTING = ["running", "choosing", "paused"];
-function condition({ server, time_zone: zone }) {
-  if (!server.state) return [["state unknown: this page reads a store, and not its server", ""]];
-  const state = server.state === "choosing" ? "choosing θ" : server.state;
-  const lines = [[`${state}${server.reason ? ` (${server.reason})` : ""}`, server.state === "failed" ? "bad" : ""]];
-  if (EXPECTING.includes(server.state)) {
-    const newest = server.newest_report === null ? "none has come yet"
-      : `the newest slot with a report ended ${ago(Date.now() / 1000 - server.newest_report)}`;
-    if (server.problems.length) lines.push([`reports do not arrive: ${server.problems.join("; ")}`, "bad"]);
-    else if (server.reachable) lines.push([`reports can arrive; ${newest}`, ""]);
-  }
-  return lines;
-}
-
-// What somebody should do about an alarm, by its event; after it the guide that says more.
-const ADVICE = {
-  disk: ["free space where the stores are"],
-  clock: ["check that the server's clock is set by NTP"],
-  refused: ["look up the reason in the server's guide, and who sends these reports"],
-  conflict: ["undertone devices conflicts names the devices: were their credentials or their state copied?", "threats"],
-  silent: ["check the devices' network and the broker; undertone doctor looks for the cause"],
-  dropped: ["give the broker longer queues, or serve by more workers"],
-  foreign: ["find out who else may publish campaigns on this broker", "threats"],
-  unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
-  uncounted: ["start undertone spark run again"],
-  groups: ["mend the file of groups"],
-  certificate: ["undertone authority renew"],
-  plan: ["mend the plan; undertone campaign show says what is wrong"],
-  failed: ["mend what the sentence says; the server tries again"],
-};
-
-// What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.
-function notices({ server, warnings, time_zone: zone }) {
-  const found = new Map();
-  for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
-  for (const { time: at, event, sentence } of server.alarms || []) {
-    const key = event ?? sentence.replace(/[\d.,]+/g, "#");
-    const row = found.get(key) ?? { rank: 1, sentence, kind: "warn", times: [], advice: ADVICE[event] };
-    if (!row.times.length || at > Math.max(...row.times)) row.sentence = sentence;
-    row.times.push(at);
-    found.set(key, row);
-  }
-  for (const sentence of warnings) found.set(sentence, { rank: 2, sentence, kind: "warn", times: [] });
-  return [...found.values()].sort((a, b) => a.rank - b.rank || Math.max(0, ...b.times) - Math.max(0, ...a.times))
-    .map((row) => ({ ...row, when: row.times.length
-      ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, ${row.times.length} times in 24 hours` : ""}: ` : "" }));
-}
-
-function notice({ when, sentence, kind, advice }) {
-  const made = element("li", "", kind);
-  made.append(when, sentence);
-  if (advice) made.append(element("span", ` What to do: ${advice[0]}${advice[0].endsWith("?") ? "" : "."}`, "advice"));
-  if (advice?.[1]) {
-    const more = element("a", advice[1]);
-    more.href = `guides/${advice[1]}.md`;
-    made.append(" ", more);
-  }
-  return made;
-}
-
-// Give `place` the children `made`, like replaceChildren, but update existing elements where their names agree. An element
-// that is replaced loses the keyboard's focus, and a press on it does not become a click.
-function refresh(place, made) {
-  made.forEach((fresh, i) => {
-    const old = place.childNodes[i];
-    if (!old) place.append(fresh);
-    else if (old.nodeName !== fresh.nodeName) old.replaceWith(fresh);
-    else if (fresh.nodeType === Node.TEXT_NODE) { if (old.data !== fresh.data) old.data = fresh.data; }
-    else {
-      for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
-      for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-      refresh(old, [...fresh.childNodes]);
-    }
-  });
-  while (place.childNodes.length > made.length) place.lastChild.remove();
-}
-
-function card(campaign) {
-  const made = element("article", "", "card");
-  const link = element("a");
-  link.href = `#${campaign.name}`;
-  link.append(element("h3", campaign.name));
-  made.append(link);
-  if (campaign.error) {
-    link.append(element("p", campaign.error, "bad"));
-    return made;
-  }
-  const newest = campaign.newest;
-  const [[state, kind], ...others] = condition(campaign);
-  const age = newest ? `newest number ${ago(Date.now() / 1000 - newest.start - campaign.slot_seconds)}` : "no number yet";
-  link.append(element("div", `${state} · ${age}`, `small ${kind}`.trim()));
-  const { words, error, reason } = value(campaign, newest);
-  link.append(element("div", reason ?? words, reason ? "value words" : "value"));
-  if (error) {
-    link.append(element("div", `${error}, ${newest.reports} reports`, "small"));
-  }
-  link.append(spark(campaign.recent));
-  link.append(element("div", `mean of ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`, "small"));
-  link.append(element("div", campaign.guarantee, "small"));
-  for (const [words, kind] of others) link.append(element("div", words, `small ${kind}`.trim()));
-  const urgent = notices(campaign).filter(({ kind }) => kind === "warn");
-  if (urgent.length) link.append(element("div", `${urgent.length} ${urgent.length === 1 ? "warning" : "warnings"}: open the campaign`, "small warn"));
-  return made;
-}
-
 async function showAll() {
   const { campaigns } = await api("campaigns");
-  refresh($("cards"), campaigns.length ? campaigns.map(card) : [element("p", "There is no campaign yet.")]);
+  showCampaigns(campaigns);
 }
 
-// --- one campaign
+// --- one campaign: how it is, and what people ask first
 
 const SHOWN_NOTICES = 3;
-
-// A table can be reached by keyboard, because it may be wider than its place.
-function rows(pairs, heads) {
-  const table = element("table");
-  table.tabIndex = 0;
-  if (heads) {
-    const head = table.createTHead().insertRow();
-    for (const text of heads) head.append(element("th", text));
-  }
-  const body = table.createTBody();
-  for (const cells of pairs) {
-    const row = body.insertRow();
-    for (const cell of cells) row.insertCell().textContent = cell;
-  }
-  return table;
-}
+// Measures whose means add up over slots: a day's sum is its slots' mean times their number.
+const ADDS_UP = ["sum", "counter", "duration"];
+const Z = 1.96;
 
 function glance(campaign) {
-  $("one-title").textContent = `${campaign.name}: ${campaign.sensor}, ${campaign.measure} of ${campaign.slot_seconds} s`;
-  $("guarantee").textContent = ["Privacy: each device mixes random noise into every report before it sends it.",
-    `Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
-  const newest = campaign.newest;
+  const fresh = about?.name !== campaign.name || about.settled !== campaign.settled;
   about = campaign;
+  const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
-  spans(campaign);
-  const { words, error, reason } = value(campaign, newest);
-  $("latest").textContent = newest
-    ? `${time(newest.start, campaign.time_zone)}, ${newest.kind === "model" ? newest.cohort : newest.reports} reports: ${reason ?? `${words} ${error}`.trim()}`
-    : reason;
-  refresh($("state"), condition(campaign).map(([words, kind]) => element("div", words, kind)));
+  $("one-title").textContent = campaign.name;
+  $("what").textContent = `${campaign.measure} of ${campaign.sensor} in each ${lasting(campaign.slot_seconds)}, mean of all devices`;
+  refresh($("standing"), [dot(standing(campaign))]);
   const known = notices(campaign).map(notice);
+  const { sentence } = standing(campaign);
+  refresh($("state"), sentence && !known.length ? [element("p", sentence, "small")] : []);
   refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
   refresh($("more-alarms").lastElementChild, known.slice(SHOWN_NOTICES));
+  spans(campaign);
+  chooseGroups(campaign);
+  now(campaign);
+  $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
+  drawOdds(campaign.odds);
   $("api").href = `api/v1/campaigns/${campaign.name}`;
-  $("topic").textContent = `<prefix>/${campaign.name}/aggregate/all/filtered`;
+  $("topic").textContent = `${campaign.server.prefix ?? "<prefix>"}/${campaign.name}/aggregate/all/filtered`;
   drawWidgets(campaign);
-  const select = $("choose").elements.group;
-  if (select.options.length !== campaign.groups.length) {
-    const chosen = select.value || wished().get("group") || "all";
-    select.replaceChildren(...campaign.groups.map((group) => new Option(group, group, false, group === chosen)));
+  if (fresh) answers(campaign).catch(say);
+}
+
+function now(campaign) {
+  const { newest, slot_seconds: slot, time_zone: zone } = campaign;
+  const { estimate, error, reason } = value(campaign, newest);
+  const learns = learning(campaign);
+  const made = [];
+  if (reason) made.push(element("div", reason, "value words"));
+  else {
+    const shape = amount(estimate, error, campaign.unit);
+    const line = element("div", "", old(campaign) ? "value old" : "value");
+    line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
+    made.push(line);
   }
+  if (learns) {
+    const bar = element("progress");
+    bar.setAttribute("aria-label", "learning the range of readings");
+    if (learns.share !== null) { bar.max = 1; bar.value = learns.share; }
+    made.push(bar, element("div", learns.words, "small"));
+  } else if (newest) made.push(element("div", reporting(campaign), "small"));
+  refresh($("latest"), made);
+  $("latest-when").textContent = newest && !learns
+    ? `Now, ${day(newest.start, zone) === day(Date.now() / 1000, zone) ? "" : `${day(newest.start, zone)}, `}${span(newest.start, slot, zone)}` : "Now";
+}
+
+// The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
+const ANSWERS = [
+  { id: "today", title: "Today so far", then: (first) => `${first}, so far`, when: "0" },
+  { id: "yesterday", title: "Yesterday", then: (first) => first, when: "1" },
+  { id: "seven", title: "The last 7 days", then: (first) => `From ${first}, 7 days`, when: "7" },
+];
+
+async function answers(campaign) {
+  const { name, time_zone: zone } = campaign;
+  if (ends === null) return;
+  // A campaign that stopped long ago, or a simulation, is seen from its own last day.
+  const current = date(ends - 1, zone) === date(Date.now() / 1000, zone);
+  for (const { id, title, then, when } of ANSWERS) {
+    if (!$(id)) {
+      const tile = element("section", "", "tile");
+      const place = element("div");
+      place.id = id;
+      tile.append(element("h3"), place);
+      $("answers").append(tile);
+    }
+    const { from, to } = daysOf(when, zone, ends - 1);
+    $(id).previousSibling.textContent = current ? title : then(day(Date.parse(from) / 1000, "UTC"));
+    const asked = new URLSearchParams({ from, to, group: "all" });
+    const answer = await api(`campaigns/${name}/selection?${asked}`).catch(() => ({ selections: [] }));
+    if (name !== shown) return;
+    refresh($(id), answerOf(answer.selections[0], campaign));
+  }
+}
+
+function answerOf(row, campaign) {
+  if (!row) return [element("div", "no number", "value words")];
+  const { sum, each } = summed(row, campaign);
+  const shape = amount(sum, row.standard_error === null ? null : Z * each * row.standard_error, campaign.unit);
+  if (drowned(row, campaign)) return [element("div", `not enough reports: ${shape.error} ${shape.unit}`, "value words")];
+  const line = element("div", "", "value");
+  line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
+  const made = [line, element("div", each > 1 ? "of one device" : "mean of one device", "small")];
+  if (each > 1 && row.total !== null) {
+    const total = amount(row.total, Z * row.total_se, campaign.unit);
+    made.push(element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"));
+  }
+  return made;
+}
+
+// The sum over a selection's slots where slots add up, otherwise their mean; and how many slots are in it.
+function summed(row, campaign) {
+  const each = ADDS_UP.includes(campaign.measure) ? row.slots + row.absent : 1;
+  return { sum: row.estimate * each, each };
+}
+const drowned = (row, campaign) => Z * row.standard_error > Math.abs(row.estimate - campaign.offset);
+
+// What somebody who holds a home's reports would know: the exact odds of this campaign as bars.
+function drawOdds(odds) {
+  const table = element("table", "", "bars");
+  const body = table.createTBody();
+  for (const { of, at_most: share } of [{ of: "before", at_most: 0.5 }, ...odds]) {
+    const row = body.insertRow();
+    row.append(element("th", of));
+    row.firstChild.scope = "row";
+    row.insertCell().append(bar(share, share === 0.5 ? "raw" : share > 0.95 ? "bad" : "filtered"));
+    row.insertCell().textContent = share === 0.5 ? "50 %" : share >= 1 ? "practically sure" : `at most ${percent(Math.ceil(1000 * share) / 1000)}`;
+  }
+  const last = odds.at(-1);
+  const words = odds.length > 1 && last.of === "all reports of a day" && last.at_most > 0.95
+    ? "This campaign protects single readings. A day is protected where devices take turns." : "";
+  const rare = last?.delta ? `With a probability of about ${number(last.delta, 2)}, reports may tell more.` : "";
+  refresh($("odds"), [table, element("p", [words, rare].filter(Boolean).join(" "), "small")]);
+}
+
+// A bar of a length between 0 and 1, with its error as a whisker.
+function bar(share, of, error = 0) {
+  const picture = drawing("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: `bar ${of}` });
+  picture.append(drawing("rect", { x: 0, y: 0, width: 100, height: 10, class: "ground" }),
+    drawing("rect", { x: 0, y: 0, width: Math.max(100 * share, 0.5), height: 10 }));
+  if (error) picture.append(drawing("rect", { x: 100 * (share - error), y: 4, width: 200 * error, height: 2, class: "whisker" }));
+  return picture;
+}
+
+// The groups side by side, over the time that the chart shows.
+async function byGroup() {
+  const name = shown;
+  $("by-group").parentElement.hidden = about.groups.length < 2;
+  if (about.groups.length < 2 || !data) return;
+  const answer = await api(`campaigns/${name}/selection?${new URLSearchParams({ ...chartSpan(), by: "group" })}`);
+  if (name !== shown) return;
+  const known = answer.selections.filter((row) => !drowned(row, about)).sort((a, b) => natural(a.group, b.group));
+  const most = Math.max(...known.map((row) => Math.abs(row.estimate) + Z * row.standard_error), 0);
+  const table = element("table", "", "bars");
+  const body = table.createTBody();
+  for (const row of answer.selections.sort((a, b) => natural(a.group, b.group))) {
+    const line = body.insertRow();
+    const head = element("th", row.group);
+    head.scope = "row";
+    line.append(head);
+    if (drowned(row, about)) {
+      line.insertCell();
+      line.insertCell().textContent = "not enough reports";
+      continue;
+    }
+    const shape = amount(row.estimate, Z * row.standard_error, about.unit);
+    line.insertCell().append(bar(Math.abs(row.estimate) / most, row.group === "all" ? "raw" : "filtered", (Z * row.standard_error) / most));
+    line.insertCell().textContent = `${shape.value} ${shape.unit} ${shape.error}`;
+  }
+  refresh($("by-group"), [table]);
 }
 
 // --- what is chosen: in the form, and in the address after the campaign's name, so that it can be passed on
@@ -234,7 +195,28 @@ const SPANS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [21600, 
   [172800, "48 hours"], [604800, "7 days"], [2592000, "30 days"], [31536000, "1 year"]];
 const PADDING = [12, 20, 8, 0];  // of both charts, so that they are in line
 const USUAL_SLOTS = 200;  // as many points as a chart shows well
+const MOST_GROUPS = 4;  // as many groups as a chart shows well
+const PALETTE = ["filtered", "second", "third", "fourth"];
 const wished = () => new URLSearchParams(decodeURIComponent(location.hash.slice(1)).split("?")[1] || "");
+
+// A box for each group, which is also the chart's legend: its colour, and its number where the cursor is.
+function chooseGroups(campaign) {
+  const place = $("groups"), groups = [...campaign.groups].sort((a, b) => (b === "all") - (a === "all") || natural(a, b));
+  if (place.dataset.groups === groups.join()) return;
+  const before = [...place.querySelectorAll("input:checked")].map((box) => box.value);
+  const wanted = (before.length ? before : (wished().get("group") ?? "all").split(",")).filter((each) => groups.includes(each));
+  place.dataset.groups = groups.join();
+  place.replaceChildren(element("legend", "Groups"), ...groups.map((group) => {
+    const label = element("label"), box = element("input"), number = element("span", "", "at");
+    box.type = "checkbox";
+    box.name = "group";
+    box.value = group;
+    box.checked = (wanted.length ? wanted : ["all"]).slice(0, MOST_GROUPS).includes(group);
+    label.append(box, element("span", "", "swatch"), ` ${group === "all" ? "all devices" : group} `, number);
+    return label;
+  }));
+}
+const chosenGroups = () => [...$("groups").querySelectorAll("input:checked")].map((box) => box.value);
 
 // The spans that this campaign's slots fill and that one question may ask for.
 function spans(campaign) {
@@ -271,9 +253,8 @@ function moments(zone) {
 
 const axis = () => ({ stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } });
 
-function band(series, low, high, of) {
-  const alpha = `color-mix(in srgb, ${colour(of)} 20%, transparent)`;
-  return { series: [high, low], fill: alpha };
+function band(high, low, of) {
+  return { series: [high, low], fill: `color-mix(in srgb, ${colour(of)} 20%, transparent)` };
 }
 
 // Every slot between the first and the last, also those without a number: they are gaps, not lines across.
@@ -286,7 +267,7 @@ function whole(raw, seconds) {
   return { ...made, start: starts, slot: starts.map((start) => start / seconds) };
 }
 
-// Behind the lines: the slots of threshold rounds, in which θ is learnt and nothing is estimated.
+// Behind the lines: the slots of threshold rounds, in which the range is learnt and nothing is estimated.
 function shadeLearning(plot) {
   const { kind, start } = data.raw;
   const { ctx } = plot, { top, height } = plot.bbox;
@@ -301,7 +282,7 @@ function shadeLearning(plot) {
     ctx.fillRect(left, top, right - left, height);
     ctx.save();
     ctx.fillStyle = colour("warn");
-    const words = [`learning θ, until ${time(start[end] + about.slot_seconds, data.time_zone)}`, "learning θ"]
+    const words = [`learning the range, until ${time(start[end] + about.slot_seconds, data.time_zone)}`, "learning the range", "learning"]
       .find((each) => right - left > ctx.measureText(each).width + 8);
     if (words) ctx.fillText(words, left + 4, top + height / 2);
     ctx.restore();
@@ -309,38 +290,45 @@ function shadeLearning(plot) {
   ctx.restore();
 }
 
+
+// The columns of a series at the chart's slots.
+function aligned(series, names, starts) {
+  const at = new Map(series.start.map((start, i) => [start, i]));
+  return names.map((name) => starts.map((start) => (at.has(start) ? series[name][at.get(start)] : null)));
+}
+
 function draw() {
-  const { raw, filtered, unit, time_zone: zone } = data;
-  const columns = [raw.start, raw.estimate, raw.low, raw.high];
-  const thin = (of) => ({ stroke: colour(of), width: 0 });
-  const series = [{ value: (_, seconds) => seconds === null ? "–" : time(seconds, zone) },
-    { label: `raw, ${unit}`, stroke: colour("raw"), width: 1, points: { show: true, size: 4 } },
-    { label: "95 % from", ...thin("raw") , show: true, points: { show: false } },
-    { label: "to", ...thin("raw"), points: { show: false } }];
-  const bands = [band(series, 2, 3, "raw")];
-  if (filtered && filtered.start.length) {
-    const at = new Map(filtered.start.map((start, i) => [start, i]));
-    for (const name of ["estimate", "low", "high"]) {
-      columns.push(raw.start.map((start) => at.has(start) ? filtered[name][at.get(start)] : null));
-    }
-    series.push({ label: `filtered, ${unit}`, stroke: colour("filtered"), width: 2.5, points: { show: false } },
-      { label: "95 % from", ...thin("filtered"), points: { show: false } },
-      { label: "to", ...thin("filtered"), points: { show: false } });
-    bands.push(band(series, 5, 6, "filtered"));
-  }
+  const { raw, unit, time_zone: zone } = data;
+  const alone = new FormData($("choose")).has("alone");
+  const columns = [raw.start];
+  const series = [{}], bands = [];
+  const add = ([mean, low, high], of, line) => {
+    const thin = { stroke: colour(of), width: 0, points: { show: false } };
+    series.push({ stroke: colour(of), ...line }, { ...thin }, { ...thin });
+    bands.push(band(series.length - 1, series.length - 2, of));
+    columns.push(mean, low, high);
+  };
+  const names = ["estimate", "low", "high"];
+  overlaid.forEach(([, answer], i) => {
+    // A series without a smoothed one shows each slot by itself.
+    const smooth = answer.filtered?.start.length ? answer.filtered : answer.raw;
+    add(aligned(smooth, names, raw.start), PALETTE[i], { width: 2.5, points: { show: smooth === answer.raw, size: 4 } });
+  });
+  if (alone) add([raw.estimate, raw.low, raw.high], "raw", { width: 1, points: { show: true, size: 4 } });
   const place = $("chart");
   const options = {
     width: place.clientWidth, height: Math.max(220, Math.min(420, window.innerHeight * 0.5)), series, bands,
+    legend: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone), padding: PADDING,
     axes: [{ ...axis(), space: 70, values: moments(zone) }, { ...axis(), label: unit, labelFont: "14px system-ui" }],
-    hooks: { setCursor: [(plot) => detail(plot.cursor.idx)], drawClear: [shadeLearning],
+    hooks: { setCursor: [(plot) => { values(plot.cursor.idx); detail(plot.cursor.idx); }], drawClear: [shadeLearning],
       setScale: [(plot, key) => {
         const { min, max } = plot.scales.x, all = plot.data[0];
         if (key !== "x" || min === null || !all.length) return;
         const before = JSON.stringify(zoom);
         zoom = min <= all[0] && max >= all.at(-1) ? null : { min, max };
         $("zoom-out").hidden = zoom === null;
-        if (JSON.stringify(zoom) !== before) select().catch(say);
+        if (JSON.stringify(zoom) !== before) { select().catch(say); byGroup().catch(say); }
       }] },
   };
   if (chart) chart.destroy();
@@ -348,12 +336,34 @@ function draw() {
   const part = zoom;
   chart = new uPlot(options, columns, place);
   if (part) chart.setScale("x", part);
+  values(null);
   drawReports(raw, zone, place.clientWidth);
-  $("chart-caption").textContent = `Mean of what ${data.group === "all" ? "all devices" : `the devices of group ${data.group}`} measured, ${unit}, in ${zone}. `
-    + "95 times in 100 the true mean lies within the band. Grey: each slot by itself. "
-    + (filtered ? "Coloured: filtered. " : "")
-    + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which θ is learnt and no mean is estimated." : "");
-  $("filter").textContent = filtered ? data.filter : "";
+  const first = overlaid[0][0];
+  $("chart-caption").textContent = `Mean of what a device measured in each ${lasting(about.slot_seconds)}, ${unit}, in ${zone}; smoothed (filtered) over time. `
+    + "95 times in 100 the true mean lies within the band. "
+    + (alone ? `Grey: each slot alone (raw)${overlaid.length > 1 ? `, of ${first === "all" ? "all devices" : first}` : ""}. ` : "")
+    + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which the range of readings (θ) is learnt and no mean is estimated." : "");
+  $("filter").textContent = data.filter ?? "";
+}
+
+// The chosen groups' numbers at a slot, or the newest ones, beside their names.
+function values(i) {
+  const boxes = new Map([...$("groups").querySelectorAll("label")].map((label) => [label.firstChild.value, label]));
+  for (const label of boxes.values()) {
+    label.lastChild.textContent = "";
+    label.style.removeProperty("--of");
+  }
+  overlaid.forEach(([group], n) => {
+    const [mean, low, high] = [1, 2, 3].map((k) => chart.data[3 * n + k]);
+    const at = i ?? mean.findLastIndex((each) => each !== null);
+    const label = boxes.get(group);
+    if (!label) return;
+    label.style.setProperty("--of", `var(--${PALETTE[n]})`);
+    if (at >= 0 && mean[at] !== null && mean[at] !== undefined) {
+      const shape = amount(mean[at], high[at] === null ? null : (high[at] - low[at]) / 2, data.unit);
+      label.lastChild.textContent = `${shape.value} ${shape.unit} ${shape.error}`;
+    }
+  });
 }
 
 // A time line of the reports behind each slot: what came late or is lost is drawn on top, what is missing is a gap.
@@ -408,17 +418,17 @@ function tabulateRefusals() {
 function detail(i) {
   const raw = data?.raw;
   if (i === null || i === undefined || !raw) return;
-  const words = [`${time(raw.start[i], data.time_zone)} (slot ${raw.slot[i]})`];
+  const words = [`${date(raw.start[i], data.time_zone)}, ${span(raw.start[i], about.slot_seconds, data.time_zone)} (slot ${raw.slot[i]})`];
   if (raw.kind[i] === null || raw.kind[i] === "model") {
     words.push(raw.kind[i] === null ? "no number: nobody reported, or too few did"
-      : `a threshold round: θ is learnt from ${raw.cohort[i]} reports, and no mean is estimated`);
+      : `a threshold round: the range of readings is learnt from ${raw.cohort[i]} reports, and no mean is estimated`);
     $("slot").textContent = words.join("; ");
     return;
   }
-  words.push(`${number(raw.estimate[i])} ${data.unit}`);
+  words.push(`alone (raw): ${number(raw.estimate[i])} ${data.unit}`);
   if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])}`);
   if (raw.truncated_mean[i] !== raw.estimate[i] && raw.truncated_se[i] !== null) {
-    words.push(`of readings truncated at ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(1.96 * raw.truncated_se[i], 2)}`);
+    words.push(`of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`);
   }
   words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
   if (raw.manipulation[i] !== null) words.push(`1 % liars could move it by ${number(raw.manipulation[i])}`);
@@ -429,27 +439,32 @@ function tabulate() {
   const { raw } = data;
   const order = raw.start.map((_, i) => i).reverse().slice(0, 500);
   $("table").lastElementChild.replaceChildren(rows(order.map((i) => [time(raw.start[i], data.time_zone),
-    raw.kind[i] === "model" ? "learning θ" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
+    raw.kind[i] === "model" ? "learning" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
     number(raw.low[i]), number(raw.high[i]), (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–"]),
-  ["slot", `mean, ${data.unit}`, "95 % from", "to", "reports"]));
+  ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports"]));
 }
 
-const selection = () => {
-  const chosen = new FormData($("choose"));
-  const words = new URLSearchParams({ group: chosen.get("group") || "all" });
+const selection = (group) => {
+  const words = new URLSearchParams({ group });
   // From the newest slot back: what stopped long ago is still to be seen.
   // However long ago the campaign began, a question asks for no more than may be asked for.
   if (about && ends) {
     const most = about.largest_selection * about.slot_seconds;
-    words.set("from", Math.max(ends - Math.min(chosen.get("span") || most, most), about.begins, 0));
+    words.set("from", Math.max(ends - Math.min(new FormData($("choose")).get("span") || most, most), about.begins, 0));
   }
-  if (chosen.get("filtered")) words.set("filtered", "true");
+  words.set("filtered", "true");
   return words;
 };
 
-// The days of a choice such as "yesterday", by the campaign's calendar: what the API takes as from and to.
-function daysOf(when, zone) {
-  const [y, m, d] = new Intl.DateTimeFormat("sv-SE", { timeZone: zone }).format(new Date()).split("-").map(Number);
+// From and to of the part that the chart shows.
+function chartSpan() {
+  const { min, max } = zoom ?? { min: data.raw.start[0] ?? 0, max: data.raw.start.at(-1) ?? 0 };
+  return { from: Math.floor(min), to: Math.ceil(max) + about.slot_seconds };
+}
+
+// The days of a choice such as "yesterday", by the campaign's calendar, seen from a moment: what the API takes as from and to.
+function daysOf(when, zone, seconds = Date.now() / 1000) {
+  const [y, m, d] = new Intl.DateTimeFormat("sv-SE", { timeZone: zone }).format(seconds * 1000).split("-").map(Number);
   const day = (back) => new Date(Date.UTC(y, m - 1, d - back));
   const words = (back) => day(back).toISOString().slice(0, 10);
   if (when === "week") {
@@ -463,9 +478,8 @@ async function select() {
   if (!$("selection").open || !data) return;
   const name = shown, chosen = new FormData($("choose-selection"));
   if (!$("choose-selection").reportValidity()) return;
-  const { min, max } = zoom ?? { min: data.raw.start[0] ?? 0, max: data.raw.start.at(-1) ?? 0 };
   const words = new URLSearchParams(chosen.get("when") === "chart"
-    ? { from: Math.floor(min), to: Math.ceil(max) + about.slot_seconds } : daysOf(chosen.get("when"), about.time_zone));
+    ? chartSpan() : daysOf(chosen.get("when"), about.time_zone));
   words.set("by", "group");
   if (chosen.get("begin") !== "00:00" || chosen.get("end") !== "24:00") words.set("between", `${chosen.get("begin")}-${chosen.get("end")}`);
   if (chosen.get("days")) words.set("days", chosen.get("days"));
@@ -476,20 +490,21 @@ async function select() {
     if (name !== shown || place.dataset.asked !== asked) return;
     place.dataset.answered = asked;
     const heads = ["group", `mean, ${answer.unit}`, "± 95 %", "slots", "without a number", "devices", `total, ${answer.unit}`, "± 95 %"];
-    const error = (se) => se === null ? "–" : number(1.96 * se, 2);
-    place.replaceChildren(answer.selections.length ? rows(answer.selections.map((row) => {
-      const drowned = 1.96 * row.standard_error > Math.abs(row.estimate - about.offset);
-      return [row.group, drowned ? "not enough reports yet" : number(row.estimate), error(row.standard_error),
-        row.slots, row.absent, row.devices ?? "–", drowned ? "–" : number(row.total), error(row.total_se)];
-    }), heads) : element("p", "No slot of this time has a number: nobody reported, too few did, or θ was being learnt.", "small"));
+    const error = (se) => se === null ? "–" : number(Z * se, 2);
+    place.replaceChildren(answer.selections.length ? rows(answer.selections.sort((a, b) => natural(a.group, b.group)).map((row) => {
+      const hidden = drowned(row, about);
+      return [row.group, hidden ? "not enough reports yet" : number(row.estimate), error(row.standard_error),
+        row.slots, row.absent, row.devices ?? "–", hidden ? "–" : number(row.total), error(row.total_se)];
+    }), heads) : element("p", "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.", "small"));
   } catch (error) {
     place.replaceChildren(element("p", error.message, "small"));
   }
 }
 
 async function load() {
-  const name = shown;
-  const words = selection();
+  const name = shown, groups = chosenGroups();
+  if (!groups.length) return;
+  const words = selection(groups[0]);
   refresh($("downloads"), about.formats.flatMap((format) => {
     const link = element("a", format);
     link.download = "";
@@ -499,9 +514,11 @@ async function load() {
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
   $("refusals-csv").href = `api/v1/campaigns/${name}/download?${where}&of=refusals`;
-  const [answer, { losses, gaps, refusals, meanings }] = await Promise.all([api(`campaigns/${name}/estimates?${words}`), api(`campaigns/${name}/losses?${where}`)]);
+  const [{ losses, gaps, refusals, meanings }, ...series] = await Promise.all([api(`campaigns/${name}/losses?${where}`),
+    ...groups.map((group) => api(`campaigns/${name}/estimates?${selection(group)}`))]);
   if (name !== shown) return;
-  data = { ...answer, losses, gaps, refusals, meanings, raw: whole(answer.raw, about.slot_seconds) };
+  overlaid = groups.map((group, i) => [group, series[i]]);
+  data = { ...series[0], losses, gaps, refusals, meanings, raw: whole(series[0].raw, about.slot_seconds) };
   const before = performance.now();
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
@@ -509,7 +526,7 @@ async function load() {
   if ($("table").open) tabulate();
   if ($("losses").open) tabulateGaps();
   if ($("refusals").open) tabulateRefusals();
-  await select();
+  await Promise.all([select(), byGroup()]);
 }
 
 // When a block of the cycle begins: a time of day where the cycle is a day.
@@ -529,7 +546,7 @@ function deliveries(place, campaign) {
 }
 
 function devices(place, campaign) {
-  const groups = Object.entries(campaign.server.devices || {});
+  const groups = Object.entries(campaign.server.devices || {}).sort(([a], [b]) => (b === "all") - (a === "all") || natural(a, b));
   place.replaceChildren(groups.length
     ? rows(groups.map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
       ["group", "reporting", "silent", "lost", "conflicting"])
@@ -542,7 +559,7 @@ async function threshold(place, campaign) {
   if (!place.childElementCount) {
     const [picture, words, blocks] = [element("div"), element("p"), element("div")];
     picture.setAttribute("role", "img");
-    picture.setAttribute("aria-label", "theta over time");
+    picture.setAttribute("aria-label", "the threshold θ over time");
     place.append(picture, words, blocks);
   }
   const [picture, words, blocks] = place.children;
@@ -557,8 +574,8 @@ async function threshold(place, campaign) {
   const last = known.at(-1);
   const many = last?.ranges.length > 1;
   words.textContent = last
-    ? `Devices cut off readings above θ: a smaller θ needs less noise. θ ${many ? "depends on the time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}.`
-    : "Devices will cut off readings above θ: a smaller θ needs less noise. θ is not chosen yet: the threshold rounds go on.";
+    ? `Devices cut off readings above the threshold θ: a smaller θ needs less noise. θ ${many ? "depends on the time of day" : `= ${number(last.theta)} ${unit}`} since ${time(last.epoch, answer.time_zone)}.`
+    : "Devices will cut off readings above a threshold θ: a smaller θ needs less noise. It is not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
     blocks.replaceChildren(rows(last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
@@ -587,7 +604,7 @@ function distribution(place) {
 
 async function quantiles(place) {
   const name = shown;
-  const words = selection();
+  const words = selection("all");
   words.delete("group"); words.delete("filtered");
   place.replaceChildren(element("p", "This takes some seconds.", "small"));
   try {
@@ -600,7 +617,7 @@ async function quantiles(place) {
 }
 
 const WIDGETS = [
-  { id: "theta", title: "Threshold θ", show: threshold },
+  { id: "theta", title: "Range of readings (threshold θ)", show: threshold },
   { id: "devices", title: "Devices", show: devices },
   { id: "outcomes", title: "Deliveries", show: deliveries },
   { id: "quantiles", title: "Distribution", show: distribution },
@@ -628,7 +645,7 @@ function showOne(name) {
   if (!fresh) return;
   $("one").setAttribute("aria-busy", "true");
   news?.close();
-  data = zoom = null;
+  about = data = zoom = null;
   news = new EventSource(`api/v1/campaigns/${name}/events`);
   news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); });
   // What is asked for once the news have begun misses nothing, also after the server was away.
@@ -640,9 +657,11 @@ function showOne(name) {
   news.onopen = () => { link("live"); ask(); };
   news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
   $("widgets").replaceChildren();
+  for (const { id } of ANSWERS) $(id)?.parentElement.remove();
   delete $("choose").elements.span.dataset.spans;
-  $("choose").elements.group.replaceChildren();
-  if (wished().has("filtered")) $("choose").elements.filtered.checked = wished().get("filtered") === "true";
+  delete $("groups").dataset.groups;
+  $("groups").replaceChildren();
+  if (wished().has("alone")) $("choose").elements.alone.checked = wished().get("alone") === "true";
 }
 
 function link(words, lost = false) {
@@ -651,15 +670,23 @@ function link(words, lost = false) {
 }
 const say = (error) => link(error.message, true);
 
-// --- actions, where the server allows them
+// --- actions, where the server allows them and the campaign's state has a use for them
 
-async function session() {
+const APPLIES = {
+  pause: ({ state }) => ["running", "choosing", "starting"].includes(state),
+  resume: ({ state }) => state === "paused",
+  retire: ({ state }) => state !== "retired",
+  revoke: ({ state }) => state !== "retired",
+};
+
+async function actions() {
   const { actions: known, token } = await api("session");
   $("login").hidden = !known.length || Boolean(token);
   $("logout").hidden = !token;
   against = token || null;
-  $("actions").hidden = !token;
-  $("actions").replaceChildren(...(token ? known : []).map((name) => {
+  const useful = (token && shown && about ? known : []).filter((name) => APPLIES[name]?.(about.server) ?? true);
+  $("actions").hidden = !useful.length;
+  $("actions").replaceChildren(...useful.map((name) => {
     const button = element("button", name === "revoke" ? "revoke a device" : `${name} ${shown ?? ""}`);
     button.onclick = () => {
       const device = name === "revoke" ? prompt(`Which device of ${shown} is revoked, for good?`) : "";
@@ -671,7 +698,6 @@ async function session() {
     return button;
   }));
 }
-const actions = () => session();
 
 // --- wiring
 
@@ -681,24 +707,30 @@ function route() {
   const one = Boolean(name);
   $("all").hidden = one;
   $("one").hidden = !one;
+  document.title = one ? `${name} – Undertone` : "Undertone";
   if (one) showOne(name);
   else { shown = null; news?.close(); showAll().then(() => link("")).catch(say); }
-  session().catch(() => {});
+  actions().catch(() => {});
 }
 addEventListener("hashchange", route);
 addEventListener("resize", () => data && draw());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); drawWidgets(about); } });
 matchMedia("print").addEventListener("change", () => { if (data) draw(); });
-$("choose").addEventListener("change", () => {
+$("choose").addEventListener("change", ({ target }) => {
   const chosen = new FormData($("choose"));
-  const words = new URLSearchParams({ group: chosen.get("group") || "all", span: chosen.get("span") ?? "",
-    filtered: String(Boolean(chosen.get("filtered"))) });
+  // A chart shows a few groups at a time, and at least one.
+  if (target.name === "group" && (!chosenGroups().length || chosenGroups().length > MOST_GROUPS)) {
+    target.checked = !target.checked;
+    link(target.checked ? "The chart shows at least one group." : `The chart shows at most ${MOST_GROUPS} groups.`);
+    return;
+  }
+  const words = new URLSearchParams({ group: chosenGroups().join(), span: chosen.get("span") ?? "", alone: String(chosen.has("alone")) });
   history.replaceState(null, "", `#${shown}?${words}`);
-  zoom = null;
+  if (target.name === "span") zoom = null;
   load().catch(say);
 });
 $("table").addEventListener("toggle", () => data && tabulate());
-$("zoom-out").addEventListener("click", () => { zoom = null; $("zoom-out").hidden = true; draw(); select().catch(say); });
+$("zoom-out").addEventListener("click", () => { zoom = null; $("zoom-out").hidden = true; draw(); select().catch(say); byGroup().catch(say); });
 $("hours").append(...[...Array(25).keys()].map((hour) => new Option("", `${String(hour).padStart(2, "0")}:00`)));
 // Questions that people ask often: a button fills in the form.
 $("presets").addEventListener("click", ({ target }) => {
@@ -716,9 +748,9 @@ $("login").addEventListener("submit", (event) => {
   event.preventDefault();
   const token = new FormData(event.target).get("token");
   event.target.reset();
-  api("session", { method: "POST", body: JSON.stringify({ token }) }).then(session).catch(say);
+  api("session", { method: "POST", body: JSON.stringify({ token }) }).then(actions).catch(say);
 });
-$("logout").addEventListener("click", () => api("session", { method: "DELETE" }).then(session).catch(say));
+$("logout").addEventListener("click", () => api("session", { method: "DELETE" }).then(actions).catch(say));
 setInterval(() => { if (!shown && !document.hidden) showAll().catch(say); }, 5000);
 $("chart").tabIndex = 0;
 $("chart").addEventListener("keydown", (event) => {

@@ -1,0 +1,69 @@
+"""What somebody who holds all reports of one device would know: the most that reports can do to an even guess.
+
+Somebody thinks that two values of a reading are equally likely, and then sees the device's report. If the report's
+probabilities under the two values differ by a factor of at most c, they believe in one of them with a probability of at
+most c / (1 + c) (Bayes). For n readings that are protected one by one the factor is at most cⁿ, for example for two
+courses of a whole day.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from undertone_aggregator.design.budget import exponential_below
+from undertone_aggregator.estimate.guarantee import EVENT, USER, WINDOW, Guarantee
+from undertone_shared.errors import Invalid
+
+_DAY_SECONDS = 86400
+# From here on a probability rounds up to 1, with as many digits as are shown.
+_PRACTICALLY_SURE = 10**6
+_DIGITS = 4
+# More than what `exponential_below` lacks to e^ε.
+_REMAINDER = Fraction(1, 10**29)
+
+
+@dataclass(frozen=True)
+class Odds:
+    """``of``: what is seen, in words. ``reports``: how many reports that is, None for all of a stream.
+
+    ``at_most``: the largest probability, after seeing it, of the likelier of two guesses that were equally likely;
+    rounded up to four digits, so that 1.0 means practically sure. ``delta``: the probability that the bound does not
+    hold, 0 where it always does.
+    """
+
+    of: str
+    reports: int | None
+    at_most: float
+    delta: float
+
+
+def surest(ratio: Fraction, reports: int = 1) -> float:
+    """Return c / (1 + c) for c = ``ratio`` ** ``reports``, rounded up to four digits. ``ratio`` >= 1."""
+    if reports * math.log(ratio) > math.log(_PRACTICALLY_SURE):
+        return 1.0
+    factor: Fraction = ratio**reports
+    return math.ceil(factor / (1 + factor) * 10**_DIGITS) / 10**_DIGITS
+
+
+def odds(guarantee: Guarantee, slot_seconds: int) -> list[Odds]:
+    """Return the odds of a guarantee: of one report, and of what the guarantee is about or, for single readings, a day.
+
+    Slots last ``slot_seconds``. Raises Invalid for a level of protection that is not known.
+    """
+    found = []
+    if guarantee.certificate is not None:
+        found.append(Odds("one report", 1, surest(guarantee.certificate), 0.0))
+    if guarantee.level == EVENT:
+        readings = _DAY_SECONDS // slot_seconds
+        if readings > 1 and guarantee.certificate is not None:
+            found.append(Odds("all reports of a day", readings, surest(guarantee.certificate, readings), 0.0))
+    elif guarantee.level == WINDOW:
+        if guarantee.certificate is not None:
+            found.append(Odds(f"all reports of {guarantee.span}", 1, surest(guarantee.certificate), 0.0))
+    elif guarantee.level == USER:
+        ratio = exponential_below(guarantee.budget.epsilon) + _REMAINDER
+        delta = guarantee.budget.approximate[1]
+        found.append(Odds(f"all reports in {guarantee.span}", None, surest(ratio), delta))
+    else:
+        raise Invalid(f"the level of protection is {guarantee.level!r}, expected {EVENT}, {WINDOW} or {USER}")
+    return found

@@ -1,0 +1,104 @@
+// Elements, numbers and times, as every part of the page writes them.
+
+export const $ = (id) => document.getElementById(id);
+
+export function element(name, text = "", kind = "") {
+  const made = document.createElement(name);
+  if (text !== "") made.textContent = text;
+  if (kind) made.className = kind;
+  return made;
+}
+
+export function drawing(name, attributes = {}) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+// A table can be reached by keyboard, because it may be wider than its place.
+export function rows(pairs, heads) {
+  const table = element("table");
+  table.tabIndex = 0;
+  if (heads) {
+    const head = table.createTHead().insertRow();
+    for (const text of heads) head.append(element("th", text));
+  }
+  const body = table.createTBody();
+  for (const cells of pairs) {
+    const row = body.insertRow();
+    for (const cell of cells) row.insertCell().textContent = cell;
+  }
+  return table;
+}
+
+// Give `place` the children `made`, like replaceChildren, but update existing elements where their names agree. An element
+// that is replaced loses the keyboard's focus, and a press on it does not become a click.
+export function refresh(place, made) {
+  made.forEach((fresh, i) => {
+    const old = place.childNodes[i];
+    if (!old) place.append(fresh);
+    else if (old.nodeName !== fresh.nodeName) old.replaceWith(fresh);
+    else if (fresh.nodeType === Node.TEXT_NODE) {
+      if (old.data !== fresh.data) old.data = fresh.data;
+    } else {
+      for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      refresh(old, [...fresh.childNodes]);
+    }
+  });
+  while (place.childNodes.length > made.length) place.lastChild.remove();
+}
+
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+export const number = (value, digits = 4) =>
+  value === null || value === undefined
+    ? "–"
+    : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
+export const percent = (share) => `${new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 }).format(100 * share)} %`;
+
+// An amount with its error, both in a unit that people read easily: 5100 Wh becomes 5.1 kWh. The error has two digits, and
+// the amount as many decimals as its error.
+const SCALED = { Wh: "Wh", W: "W", J: "J", g: "g", VA: "VA", VAh: "VAh", l: "m³" };
+export function amount(value, error, unit) {
+  const most = Math.max(Math.abs(value), error ?? 0);
+  let [size, shown] = [1, unit];
+  if (unit === "l") {
+    if (most >= 10_000) [size, shown] = [1000, "m³"];
+  } else if (unit in SCALED) {
+    [size, shown] = [[1e9, `G${unit}`], [1e6, `M${unit}`], [1e3, `k${unit}`]].find(([least]) => most >= 2 * least) ?? [1, unit];
+  }
+  const fine = error === null || !(error > 0) ? Math.abs(value) / size / 1000 : error / size;
+  const decimals = fine > 0 ? Math.min(Math.max(1 - Math.floor(Math.log10(fine)), 0), 6) : 0;
+  const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: 0, maximumFractionDigits: decimals });
+  return { value: words.format(value / size), error: error === null ? "" : `± ${number(error / size, 2)}`, unit: shown };
+}
+
+// Dates in the reader's language, and a clock of 24 hours for everybody.
+const format = (options) => (seconds, zone) =>
+  new Intl.DateTimeFormat(undefined, { ...options, hourCycle: "h23", timeZone: zone }).format(seconds * 1000);
+export const time = format({ dateStyle: "medium", timeStyle: "short" });
+export const clock = format({ hour: "2-digit", minute: "2-digit" });
+export const precise = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+export const day = format({ day: "numeric", month: "short" });
+export const date = format({ dateStyle: "medium" });
+
+// A slot from its first to its last moment: 19:30–20:00.
+export function span(start, seconds, zone) {
+  const words = seconds % 60 ? precise : clock;
+  return seconds % 86400 === 0 ? date(start, zone) : `${words(start, zone)}–${words(start + seconds, zone)}`;
+}
+
+const SIZES = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+const unitOf = (seconds) => SIZES.find(([size]) => seconds >= size) ?? SIZES.at(-1);
+export function ago(seconds) {
+  const [size, unit] = unitOf(seconds);
+  return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
+}
+export function lasting(seconds) {
+  const [size, unit] = SIZES.find(([each]) => seconds >= each && seconds % each === 0) ?? unitOf(seconds);
+  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 1 })
+    .format(seconds / size);
+}
+
+export const natural = new Intl.Collator(undefined, { numeric: true }).compare;

@@ -1,0 +1,138 @@
+// What the page says of a campaign before anybody looks at its numbers: how it is, whether somebody is needed, and the
+// newest number or why there is none.
+
+import { clock, day, element, number, time } from "./format.js";
+
+// What somebody should do about an alarm, by its event; after it the guide that says more.
+const ADVICE = {
+  disk: ["free space where the stores are"],
+  clock: ["check that the server's clock is set by NTP"],
+  refused: ["look up the reason in the server's guide, and who sends these reports"],
+  conflict: ["undertone devices conflicts names the devices: were their credentials or their state copied?", "threats"],
+  silent: ["check the devices' network and the broker; undertone doctor looks for the cause"],
+  dropped: ["give the broker longer queues, or serve by more workers"],
+  foreign: ["find out who else may publish campaigns on this broker", "threats"],
+  unsigned: ["put the signing key back: devices that verify campaigns refuse an unsigned one"],
+  uncounted: ["start undertone spark run again"],
+  groups: ["mend the file of groups"],
+  certificate: ["undertone authority renew"],
+  plan: ["mend the plan; undertone campaign show says what is wrong"],
+  failed: ["mend what the sentence says; the server tries again"],
+};
+// An alarm in a few words, by its event; any other alarm is "a warning".
+const SHORT = {
+  disk: "disk full", clock: "the clock is wrong", conflict: "devices were copied", silent: "devices are silent",
+  dropped: "the broker drops reports", foreign: "somebody else broadcasts", unsigned: "the signing key is missing",
+  certificate: "the certificate ends soon", groups: "the file of groups is damaged", files: "no files left",
+};
+
+// What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.
+export function notices({ server, warnings, time_zone: zone }) {
+  const found = new Map();
+  for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
+  for (const { time: at, event, sentence } of server.alarms || []) {
+    const key = event ?? sentence.replace(/[\d.,]+/g, "#");
+    const row = found.get(key) ?? { rank: 1, event, sentence, kind: "warn", times: [], advice: ADVICE[event] };
+    if (!row.times.length || at > Math.max(...row.times)) row.sentence = sentence;
+    row.times.push(at);
+    found.set(key, row);
+  }
+  for (const sentence of warnings) found.set(sentence, { rank: 2, sentence, kind: "warn", times: [] });
+  return [...found.values()].sort((a, b) => a.rank - b.rank || Math.max(0, ...b.times) - Math.max(0, ...a.times))
+    .map((row) => ({ ...row, when: row.times.length
+      ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, ${row.times.length} times in 24 hours` : ""}: ` : "" }));
+}
+
+export function notice({ when, sentence, kind, advice }) {
+  const made = element("li", "", kind);
+  made.append(when, sentence);
+  if (advice) made.append(element("span", ` What to do: ${advice[0]}${advice[0].endsWith("?") ? "" : "."}`, "advice"));
+  if (advice?.[1]) {
+    const more = element("a", advice[1]);
+    more.href = `guides/${advice[1]}.md`;
+    made.append(" ", more);
+  }
+  return made;
+}
+
+// A moment as people say it: the clock alone for today.
+function since(seconds, zone) {
+  const now = Date.now() / 1000;
+  return day(seconds, zone) === day(now, zone) ? clock(seconds, zone) : `${day(seconds, zone)}, ${clock(seconds, zone)}`;
+}
+
+// How a campaign is, in one word or a few: { level, words, sentence }. The levels are the colours of the dot: good, busy,
+// quiet, warn and bad; warn and bad need somebody. A store alone knows nothing of its server.
+export function standing(campaign) {
+  if (campaign.error) return { level: "bad", words: "cannot be read", sentence: campaign.error };
+  const { server, time_zone: zone } = campaign;
+  const { state, reason } = server;
+  const quiet = { paused: "paused", retired: "retired", over: "ended", stopped: "no server runs", new: "not begun",
+    stopping: "stopping", starting: "starting" };
+  if (state === "failed") return { level: "bad", words: "failed", sentence: reason };
+  if (state === "retired" || state === "over") return { level: "quiet", words: quiet[state], sentence: "" };
+  const [first, ...more] = notices(campaign);
+  if (first && first.rank < 2) {
+    const from = first.times.length ? Math.min(...first.times) : null;
+    const short = SHORT[first.event] ?? (first.rank === 0 ? "reports do not arrive" : "a warning");
+    return { level: first.rank === 0 || first.event === "disk" ? "bad" : "warn", sentence: first.sentence,
+      words: from === null ? short : `${short} since ${since(from, zone)}` };
+  }
+  if (state in quiet) return { level: "quiet", words: quiet[state], sentence: reason ?? "" };
+  if (campaign.phase === "threshold") return { level: "busy", words: "learning", sentence: "" };
+  if (first) return { level: "warn", words: more.length ? `${more.length + 1} warnings` : "a warning", sentence: first.sentence };
+  if (!state) return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
+  return { level: "good", words: "all well", sentence: "" };
+}
+
+// The dot has a colour, and its word says the same to those who do not see colours.
+export function dot({ level, words }) {
+  const made = element("span", "", `standing ${level}`);
+  made.append(element("span", "", "dot"), words);
+  return made;
+}
+
+// How far the learning of the range of readings is: { share, words }, null if nothing is known of its end.
+export function learning(campaign) {
+  const until = campaign.server.learning_ends;
+  if (campaign.phase !== "threshold") return null;
+  if (!until) return { share: null, words: "" };
+  const now = Date.now() / 1000;
+  const share = Math.min(Math.max((now - campaign.begins) / Math.max(until - campaign.begins, 1), 0), 1);
+  return { share, words: `first number about ${time(until, campaign.time_zone)}` };
+}
+
+// A slot's number with its error, or in its place why there is none.
+export function value(campaign, row) {
+  if (campaign.phase === "threshold") return { reason: "Learning the range of readings." };
+  if (row === null) return { reason: "No number yet: no slot has settled with enough reports." };
+  if (row.kind === "model") return { reason: "The range is known: the first number comes with the next slot." };
+  const error = row.standard_error === null ? null : 1.96 * row.standard_error;
+  return error !== null && error > Math.abs(row.estimate - campaign.offset)
+    ? { reason: `Not enough reports yet: the error, ± ${number(error, 2)} ${campaign.unit}, is larger than the number. More devices, or means over more slots, show more.` }
+    : { estimate: row.estimate, error };
+}
+
+// True if the newest number is no longer what is there now.
+export function old(campaign) {
+  const { newest, slot_seconds: slot, server } = campaign;
+  if (!newest) return false;
+  const age = Date.now() / 1000 - newest.start - slot;
+  return ["failed", "retired", "over", "paused", "stopped"].includes(server.state) || (Boolean(server.state) && age > Math.max(6 * slot, 900));
+}
+
+// Devices that report, of those that are known; "" if only a running server knows them.
+export function reporting(campaign) {
+  const of = campaign.server.devices?.all;
+  if (!of || of.reporting === null) return campaign.newest ? `${number(campaign.newest.reports, 9)} reports` : "";
+  return of.silent === null ? `${number(of.reporting, 9)} devices report`
+    : `${number(of.reporting, 9)} of ${number(of.reporting + of.silent, 9)} devices report`;
+}
+
+// One sentence of privacy, from the campaign's exact odds.
+export function inOdds({ odds }) {
+  const [seen] = odds.filter(({ of }) => of !== "all reports of a day").slice(-1);
+  if (!seen) return "";
+  const sure = seen.at_most >= 1 ? "practically sure" : `at most ${Math.ceil(100 * seen.at_most)} % sure`;
+  return `Who sees ${seen.of} of a home can be ${sure} between two values.`;
+}
