@@ -42,7 +42,8 @@ def surest(ratio: Fraction, reports: int = 1) -> float:
     if reports * math.log(ratio) > math.log(_PRACTICALLY_SURE):
         return 1.0
     factor: Fraction = ratio**reports
-    return math.ceil(factor / (1 + factor) * 10**_DIGITS) / 10**_DIGITS
+    steps: int = math.ceil(factor / (1 + factor) * 10**_DIGITS)
+    return steps / 10**_DIGITS
 
 
 def odds(guarantee: Guarantee, slot_seconds: int) -> list[Odds]:
