@@ -17,7 +17,7 @@ from undertone_shared.errors import Invalid
 _DAY_SECONDS = 86400
 # From here on a probability rounds up to 1, with as many digits as are shown.
 _PRACTICALLY_SURE = 10**6
-_DIGITS = 4
+_STEPS = 10_000
 # More than what `exponential_below` lacks to e^ε.
 _REMAINDER = Fraction(1, 10**29)
 
@@ -42,8 +42,7 @@ def surest(ratio: Fraction, reports: int = 1) -> float:
     if reports * math.log(ratio) > math.log(_PRACTICALLY_SURE):
         return 1.0
     factor: Fraction = ratio**reports
-    steps: int = math.ceil(factor / (1 + factor) * 10**_DIGITS)
-    return steps / 10**_DIGITS
+    return math.ceil(factor / (1 + factor) * _STEPS) / _STEPS
 
 
 def odds(guarantee: Guarantee, slot_seconds: int) -> list[Odds]:
