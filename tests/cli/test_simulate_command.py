@@ -31,6 +31,19 @@ def test_estimates_beside_the_truth(tmp_path):
         assert slots[slot["slot"]]["estimate"] == slot["estimate"]
 
 
+def test_the_papers_way_is_one_word_and_is_named():
+    result = simulate("--as-papers", "--json", small=[*FEW, "--epsilon", "4"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    named = {name: facts[name] for name in ("as_papers", "method", "query", "mechanism")}
+    assert named == {"as_papers": True, "method": "sw-w", "query": "ranges:48", "mechanism": "hybrid"}
+    assert any(note.startswith("as the papers: ") for note in facts["notes"])
+    assert "expected 'hybrid': campaign.as_papers" in str(
+        simulate("--as-papers", "--mechanism", "optimal", small=FEW).exception
+    )
+    assert "as_papers: not an option" in str(simulate("--as-papers", "--collect", "stream", small=FEW).exception)
+
+
 def test_a_window_and_a_picture(tmp_path):
     result = simulate("--window", "3h", "--png", tmp_path / "w.png", "--json")
     assert result.exit_code == 0, result.output

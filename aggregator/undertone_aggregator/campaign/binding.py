@@ -222,6 +222,7 @@ def _write_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> 
             "time_zone": plan.time_zone,
             "holidays": plan.holidays or "",
             "weekend": plan.weekend,
+            "filter": str(plan.filter).lower(),
             "settle_slots": str(plan.settle_slots),
             "min_reports": str(plan.min_reports),
         }

@@ -8,6 +8,7 @@ from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import read_groups
+from undertone_aggregator.settings.papers import papers_sentence
 from undertone_shared.schedule import SEED_BYTES
 
 
@@ -41,4 +42,5 @@ def preview(config: Config, now: int) -> list[str]:
     cost = collection_of(config.kind).guarantee(campaign, config.budget)
     end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(campaign.end))
     warnings = [f"warning: {sentence}" for sentence in epochs.warnings()]
-    return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *warnings]
+    papers = papers_sentence(config.campaign)
+    return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *([papers] if papers else []), *warnings]

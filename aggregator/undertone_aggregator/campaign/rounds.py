@@ -19,12 +19,21 @@ from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Ep
 from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.settings.config import CampaignPlan
-from undertone_aggregator.threshold import CohortCounts, Query, ReportCounts, Threshold, Variance, first_edges
+from undertone_aggregator.threshold import (
+    CohortCounts,
+    Query,
+    ReportCounts,
+    Threshold,
+    Variance,
+    first_edges,
+    linear_edges,
+)
 from undertone_aggregator.threshold.blocks import in_blocks
-from undertone_aggregator.threshold.choose import next_range, theta_from_reports
+from undertone_aggregator.threshold.choose import next_range, theta_from_reports, with_tail
 from undertone_aggregator.threshold.day import Day
 from undertone_aggregator.threshold.joint import Design, Undesigned, choose_theta
 from undertone_aggregator.threshold.limits import limit_blocks, limit_first, limit_most, limit_range
+from undertone_aggregator.threshold.result import WHITE_BOX
 from undertone_aggregator.threshold.two_sided import with_bottom
 from undertone_shared.campaign import LARGEST_TIME, Campaign
 from undertone_shared.scalar import Cohort, ReportRule
@@ -34,6 +43,8 @@ ROBUST = "robust"
 # For each block of the day: (its first slot in the cycle, the low end of its range, its θ).
 Ranges = tuple[tuple[int, int, int], ...]
 
+# The bins of the first round, by the plan's names.
+_FIRST_EDGES = {"logarithmic": first_edges, "linear": linear_edges}
 # The bound of a binary sensor, which needs no threshold.
 BINARY = 1
 # Least change of θ, as a share of the range, for a new epoch: a smaller one changes the error by a few per cent at
@@ -68,6 +79,8 @@ class ThetaChoice:
             reports=self.reports,
             offset=plan.offset,
         )
+        if plan.method == WHITE_BOX:
+            chosen = with_tail(chosen, self.cohort, bound=plan.bound, variance=variance, query=self.query)
         if plan.method == ROBUST:
             chosen = with_bottom(chosen, self.cohort, plan.bound, self.query, variance)
             chosen = in_blocks(chosen, self.day, plan.blocks, self.query, variance)
@@ -113,7 +126,8 @@ class Rounds:
         planned = (self.plan.start or 0) // self.plan.slot_seconds
         if self.plan.bound == BINARY:
             return self._binary_epoch(max(soonest, planned), now)
-        return self._threshold_epoch(0, max(soonest, planned), first_edges(self.plan.bound, self.plan.cells), now)
+        edges = _FIRST_EDGES[self.plan.bins](self.plan.bound, self.plan.cells)
+        return self._threshold_epoch(0, max(soonest, planned), edges, now)
 
     def due(self, timeline: Timeline, now: int) -> int | None:
         """Return the Unix second from which θ can be decided next; None when no epoch is left to issue."""
@@ -152,7 +166,7 @@ class Rounds:
             edges = next_edges()
             return self._threshold_epoch(len(timeline), self._soonest(now), edges, now)
         reporting = max(round((most if rule is None else devices) * self.plan.report_share), 1)
-        query = Query.shown(reporting, turns=self.plan.stride > 1)
+        query = Query.named(self.plan.query, reporting, turns=self.plan.stride > 1)
         undesigned = self._choose(evidence, cohort, query, rule)
         # Where the ranges stay, so does a table: a new one would hardly be better, and takes long to design.
         if rule is not None and traits_of(rule.mechanism).designed and self._stay(rule, undesigned.threshold):

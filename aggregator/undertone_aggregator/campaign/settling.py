@@ -112,6 +112,7 @@ class Settling:
                 chains,
                 plan.stride,
                 lambda slot: issuing.timeline.bottom(slot),
+                plan.filter,
             )
             self._live, self._filtered = LiveFilter(how), max(first - how.memory, 0) - 1
         # Begin with slots that an earlier run of the server published, because the new filter has not seen them.

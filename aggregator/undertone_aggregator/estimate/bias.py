@@ -139,6 +139,10 @@ class RemovedOfSlots(NamedTuple):
         """The standard error of each ``bias``."""
         return np.asarray(np.hypot(np.hypot(self.shared, self.shape), np.hypot(self.own, self.fit)))
 
+    def as_error(self) -> "RemovedOfSlots":
+        """Return what is removed as an error of means to which nothing is added: its size is part of ``shared``."""
+        return self._replace(bias=np.zeros_like(self.bias), shared=np.hypot(self.shared, self.bias))
+
     def each(self) -> list[Removed]:
         """Return what is removed slot by slot."""
         return [Removed(*row) for row in zip(*(column.tolist() for column in self), strict=True)]

@@ -156,8 +156,9 @@ class OpenCampaign(Summarised):
         """The filter for this campaign's series; its ``sentence`` states the assumptions."""
         campaign = self.campaign
         stride = campaign.schedule.stride
+        used = self._meta.get("filter", "true") == "true"
         return SeriesFilter(
-            campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride, self.timeline.bottom
+            campaign.slot_seconds, campaign.cycle, self.days, self._estimator.chains, stride, self.timeline.bottom, used
         )
 
     def outcomes(self) -> dict[str, int]:

@@ -35,6 +35,7 @@ from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import BiasError, over, over_slots
 from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
+from undertone_aggregator.threshold.result import WHITE_BOX
 from undertone_shared import report
 from undertone_shared.scalar import ReportRule
 
@@ -245,6 +246,8 @@ class Reconstruction:
                 levels = _levels(some, campaign.offset, campaign.cycle)
             # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
             of_epoch = bias.each(some.slot % campaign.cycle, some.reports * campaign.schedule.stride, levels)
+            if epoch.threshold.method == WHITE_BOX:
+                of_epoch = of_epoch.as_error()
             for column, values in zip(removed, of_epoch, strict=True):
                 column[ones] = values
         mean, error = estimates.truncated_mean, estimates.truncated_se

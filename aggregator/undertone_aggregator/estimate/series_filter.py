@@ -27,7 +27,8 @@ class SeriesFilter:
     """Settings of the filter for a campaign: slot length, cycle (in slots), days, a stream's ``chains``, the
     ``stride``.
 
-    ``bottom``: slot -> low end of the range that readings are truncated to, in their unit.
+    ``bottom``: slot -> low end of the range that readings are truncated to, in their unit. ``used``: False if the
+    filtered series is the raw one, as a plan can demand.
     """
 
     slot_seconds: int
@@ -36,6 +37,7 @@ class SeriesFilter:
     chains: int = 1
     stride: int = 1
     bottom: Callable[[int], int] = lambda slot: 0
+    used: bool = True
 
     def smoothed(self, estimates: Sequence[Estimate]) -> Estimates:
         """Return the filtered series of raw estimates, by slot, then series; each value uses all estimates.
@@ -44,8 +46,8 @@ class SeriesFilter:
         """
         parts = []
         for raw in by_series(Estimates.of(estimates)).values():
-            done = self.run(raw)
-            if done.used:
+            done = self.run(raw) if self.used else None
+            if done is not None and done.used:
                 parts.append(as_filtered(raw, done.mean, done.standard_error))
             else:
                 parts.append(as_filtered(raw, raw.estimate, raw.truncated_se))
@@ -93,6 +95,8 @@ class SeriesFilter:
     @property
     def sentence(self) -> str:
         """The filter's assumptions, as a sentence."""
+        if not self.used:
+            return "not filtered, as the plan says"
         day = self.cycle * self.slot_seconds == 86400
         local = f" by the clock of {self.days.zone}, weekends and holidays apart" if day else ""
         return (
@@ -136,7 +140,7 @@ class _Running:
     @property
     def due(self) -> bool:
         """True if a refit is due: a cycle of new estimates has come, or as many as the last fit used."""
-        return self._taken >= self._next
+        return self._how.used and self._taken >= self._next
 
     def take(self, estimates: Estimates) -> Estimates:
         """Filter the estimates of newer slots, which are final."""

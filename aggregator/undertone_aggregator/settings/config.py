@@ -12,8 +12,19 @@ from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.join_options import JoinOptions
 from undertone_aggregator.settings.landing_options import LandingOptions
-from undertone_aggregator.settings.options import ROUNDS, Checked, choice, integer, option, parse, tables_in, text
+from undertone_aggregator.settings.options import (
+    ROUNDS,
+    Checked,
+    boolean,
+    choice,
+    integer,
+    option,
+    parse,
+    tables_in,
+    text,
+)
 from undertone_aggregator.settings.outlet_options import OutletOptions
+from undertone_aggregator.settings.papers import check_papers, papers_values
 from undertone_aggregator.settings.server_options import ServerOptions, StoreOptions
 from undertone_aggregator.store.store_address import StoreAddress, store_address
 from undertone_shared.campaign import MEASURES, Campaign
@@ -79,8 +90,16 @@ class CampaignPlan(Checked):
                                  "higher reach lowers the noise, and lets one false report move a mean further; "
                                  "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",
                                  check.reach)  # fmt: skip
+    as_papers: bool = option(False, "the papers' way: sets method, query, bins, rounds, mechanism, cohort_share, "
+                             "blocks and filter, and refuses other values of them", boolean)  # fmt: skip
     method: str = option("robust", "how the threshold is chosen: robust, ems or sw-w (the paper's)",
                          choice("robust", "ems", "sw-w"))  # fmt: skip
+    query: str = option("shown", "the query that the threshold is best for: shown (a slot as it is shown), fleet (a "
+                        "slot by itself), or ranges:R (random ranges of up to R slots)", check.query)  # fmt: skip
+    bins: str = option("logarithmic", "bins of the first threshold round: logarithmic, or linear (the paper's)",
+                       choice("logarithmic", "linear"))  # fmt: skip
+    filter: bool = option(True, "the series that people are shown is filtered; false: it is as the reports gave it",
+                          boolean)  # fmt: skip
     theta_max: int | None = option(None, "the threshold never exceeds this reading, even if reports suggest so; "
                                    "absent: the largest under the bound", integer(-_READING, _READING))  # fmt: skip
     blocks: int = option(8, "at most so many blocks of the cycle have a threshold of their own; 1: one for all slots, "
@@ -112,8 +131,15 @@ class CampaignPlan(Checked):
         """The budget of one reading."""
         return Budget(self.epsilon)
 
+    @classmethod
+    def completed(cls, table: dict[str, Any]) -> dict[str, Any]:
+        """Return the table with the values that `as_papers` sets where it has none."""
+        return {**papers_values(table.get("cycle")), **table} if table.get("as_papers") is True else table
+
     def check_together(self) -> None:
         """Raise Invalid for options that contradict each other."""
+        if self.as_papers:
+            check_papers(self)
         most = self.offset + self.bound
         if not self.offset <= self.default <= most:
             raise Invalid(
@@ -301,6 +327,9 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         raise Invalid(
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )
+    for name in ("query", "bins") if campaign.collect == "stream" else ():
+        if name in tables["campaign"]:
+            raise Invalid(f"campaign.{name} is {tables['campaign'][name]!r}, expected nothing: streams have no rounds")
     if campaign.collect == "stream" and "reach" in tables["campaign"]:
         raise Invalid(f"campaign.reach is {campaign.reach}, expected nothing: streams have no tables")
     for name in ("window", "theta_max") if campaign.collect == "stream" else ():

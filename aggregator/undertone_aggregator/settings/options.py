@@ -18,7 +18,7 @@ _PORT = re.compile(r"[0-9]{1,5}")
 # Slots of each threshold epoch if a plan does not say: three days of half-hours.
 ROUNDS = (48, 48, 48)
 Check = Callable[[str, Any], Any]
-Section = TypeVar("Section")
+Section = TypeVar("Section", bound="Checked")
 
 
 def option(default: Any, explain: str, check: Check) -> Any:
@@ -47,6 +47,11 @@ class Checked:
                 object.__setattr__(self, field.name, checked)
         self.check_together()
 
+    @classmethod
+    def completed(cls, table: dict[str, Any]) -> dict[str, Any]:
+        """Return the table with the values that some of its options set for others."""
+        return table
+
     def check_together(self) -> None:
         """Raise Invalid for options that contradict each other."""
 
@@ -65,6 +70,7 @@ def parse(section: type[Section], name: str, table: object) -> Section:
     if not isinstance(table, dict):
         raise Invalid(f"{name} is {table!r}, expected a table [{name}]")
     fields = {field.name: field for field in dataclasses.fields(section)}  # type: ignore[arg-type]
+    table = section.completed(table)
     for key in table:
         if key not in fields:
             raise Invalid(f"[{name}] has an unknown option {key!r}, expected one of {', '.join(fields)}")

@@ -3,6 +3,7 @@
 Each is called with the option's name and value, returns the value as it is used, and raises Invalid.
 """
 
+import re
 import string
 from fractions import Fraction
 from itertools import count
@@ -22,6 +23,9 @@ from undertone_shared.schedule import SEED_BYTES
 from undertone_shared.topics import check_name, check_prefix
 
 _U32 = 0xFFFFFFFF
+_RANGES = re.compile(r"ranges:([0-9]{1,9})")
+# The longest range of a query in slots: the r of ToPL's figures.
+_LONGEST_RANGE = 1 << 20
 
 
 def prefix(name: str, value: object) -> str:
@@ -85,6 +89,13 @@ def rounds(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 16:
         raise Invalid(f"{name} is {value!r}, expected a list of 1 to 16 numbers of slots")
     return tuple(check(f"{name}[{i}]", slots) for i, slots in enumerate(value))
+
+
+def query(name: str, value: object) -> str:
+    length = _RANGES.fullmatch(value) if isinstance(value, str) else None
+    if value not in ("shown", "fleet") and not (length and 1 <= int(length[1]) <= _LONGEST_RANGE):
+        raise Invalid(f"{name} is {value!r}, expected shown, fleet, or ranges:R with R from 1 to {_LONGEST_RANGE}")
+    return str(value)
 
 
 def seed(name: str, value: object) -> bytes:

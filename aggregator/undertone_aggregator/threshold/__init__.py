@@ -7,7 +7,7 @@ Start reading: ``choose.py``: `first_edges` begins, `next_range` gives each foll
 imported from its own module, because it takes readers long to import.
 """
 
-from undertone_aggregator.threshold.bin_edges import first_edges, quantile, zoomed_edges
+from undertone_aggregator.threshold.bin_edges import first_edges, linear_edges, quantile, zoomed_edges
 from undertone_aggregator.threshold.channel import (
     Channel,
     CoarseChannel,
@@ -47,6 +47,7 @@ __all__ = [
     "even_thetas",
     "expectation_maximisation",
     "first_edges",
+    "linear_edges",
     "mean_excess",
     "mean_square_error",
     "quantile",

@@ -22,6 +22,15 @@ def first_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
     return _distinct(inner, bound)
 
 
+def linear_edges(bound: int, cells: int = 128) -> tuple[int, ...]:
+    """Return the edges of a round with cells of equal width on [0, bound], as in ToPL.
+
+    Integers, strictly increasing, first 0, last bound + 1. Raises ValueError as `first_edges` does.
+    """
+    _check(bound, cells)
+    return _distinct((bound + 1) * np.arange(1, cells) / cells, bound)
+
+
 def zoomed_edges(low: int, high: int, bound: int, cells: int = 128) -> tuple[int, ...]:
     """Return the edges of a later round: a cell below `low`, linear cells on [low, high], logarithmic ones above.
 

@@ -1,6 +1,7 @@
 """Choice of θ, and of the next round's range, from the histograms of the threshold cohort."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from undertone_aggregator.threshold.objective import (
     mean_excess,
 )
 from undertone_aggregator.threshold.paper import white_box
-from undertone_aggregator.threshold.result import Threshold
+from undertone_aggregator.threshold.result import WHITE_BOX, Threshold
 from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 
 Method = Literal["robust", "ems", "sw-w"]
@@ -47,7 +48,7 @@ def theta_from_reports(
     if method == "robust":
         return choose_robustly(rounds, reports, bound, variance, query, thetas, offset)
     fit, grid = fitted_density(rounds, bound, smoothed=method == "ems")
-    density = white_box(fit.density) if method == "sw-w" else fit.density
+    density = white_box(fit.density) if method == WHITE_BOX else fit.density
     theta, expected = best_threshold(density, grid, even_thetas(bound) if thetas is None else thetas, query, variance)
     return Threshold(
         theta=theta,
@@ -61,6 +62,19 @@ def theta_from_reports(
         method=method,
         offset=offset,
     )
+
+
+def with_tail(
+    chosen: Threshold, rounds: Sequence[CohortCounts], *, bound: int, variance: Variance, query: Query
+) -> Threshold:
+    """Return a choice by the white box with the readings' distribution that the robust method fits to the same reports.
+
+    The white box removes the tail of its own density, which therefore says nothing of what truncation at θ removes. θ
+    and its expected error stay as they are.
+    """
+    at = np.array([chosen.theta], dtype=np.int64)
+    fitted = choose_robustly(rounds, (), bound, variance, query, at, chosen.offset)
+    return replace(fitted, method=chosen.method, expected_mse=chosen.expected_mse, warnings=chosen.warnings)
 
 
 def next_range(

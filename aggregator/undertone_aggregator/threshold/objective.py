@@ -40,9 +40,27 @@ class Query:
         return Query(float(n) / 3.0, float(n) * float(n)) if turns else Query.fleet(n)
 
     @staticmethod
-    def paper(r: int) -> "Query":
-        """Make the query of a random range of one stream, up to `r` long: moments (r + 2)/3 and (r + 1)(r + 2)/6."""
-        return Query((r + 2) / 3.0, (r + 1) * (r + 2) / 6.0)
+    def paper(r: int, n: int = 1) -> "Query":
+        """Make the query of a random range of up to `r` slots, with `n` reports in each slot.
+
+        Its moments are n(r + 2)/3 and n²(r + 1)(r + 2)/6. The paper has one report in each slot. `r` = 1 is `fleet`.
+        """
+        return Query(n * (r + 2) / 3.0, float(n) * n * (r + 1) * (r + 2) / 6.0)
+
+    @staticmethod
+    def named(name: str, n: int, *, turns: bool) -> "Query":
+        """Return the query that a plan names, for `n` reporting devices: "shown", "fleet" or "ranges:R".
+
+        Raises ValueError for another name.
+        """
+        if name == "shown":
+            return Query.shown(n, turns=turns)
+        if name == "fleet":
+            return Query.fleet(n)
+        kind, _, longest = name.partition(":")
+        if kind != "ranges":
+            raise ValueError(f"unknown query {name!r}")
+        return Query.paper(int(longest), n)
 
 
 def constant_variance(epsilon: float) -> Variance:

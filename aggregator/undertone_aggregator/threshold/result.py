@@ -8,6 +8,8 @@ from undertone_aggregator.design.population import Blocks, Population, ReadingMo
 from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
 
+# Name of the paper's method. What truncation removes is not added to a mean under it, and widens its interval instead.
+WHITE_BOX = "sw-w"
 # Reports are taken to determine shares of the readings down to this many standard errors of a share (`Threshold.seen`).
 RESOLVED = 5.0
 
@@ -29,7 +31,8 @@ class Threshold:
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
     share of readings beyond it is `RESOLVED` standard errors. None if the reports do not determine a tail, or the
     method does not know.
-    Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan.
+    Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan. A campaign by `sw-w`
+    takes the other fields from the robust fit of the same reports (`choose.with_tail`).
     """
 
     theta: int

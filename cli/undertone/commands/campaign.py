@@ -46,6 +46,14 @@ def create(
     collect: Annotated[
         str, typer.Option(help="How to collect: reports, or stream, where one budget covers all reports of a device.")
     ] = "reports",
+    as_papers: Annotated[
+        bool,
+        typer.Option(
+            "--as-papers",
+            help="The papers' way: one round of Square Wave, EM with the white box, Eq. 8 with random ranges, the"
+            " Hybrid, no filter.",
+        ),
+    ] = False,
     only_show: Annotated[
         bool, typer.Option("--preview", help="Show the campaign and what undertone plan predicts, and write nothing.")
     ] = False,
@@ -77,6 +85,8 @@ def create(
         )
     values: dict[str, Any] = {"name": name, "version": 1, "sensor": sensor, "unit": unit, "bound": bound}
     values |= {"epsilon": epsilon, "slot_seconds": slot_seconds, "collect": collect}
+    if as_papers:
+        values["as_papers"] = True
     values |= _settings(options, values)
     plan = document({"campaign": values})
     config = home.config(name, plan)

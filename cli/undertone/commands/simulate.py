@@ -95,6 +95,7 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
                 "theta": theta,
                 "ranges": [list(block) for block in newest.ranges],
                 "unit": simulated.plan.unit,
+                **ways(simulated),
                 **cost.budget.as_json(),
                 # Gaussian noise has no certificate for a single report.
                 "certificate": [exact.numerator, exact.denominator] if exact else None,
@@ -106,6 +107,17 @@ def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
             }
         )
     )
+
+
+def ways(simulated: "Simulated") -> dict[str, Any]:
+    """Return how θ was chosen and what reports: method, query and mechanism; a stream has a mechanism alone."""
+    from undertone_aggregator.design.mechanisms import traits_of
+
+    plan, newest = simulated.plan, simulated.timeline.epochs[-1].campaign
+    if simulated.stream is not None:
+        return {"mechanism": simulated.stream.mechanism}
+    mechanism = None if newest.report is None else traits_of(newest.report.mechanism).kind
+    return {"as_papers": plan.as_papers, "method": plan.method, "query": plan.query, "mechanism": mechanism}
 
 
 def _rows(compared: "Sequence[Compared]") -> list[dict[str, Any]]:

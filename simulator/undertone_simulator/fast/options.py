@@ -17,8 +17,11 @@ ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 # The options that an aggregator's configuration file replaces.
 _CAMPAIGN = [
     "epsilon",
+    "as_papers",
     "rounds",
     "collect",
+    "method",
+    "query",
     "mechanism",
     "reach",
     "cohort_share",
@@ -31,7 +34,7 @@ _CAMPAIGN = [
 ]
 # The options that apply to one way of collecting only.
 _ONLY = {
-    "reports": ("rounds", "reach", "cohort_share", "blocks", "window"),
+    "reports": ("as_papers", "rounds", "method", "query", "reach", "cohort_share", "blocks", "window"),
     "stream": ("delta", "slew", "theta", "dimension"),
 }
 
@@ -55,9 +58,22 @@ class SimulateOptions(FleetOptions):
     ] = None
     seed: Annotated[int, "Seed of everything: population, cohort, noise, drop-outs."] = 1
     plan: Annotated[Path | str | None, "A campaign's file, TOML, whose [campaign] replaces the options here."] = None
+    as_papers: Annotated[
+        bool,
+        "With reports: the papers' way: one round of Square Wave, EM with the white box, Eq. 8 with random ranges, the"
+        " Hybrid, no filter. An option that contradicts it is refused.",
+    ] = False
     rounds: Annotated[tuple[float, ...] | str | None, "With reports: days of each threshold round (default 1,1,1)."] = (
         None
     )
+    method: Annotated[
+        str | None, "With reports: how the threshold is chosen: robust (default), ems or sw-w (the paper's)."
+    ] = None
+    query: Annotated[
+        str | None,
+        "With reports: the query that the threshold is best for: shown (default; a slot as it is shown), fleet (a slot"
+        " by itself) or ranges:R (random ranges of up to R slots).",
+    ] = None
     mechanism: Annotated[
         str | None,
         "With reports: auto (default), hybrid, piecewise, optimal; with a stream: gaussian (default), one-bit, direct.",

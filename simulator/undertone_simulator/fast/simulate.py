@@ -9,6 +9,7 @@ from typing import Any
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan, read_config
 from undertone_aggregator.settings.groups import read_groups
 from undertone_aggregator.settings.options import parse
+from undertone_aggregator.settings.papers import papers_sentence
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import LATE_SLOTS, ROUNDS, SLOTS, SimulateOptions
 from undertone_simulator.fast.parallel import workers
@@ -48,7 +49,7 @@ def simulate_readings(
             workers=pool,
             progress=progress,
         ).run()
-    simulated.notes += readings.notes
+    simulated.notes += [*readings.notes, *filter(None, [papers_sentence(plan)])]
     return simulated
 
 
@@ -89,13 +90,12 @@ def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
         names = options.given(["mechanism", "delta", "slew", "theta", "dimension"])
         fields |= {name: getattr(options, name) for name in names}
         return _parsed(table | {"collect": "stream"}), parse(StreamPlan, "stream", fields), None
-    table |= {
-        "rounds": [max(1, round(day * per_day)) for day in _days(options.rounds)],
-        "epoch_slots": 7 * per_day,
-        "cohort_share": 0.05,
-        "mechanism": "auto",
-    }
-    names = options.given(["cohort_share", "mechanism", "reach", "blocks", "window"])
+    table["epoch_slots"] = 7 * per_day
+    if options.as_papers:
+        table["as_papers"] = True
+    if options.rounds is not None or not options.as_papers:
+        table["rounds"] = [max(1, round(day * per_day)) for day in _days(options.rounds)]
+    names = options.given(["method", "query", "cohort_share", "mechanism", "reach", "blocks", "window"])
     return _parsed(table | {name: getattr(options, name) for name in names}), None, None
 
 

@@ -86,7 +86,7 @@ class Simulated(Summarised):
         estimator = estimator_of(self.timeline, self._models)
         raw = estimator.estimates(partial, groups)
         plan, bottom = self.plan, self.timeline.bottom
-        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, bottom)
+        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, bottom, plan.filter)
         return [*how.smoothed(raw)] if filtered else raw
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:

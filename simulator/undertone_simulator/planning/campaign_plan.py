@@ -30,6 +30,8 @@ def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> P
     if campaign.window is None:
         days = max(campaign.report_slots * campaign.slot_seconds // _DAY, 1)
         own = {
+            "as_papers": campaign.as_papers,
+            "query": campaign.query,
             "mechanism": campaign.mechanism,
             "reach": campaign.reach,
             "cohort_share": campaign.cohort_share,

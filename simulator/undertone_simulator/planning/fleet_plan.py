@@ -19,7 +19,7 @@ from undertone_aggregator.design.mechanisms import traits_of
 from undertone_aggregator.design.reach import WIDE_REACH
 from undertone_aggregator.design.stream.plan import LARGEST_PLANNED
 from undertone_aggregator.settings.options import ROUNDS
-from undertone_aggregator.threshold import constant_variance
+from undertone_aggregator.threshold import Threshold, Variance, constant_variance
 from undertone_aggregator.threshold.joint import Design, choose_jointly
 from undertone_shared.checks import check_integer
 from undertone_shared.scalar import ReportRule
@@ -29,6 +29,10 @@ from undertone_simulator.planning.prediction import Prediction
 from undertone_simulator.planning.traffic import Traffic, traffic
 
 _LARGEST_EPSILON = 8
+AS_PAPERS = (
+    "as the papers: θ for the query {} from one round of the Square Wave, the Hybrid reports; the white box estimates θ"
+    " from reports, this is the best θ for these readings"
+)
 
 
 @dataclass(frozen=True)
@@ -102,13 +106,18 @@ class FleetPlan(Summarised):
 
 @dataclass(frozen=True)
 class Predictor:
-    """Computes designs and their errors for one population, ε and kind of mechanism."""
+    """Computes designs and their errors for one population, ε and kind of mechanism.
+
+    ``query``: the query that θ is best for, see `Query.named`. ``two_sided``: see `KnownPopulation.best`.
+    """
 
     known: KnownPopulation
     epsilon: Fraction
     kind: str = "auto"
     levels: int = 256
     reach: float | None = None
+    query: str = "shown"
+    two_sided: bool = True
     _designs: dict[int, Design] = field(default_factory=dict)
 
     def design(self, reports: int) -> Design:
@@ -118,11 +127,15 @@ class Predictor:
                 self.kind,
                 self.epsilon,
                 self.levels,
-                lambda variance: self.known.best(reports, variance),
+                lambda variance: self.best(reports, variance),
                 reach=self.reach,
                 reports=reports,
             )
         return self._designs[reports]
+
+    def best(self, reports: int, variance: Variance) -> Threshold:
+        """Return the range for ``reports`` reports a slot by a mechanism with this variance."""
+        return self.known.best(reports, variance, self.query, two_sided=self.two_sided)
 
     def variance(self, reports: int) -> float:
         """Return V, the designed mechanism's mean variance over the readings, in units of half the width squared."""
@@ -166,6 +179,8 @@ def plan_fleet(
     *,
     kind: str = "auto",
     reach: float | None = None,
+    query: str = "shown",
+    as_papers: bool = False,
     cohort_share: float = 0.05,
     wanted: float | None = None,
     slots: int | None = None,
@@ -175,12 +190,13 @@ def plan_fleet(
 ) -> FleetPlan:
     """Predict errors and costs. Raises Invalid.
 
-    ``reach``: that of a table, by default `Promise.usual_reach` for this fleet. ``slots``: number of slots of the whole
+    ``reach``: that of a table, by default `Promise.usual_reach` for this fleet. ``query``: the query that θ is best
+    for. ``as_papers``: one θ for all slots, truncated from above alone. ``slots``: number of slots of the whole
     campaign; by default a year. ``rounds``: slots of each threshold round.
     """
     check_integer("devices", devices, 1, LARGEST_PLANNED)
     exact = Budget.parse(epsilon).epsilon
-    predictor = Predictor(population, exact, kind, reach=reach)
+    predictor = Predictor(population, exact, kind, reach=reach, query=query, two_sided=not as_papers)
     reports = _reports(devices, cohort_share)
     design = predictor.design(reports)
     threshold, mechanism = design.threshold, design.mechanism
@@ -212,20 +228,27 @@ def plan_fleet(
             device,
         ),
         (
-            f"before the first mean: {len(rounds)} threshold rounds, {sum(rounds) / population.per_day:.3g} days",
+            f"before the first mean: {rounds_in_words(rounds, population.per_day)}",
+            *([AS_PAPERS.format(query)] if as_papers else []),
             *sentences,
         ),
         visible(population, devices, exact, predicted, threshold.bias)
         + (() if design.reason is None else (design.reason,)),
-        plan_day(population, threshold, variance, reports),
+        None if as_papers else plan_day(population, threshold, variance, reports),
         wanted,
         None if wanted is None else devices_needed(predictor, reports, wanted, cohort_share),
-        None if wanted is None else epsilon_needed(population, reports, wanted),
+        None if wanted is None else epsilon_needed(predictor, reports, wanted),
         threshold.bottom,
         design.reach,
         predictor.reach_cost(reports),
         predictor.one_lie(reports),
     )
+
+
+def rounds_in_words(rounds: Sequence[int], per_day: int) -> str:
+    """Return the number of threshold rounds and their days; ``rounds``: the slots of each."""
+    days = sum(rounds) / per_day
+    return f"{len(rounds)} threshold round{'s'[: len(rounds) > 1]}, {days:.3g} day{'s'[: days != 1]}"
 
 
 def _reports(devices: int, cohort_share: float) -> int:
@@ -242,19 +265,19 @@ def devices_needed(predictor: Predictor, reports: int, wanted: float, cohort_sha
 
     def enough(devices: int) -> bool:
         n = _reports(devices, cohort_share)
-        chosen = population.best(n, lambda _: variance)
+        chosen = predictor.best(n, lambda _: variance)
         return population.predicted(chosen.theta, variance, n, chosen.bottom).error <= wanted
 
     return _least(1, LARGEST_PLANNED, enough)
 
 
-def epsilon_needed(population: KnownPopulation, reports: int, wanted: float) -> float | None:
+def epsilon_needed(predictor: Predictor, reports: int, wanted: float) -> float | None:
     """Return the least ε, to a hundredth, at which the Hybrid's error of a slot is at most ``wanted``; None above 8."""
 
     def enough(hundredths: int) -> bool:
         variance = constant_variance(hundredths / 100)
-        chosen = population.best(reports, variance)
-        return population.predicted(chosen.theta, variance(chosen.width), reports, chosen.bottom).error <= wanted
+        chosen = predictor.best(reports, variance)
+        return predictor.known.predicted(chosen.theta, variance(chosen.width), reports, chosen.bottom).error <= wanted
 
     least = _least(5, 100 * _LARGEST_EPSILON, enough)
     return None if least is None else least / 100

@@ -72,15 +72,18 @@ class KnownPopulation:
         """True if nearly all readings are far from zero, as temperatures may be: a share of their mean says nothing."""
         return far_range(self.density, self.edges, self.bound) is not None
 
-    def best(self, reports: int, variance: Variance) -> Threshold:
-        """Return the range of least mean squared error for ``reports`` reports a slot, without uncertainty."""
-        thetas, query = even_thetas(self.bound), Query.fleet(reports)
-        theta, error = best_threshold(self.density, self.edges, thetas, query, variance)
+    def best(self, reports: int, variance: Variance, query: str = "fleet", *, two_sided: bool = True) -> Threshold:
+        """Return the range of least mean squared error for ``reports`` reports a slot, without uncertainty.
+
+        ``query``: that of `Query.named`. ``two_sided``: readings far from zero are truncated from below as well.
+        """
+        thetas, summed = even_thetas(self.bound), Query.named(query, reports, turns=False)
+        theta, error = best_threshold(self.density, self.edges, thetas, summed, variance)
         bias = float(mean_excess(self.density, self.edges, np.array([theta]))[0])
         chosen = Threshold(theta, theta, theta, bias, 0.0, error, self.density, self.edges, "known")
-        if not self.far_from_zero:
+        if not two_sided or not self.far_from_zero:
             return chosen
-        return best_range(chosen, self.density, self.edges, self.bound, query, variance)
+        return best_range(chosen, self.density, self.edges, self.bound, summed, variance)
 
     def predicted(self, theta: int | NDArray[np.int64], variance: float, reports: float, bottom: int = 0) -> Prediction:
         """Return the errors of a mechanism with variance V, in units of half the range's width squared.

@@ -17,7 +17,7 @@ CHAINS = 1
 
 # The options of each planner, besides `devices` and `epsilon`, which all of them take.
 OPTIONS = {
-    "reports": "collect error population data unit bound mechanism reach cohort_share days",
+    "reports": "collect error population data unit bound as_papers query mechanism reach cohort_share days",
     "stream": "collect slots delta slew query chains movement per_report",
     "window": "window population data unit bound delta",
 }
@@ -41,6 +41,10 @@ class PlanOptions(FleetOptions):
         float | str | None,
         "Wanted error of a slot's mean, in the unit or such as 5%: print how many devices or which ε would reach it.",
     ] = None
+    as_papers: Annotated[
+        bool,
+        "With reports: the papers' way: one round of Square Wave, Eq. 8 with random ranges, the Hybrid.",
+    ] = False
     mechanism: Annotated[str | None, "With reports: auto, hybrid, piecewise or optimal (default auto)."] = None
     reach: Annotated[
         float | None,
@@ -56,7 +60,11 @@ class PlanOptions(FleetOptions):
     slew: Annotated[
         float | str | None, f"With a stream: largest step between reports, as a share of the range (default {SLEW})."
     ] = None
-    query: Annotated[str | None, f"With a stream: slot, or range:M for sums over M slots (default {QUERY})."] = None
+    query: Annotated[
+        str | None,
+        "With reports: the query that the threshold is best for: shown (default), fleet or ranges:R."
+        f" With a stream: slot, or range:M for sums over M slots (default {QUERY}).",
+    ] = None
     chains: Annotated[int | None, f"With a stream: 1, and 1 more for each allowed reboot (default {CHAINS})."] = None
     movement: Annotated[
         float | None, "With a stream: standard deviation of the mean's step per slot (default a quarter of the slew)."

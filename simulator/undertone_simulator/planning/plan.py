@@ -6,8 +6,8 @@ from fractions import Fraction
 from undertone_aggregator.base.durations import seconds_of
 from undertone_aggregator.design.stream import StreamComparison, plan_stream
 from undertone_aggregator.settings import plan_checks as check
-from undertone_aggregator.settings.config import TABLES
-from undertone_aggregator.settings.options import ROUNDS
+from undertone_aggregator.settings.config import TABLES, CampaignPlan
+from undertone_aggregator.settings.options import parse
 from undertone_shared.errors import Invalid
 from undertone_simulator.planning.fleet_plan import FleetPlan, plan_fleet
 from undertone_simulator.planning.known import SAMPLE_DAYS, SAMPLE_DEVICES, KnownPopulation
@@ -31,32 +31,54 @@ Plan = FleetPlan | StreamComparison | WindowPlan
 _SEED = 1
 
 
-def plan(options: PlanOptions, rounds: Sequence[int] = ROUNDS) -> Plan:
+def plan(options: PlanOptions, rounds: Sequence[int] | None = None) -> Plan:
     """Return what the planner of these options predicts. Raises Invalid, or OSError for a file of readings.
 
-    ``rounds``: slots of each threshold round, of a campaign that collects reports in every slot.
+    ``rounds``: slots of each threshold round, of a campaign that collects reports in every slot; None for the default.
     """
     return _reports(options, rounds) if options.planner == "reports" else _PLANNERS[options.planner](options)
 
 
-def _reports(options: PlanOptions, rounds: Sequence[int]) -> FleetPlan:
-    kind, reach = options.mechanism or "auto", options.reach
+def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
+    kind, reach = options.mechanism or ("hybrid" if options.as_papers else "auto"), options.reach
     if reach is not None:
         reach = check.reach("reach", reach)
         if kind not in TABLES:
             raise Invalid(f"reach is {reach:g}, but mechanism is {kind!r}, which is no table")
     population = _known(options)
+    ways = _ways(options, population, rounds)
     return plan_fleet(
         population,
         options.devices,
         options.epsilon,
         kind=kind,
         reach=reach,
-        cohort_share=COHORT_SHARE if options.cohort_share is None else options.cohort_share,
+        query=ways.query,
+        as_papers=ways.as_papers,
+        cohort_share=ways.cohort_share,
         wanted=None if options.error is None else _wanted(options.error, population),
         slots=(options.days or DAYS) * population.per_day,
-        rounds=rounds,
+        rounds=ways.rounds,
     )
+
+
+def _ways(options: PlanOptions, population: KnownPopulation, rounds: Sequence[int] | None) -> CampaignPlan:
+    """Return the campaign's plan with these options. Raises Invalid for options that contradict each other."""
+    table = {
+        "name": "plan",
+        "sensor": "load",
+        "unit": population.unit or "units",
+        "bound": population.bound,
+        "cycle": population.per_day,
+        "epsilon": options.epsilon,
+        "as_papers": options.as_papers,
+    }
+    if not options.as_papers:
+        table["cohort_share"] = COHORT_SHARE
+    if rounds is not None:
+        table["rounds"] = rounds
+    given = options.given(["mechanism", "query", "cohort_share"])
+    return parse(CampaignPlan, "campaign", table | {name: getattr(options, name) for name in given})
 
 
 def _stream(options: PlanOptions) -> StreamComparison:

@@ -11,6 +11,7 @@ from undertone_aggregator.threshold import (
     constant_variance,
     even_thetas,
     first_edges,
+    linear_edges,
     mean_excess,
     quantile,
     zoomed_edges,
@@ -65,6 +66,15 @@ def test_paper_mode_on_pos_is_the_figure_of_the_mathematics_sheet(undertone_data
     assert abs(theta - 44.8) <= 1
 
 
+def test_linear_edges_have_equal_widths():
+    edges = linear_edges(1023, 128)
+    assert (edges[0], edges[-1], len(edges)) == (0, 1024, 129)
+    assert set(np.diff(edges)) == {8}
+    assert linear_edges(5, 128) == tuple(range(7))
+    with pytest.raises(ValueError, match="cells"):
+        linear_edges(1023, 257)
+
+
 def test_edges():
     for bound in (2, 28, 500, 1638, 10_000, 2**22):
         edges = first_edges(bound)
@@ -116,6 +126,24 @@ def test_what_is_shown_has_less_noise_in_turns_and_a_larger_theta():
     """Eq. 8 depends on the ratio of noise and bias: 1/9 of the noise variance, 1/3 of the square of the bias."""
     assert Query.shown(300, turns=False) == Query.fleet(300)
     assert Query.shown(300, turns=True) == Query(100.0, 90_000.0)
+
+
+def test_a_plan_names_its_query():
+    assert Query.named("shown", 300, turns=True) == Query.shown(300, turns=True)
+    assert Query.named("fleet", 300, turns=True) == Query.fleet(300)
+    assert Query.named("ranges:48", 1, turns=False) == Query.paper(48)
+    assert Query.named("ranges:1", 300, turns=False) == Query.fleet(300)
+    with pytest.raises(ValueError, match="unknown query"):
+        Query.named("range:48", 300, turns=False)
+
+
+def test_a_random_range_of_slots_has_the_papers_moments():
+    """E[J] and E[J²] over all ranges of 1 to r consecutive slots with n reports each, each range equally likely."""
+    r, n = 12, 7
+    lengths = [n * (last - first + 1) for first in range(r) for last in range(first, r)]
+    query = Query.paper(r, n)
+    assert query.reports == pytest.approx(np.mean(lengths))
+    assert query.squared == pytest.approx(np.mean(np.square(lengths)))
     edges = list(range(0, 101))
     density = 0.9 ** np.arange(100)
     density /= density.sum()

@@ -1,0 +1,62 @@
+"""The papers' way of collecting reports, as one option of a campaign's plan: `as_papers`.
+
+ToPL (CCS 2021, section 5): the readings of one stretch of time are reported by the Square Wave with bins of equal
+width. Expectation maximisation without smoothing and the white box estimate their distribution, Eq. 8 gives θ for
+random ranges, and θ is broadcast once. All later readings are truncated on the device and reported by the Hybrid
+mechanism, and nothing is added to the means or smoothed. `undertone_aggregator.threshold.choose` and
+`undertone_aggregator.campaign.rounds` do what these options say.
+"""
+
+from typing import Any, Protocol
+
+from undertone_shared.errors import Invalid
+
+# The values that `as_papers` sets and does not let change.
+SET = {
+    "collect": "reports",
+    "method": "sw-w",
+    "bins": "linear",
+    "mechanism": "hybrid",
+    "cohort_share": 0.0,
+    "blocks": 1,
+    "filter": False,
+}
+# Slots of a cycle if the plan does not say.
+_CYCLE = 48
+
+
+class _Plan(Protocol):
+    """The options of a campaign's plan that this module reads by name; it reads those of `SET` as well."""
+
+    @property
+    def as_papers(self) -> bool: ...
+    @property
+    def rounds(self) -> tuple[int, ...]: ...
+    @property
+    def query(self) -> str: ...
+
+
+def papers_values(cycle: object) -> dict[str, Any]:
+    """Return the options that `as_papers` sets: one round of a cycle, and ranges of up to a cycle for the query."""
+    slots = _CYCLE if cycle is None else cycle
+    return {**SET, "rounds": [slots], "query": f"ranges:{slots}"}
+
+
+def check_papers(plan: _Plan) -> None:
+    """Raise Invalid for a plan with `as_papers` of which an option contradicts the papers."""
+    for name, value in SET.items():
+        if getattr(plan, name) != value:
+            raise Invalid(f"campaign.{name} is {getattr(plan, name)!r}, expected {value!r}: campaign.as_papers sets it")
+    if len(plan.rounds) != 1:
+        raise Invalid(f"campaign.rounds is {list(plan.rounds)}, expected one round: campaign.as_papers is set")
+    if plan.query == "shown":
+        raise Invalid("campaign.query is 'shown', expected ranges:R or fleet: campaign.as_papers is set")
+
+
+def papers_sentence(plan: _Plan) -> str:
+    """Return what `as_papers` has set, as one line of options; empty for a plan without it."""
+    if not plan.as_papers:
+        return ""
+    values = {**SET, "rounds": list(plan.rounds), "query": plan.query}
+    words = (f"{name} = {str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items())
+    return "as the papers: " + ", ".join(words)
