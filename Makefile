@@ -73,6 +73,7 @@ lint: .venv/.installed
 	$(BIN)/ruff check $(LINTED)
 	$(BIN)/ruff format --check $(LINTED)
 	$(BIN)/shellcheck $$(git ls-files '*.sh') .ci/run
+	@scripts/biome.sh ci --colors=off
 
 types: .venv/.installed
 	$(BIN)/mypy
@@ -80,6 +81,7 @@ types: .venv/.installed
 format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(LINTED)
 	$(BIN)/ruff format $(LINTED)
+	@scripts/biome.sh format --write
 
 slow: .venv/.installed tools
 	$(BIN)/pytest -m slow -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)

@@ -1,24 +1,43 @@
 // The page over the HTTP API beside it. Everything is relative, so that it works below any path of a proxy.
 // This module shows one campaign and decides what is shown; overview.js shows all campaigns, state.js says how they are.
 
-import { $, amount, clock, colour, date, day, drawing, element, lasting, natural, number, percent, precise, refresh, rows, span, time } from "./format.js";
+import {
+  $,
+  amount,
+  clock,
+  colour,
+  date,
+  day,
+  drawing,
+  element,
+  lasting,
+  natural,
+  number,
+  percent,
+  precise,
+  refresh,
+  rows,
+  span,
+  time,
+} from "./format.js";
 import { showCampaigns } from "./overview.js";
 import { dot, learning, notice, notices, old, reporting, standing, value } from "./state.js";
 
-const api = (path, options) => fetch(`api/v1/${path}`, options).then(async (answer) => {
-  const value = await answer.json();
-  if (!answer.ok) throw new Error(value.error);
-  return value;
-});
+const api = (path, options) =>
+  fetch(`api/v1/${path}`, options).then(async (answer) => {
+    const value = await answer.json();
+    if (!answer.ok) throw new Error(value.error);
+    return value;
+  });
 
-let shown = null;   // the name of the campaign that is open
-let news = null;    // its events
-let data = null;    // the series of the first chosen group, with its losses
-let overlaid = [];  // [group, its series] of every chosen group
-let about = null;   // the campaign at a glance
-let ends = null;    // when its newest slot ends
+let shown = null; // the name of the campaign that is open
+let news = null; // its events
+let data = null; // the series of the first chosen group, with its losses
+let overlaid = []; // [group, its series] of every chosen group
+let about = null; // the campaign at a glance
+let ends = null; // when its newest slot ends
 let chart = null;
-let zoom = null;    // the part of its span that the chart shows: { min, max }, or null for all of it
+let zoom = null; // the part of its span that the chart shows: { min, max }, or null for all of it
 let thetaChart = null;
 let reportsChart = null;
 let against = null; // the token that every action carries
@@ -41,7 +60,8 @@ function glance(campaign) {
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
   $("one-title").textContent = campaign.name;
-  $("what").textContent = `${campaign.measure} of ${campaign.sensor} in each ${lasting(campaign.slot_seconds)}, mean of all devices`;
+  $("what").textContent =
+    `${campaign.measure} of ${campaign.sensor} in each ${lasting(campaign.slot_seconds)}, mean of all devices`;
   refresh($("standing"), [dot(standing(campaign))]);
   const known = notices(campaign).map(notice);
   const { sentence } = standing(campaign);
@@ -75,19 +95,24 @@ function now(campaign) {
   if (learns) {
     const bar = element("progress");
     bar.setAttribute("aria-label", "learning the range of readings");
-    if (learns.share !== null) { bar.max = 1; bar.value = learns.share; }
+    if (learns.share !== null) {
+      bar.max = 1;
+      bar.value = learns.share;
+    }
     made.push(bar, element("div", learns.words, "small"));
   } else if (newest) made.push(element("div", reporting(campaign), "small"));
   refresh($("latest"), made);
-  $("latest-when").textContent = newest && !learns
-    ? `Now, ${day(newest.start, zone) === day(Date.now() / 1000, zone) ? "" : `${day(newest.start, zone)}, `}${span(newest.start, slot, zone)}` : "Now";
+  $("latest-when").textContent =
+    newest && !learns
+      ? `Now, ${day(newest.start, zone) === day(Date.now() / 1000, zone) ? "" : `${day(newest.start, zone)}, `}${span(newest.start, slot, zone)}`
+      : "Now";
 }
 
 // The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
 const ANSWERS = [
-  { id: "today", title: "Today so far", then: (first) => `${first}, so far`, when: "0" },
-  { id: "yesterday", title: "Yesterday", then: (first) => first, when: "1" },
-  { id: "seven", title: "The last 7 days", then: (first) => `From ${first}, 7 days`, when: "7" },
+  { id: "today", title: "Today so far", past: (first) => `${first}, so far`, when: "0" },
+  { id: "yesterday", title: "Yesterday", past: (first) => first, when: "1" },
+  { id: "seven", title: "The last 7 days", past: (first) => `From ${first}, 7 days`, when: "7" },
 ];
 
 async function answers(campaign) {
@@ -95,7 +120,7 @@ async function answers(campaign) {
   if (ends === null) return;
   // A campaign that stopped long ago, or a simulation, is seen from its own last day.
   const current = date(ends - 1, zone) === date(Date.now() / 1000, zone);
-  for (const { id, title, then, when } of ANSWERS) {
+  for (const { id, title, past, when } of ANSWERS) {
     if (!$(id)) {
       const tile = element("section", "", "tile");
       const place = element("div");
@@ -104,7 +129,7 @@ async function answers(campaign) {
       $("answers").append(tile);
     }
     const { from, to } = daysOf(when, zone, ends - 1);
-    $(id).previousSibling.textContent = current ? title : then(day(Date.parse(from) / 1000, "UTC"));
+    $(id).previousSibling.textContent = current ? title : past(day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
     const answer = await api(`campaigns/${name}/selection?${asked}`).catch(() => ({ selections: [] }));
     if (name !== shown) return;
@@ -116,13 +141,16 @@ function answerOf(row, campaign) {
   if (!row) return [element("div", "no number", "value words")];
   const { sum, each } = summed(row, campaign);
   const shape = amount(sum, row.standard_error === null ? null : Z * each * row.standard_error, campaign.unit);
-  if (drowned(row, campaign)) return [element("div", `not enough reports: ${shape.error} ${shape.unit}`, "value words")];
+  if (drowned(row, campaign))
+    return [element("div", `not enough reports: ${shape.error} ${shape.unit}`, "value words")];
   const line = element("div", "", "value");
   line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
   const made = [line, element("div", each > 1 ? "of one device" : "mean of one device", "small")];
   if (each > 1 && row.total !== null) {
     const total = amount(row.total, Z * row.total_se, campaign.unit);
-    made.push(element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"));
+    made.push(
+      element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"),
+    );
   }
   return made;
 }
@@ -143,21 +171,34 @@ function drawOdds(odds) {
     row.append(element("th", of));
     row.firstChild.scope = "row";
     row.insertCell().append(bar(share, share === 0.5 ? "raw" : share > 0.95 ? "bad" : "filtered"));
-    row.insertCell().textContent = share === 0.5 ? "50 %" : share >= 1 ? "practically sure" : `at most ${percent(Math.ceil(1000 * share) / 1000)}`;
+    row.insertCell().textContent =
+      share === 0.5 ? "50 %" : share >= 1 ? "practically sure" : `at most ${percent(Math.ceil(1000 * share) / 1000)}`;
   }
   const last = odds.at(-1);
-  const words = odds.length > 1 && last.of === "all reports of a day" && last.at_most > 0.95
-    ? "This campaign protects single readings. A day is protected where devices take turns." : "";
+  const words =
+    odds.length > 1 && last.of === "all reports of a day" && last.at_most > 0.95
+      ? "This campaign protects single readings. A day is protected where devices take turns."
+      : "";
   const rare = last?.delta ? `With a probability of about ${number(last.delta, 2)}, reports may tell more.` : "";
   refresh($("odds"), [table, element("p", [words, rare].filter(Boolean).join(" "), "small")]);
 }
 
 // A bar of a length between 0 and 1, with its error as a whisker.
 function bar(share, of, error = 0) {
-  const picture = drawing("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: `bar ${of}` });
-  picture.append(drawing("rect", { x: 0, y: 0, width: 100, height: 10, class: "ground" }),
-    drawing("rect", { x: 0, y: 0, width: Math.max(100 * share, 0.5), height: 10 }));
-  if (error) picture.append(drawing("rect", { x: 100 * (share - error), y: 4, width: 200 * error, height: 2, class: "whisker" }));
+  const picture = drawing("svg", {
+    viewBox: "0 0 100 10",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+    class: `bar ${of}`,
+  });
+  picture.append(
+    drawing("rect", { x: 0, y: 0, width: 100, height: 10, class: "ground" }),
+    drawing("rect", { x: 0, y: 0, width: Math.max(100 * share, 0.5), height: 10 }),
+  );
+  if (error)
+    picture.append(
+      drawing("rect", { x: 100 * (share - error), y: 4, width: 200 * error, height: 2, class: "whisker" }),
+    );
   return picture;
 }
 
@@ -183,7 +224,11 @@ async function byGroup() {
       continue;
     }
     const shape = amount(row.estimate, Z * row.standard_error, about.unit);
-    line.insertCell().append(bar(Math.abs(row.estimate) / most, row.group === "all" ? "raw" : "filtered", (Z * row.standard_error) / most));
+    line
+      .insertCell()
+      .append(
+        bar(Math.abs(row.estimate) / most, row.group === "all" ? "raw" : "filtered", (Z * row.standard_error) / most),
+      );
     line.insertCell().textContent = `${shape.value} ${shape.unit} ${shape.error}`;
   }
   refresh($("by-group"), [table]);
@@ -191,39 +236,59 @@ async function byGroup() {
 
 // --- what is chosen: in the form, and in the address after the campaign's name, so that it can be passed on
 
-const SPANS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "24 hours"],
-  [172800, "48 hours"], [604800, "7 days"], [2592000, "30 days"], [31536000, "1 year"]];
-const PADDING = [12, 20, 8, 0];  // of both charts, so that they are in line
-const USUAL_SLOTS = 200;  // as many points as a chart shows well
-const MOST_GROUPS = 4;  // as many groups as a chart shows well
+const SPANS = [
+  [60, "1 minute"],
+  [600, "10 minutes"],
+  [3600, "1 hour"],
+  [21600, "6 hours"],
+  [86400, "24 hours"],
+  [172800, "48 hours"],
+  [604800, "7 days"],
+  [2592000, "30 days"],
+  [31536000, "1 year"],
+];
+const PADDING = [12, 20, 8, 0]; // of both charts, so that they are in line
+const USUAL_SLOTS = 200; // as many points as a chart shows well
+const MOST_GROUPS = 4; // as many groups as a chart shows well
 const PALETTE = ["filtered", "second", "third", "fourth"];
 const wished = () => new URLSearchParams(decodeURIComponent(location.hash.slice(1)).split("?")[1] || "");
 
 // A box for each group, which is also the chart's legend: its colour, and its number where the cursor is.
 function chooseGroups(campaign) {
-  const place = $("groups"), groups = [...campaign.groups].sort((a, b) => (b === "all") - (a === "all") || natural(a, b));
+  const place = $("groups"),
+    groups = [...campaign.groups].sort((a, b) => (b === "all") - (a === "all") || natural(a, b));
   if (place.dataset.groups === groups.join()) return;
   const before = [...place.querySelectorAll("input:checked")].map((box) => box.value);
-  const wanted = (before.length ? before : (wished().get("group") ?? "all").split(",")).filter((each) => groups.includes(each));
+  const wanted = (before.length ? before : (wished().get("group") ?? "all").split(",")).filter((each) =>
+    groups.includes(each),
+  );
   place.dataset.groups = groups.join();
-  place.replaceChildren(element("legend", "Groups"), ...groups.map((group) => {
-    const label = element("label"), box = element("input"), number = element("span", "", "at");
-    box.type = "checkbox";
-    box.name = "group";
-    box.value = group;
-    box.checked = (wanted.length ? wanted : ["all"]).slice(0, MOST_GROUPS).includes(group);
-    label.append(box, element("span", "", "swatch"), ` ${group === "all" ? "all devices" : group} `, number);
-    return label;
-  }));
+  place.replaceChildren(
+    element("legend", "Groups"),
+    ...groups.map((group) => {
+      const label = element("label"),
+        box = element("input"),
+        number = element("span", "", "at");
+      box.type = "checkbox";
+      box.name = "group";
+      box.value = group;
+      box.checked = (wanted.length ? wanted : ["all"]).slice(0, MOST_GROUPS).includes(group);
+      label.append(box, element("span", "", "swatch"), ` ${group === "all" ? "all devices" : group} `, number);
+      return label;
+    }),
+  );
 }
 const chosenGroups = () => [...$("groups").querySelectorAll("input:checked")].map((box) => box.value);
 
 // The spans that this campaign's slots fill and that one question may ask for.
 function spans(campaign) {
   const select = $("choose").elements.span;
-  const slot = campaign.slot_seconds, most = campaign.largest_selection * slot;
+  const slot = campaign.slot_seconds,
+    most = campaign.largest_selection * slot;
   const there = ends === null ? 0 : ends - campaign.begins;
-  const fit = SPANS.filter(([seconds], i) => seconds >= 2 * slot && seconds <= most && (i === 0 || SPANS[i - 1][0] < there));
+  const fit = SPANS.filter(
+    ([seconds], i) => seconds >= 2 * slot && seconds <= most && (i === 0 || SPANS[i - 1][0] < there),
+  );
   const key = fit.map(([seconds]) => seconds).join();
   if (select.dataset.spans === key) return;
   const before = select.options.length && select.dataset.name === campaign.name ? select.value : wished().get("span");
@@ -242,7 +307,8 @@ function moments(zone) {
   return (_, splits, __, ___, step) => {
     let before = "";
     return splits.map((seconds) => {
-      const date = day(seconds, zone), fresh = date !== before;
+      const date = day(seconds, zone),
+        fresh = date !== before;
       before = date;
       if (step >= 86400) return date;
       const words = (step < 60 ? precise : clock)(seconds, zone);
@@ -251,7 +317,11 @@ function moments(zone) {
   };
 }
 
-const axis = () => ({ stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } });
+const axis = () => ({
+  stroke: colour("ink"),
+  grid: { stroke: colour("line"), width: 1 },
+  ticks: { stroke: colour("line") },
+});
 
 function band(high, low, of) {
   return { series: [high, low], fill: `color-mix(in srgb, ${colour(of)} 20%, transparent)` };
@@ -262,7 +332,7 @@ function whole(raw, seconds) {
   const at = new Map(raw.start.map((start, i) => [start, i]));
   const starts = [];
   if (raw.start.length) for (let start = raw.start[0]; start <= raw.start.at(-1); start += seconds) starts.push(start);
-  const column = (name) => starts.map((start) => at.has(start) ? raw[name][at.get(start)] : null);
+  const column = (name) => starts.map((start) => (at.has(start) ? raw[name][at.get(start)] : null));
   const made = Object.fromEntries(Object.keys(raw).map((name) => [name, column(name)]));
   return { ...made, start: starts, slot: starts.map((start) => start / seconds) };
 }
@@ -270,7 +340,8 @@ function whole(raw, seconds) {
 // Behind the lines: the slots of threshold rounds, in which the range is learnt and nothing is estimated.
 function shadeLearning(plot) {
   const { kind, start } = data.raw;
-  const { ctx } = plot, { top, height } = plot.bbox;
+  const { ctx } = plot,
+    { top, height } = plot.bbox;
   ctx.save();
   ctx.fillStyle = `color-mix(in srgb, ${colour("warn")} 14%, transparent)`;
   ctx.font = `${12 * devicePixelRatio}px system-ui`;
@@ -278,18 +349,21 @@ function shadeLearning(plot) {
     if (kind[i] !== "model" || kind[i - 1] === "model") continue;
     let end = i;
     while (kind[end + 1] === "model") end += 1;
-    const left = plot.valToPos(start[i], "x", true), right = plot.valToPos(start[end] + about.slot_seconds, "x", true);
+    const left = plot.valToPos(start[i], "x", true),
+      right = plot.valToPos(start[end] + about.slot_seconds, "x", true);
     ctx.fillRect(left, top, right - left, height);
     ctx.save();
     ctx.fillStyle = colour("warn");
-    const words = [`learning the range, until ${time(start[end] + about.slot_seconds, data.time_zone)}`, "learning the range", "learning"]
-      .find((each) => right - left > ctx.measureText(each).width + 8);
+    const words = [
+      `learning the range, until ${time(start[end] + about.slot_seconds, data.time_zone)}`,
+      "learning the range",
+      "learning",
+    ].find((each) => right - left > ctx.measureText(each).width + 8);
     if (words) ctx.fillText(words, left + 4, top + height / 2);
     ctx.restore();
   }
   ctx.restore();
 }
-
 
 // The columns of a series at the chart's slots.
 function aligned(series, names, starts) {
@@ -301,7 +375,8 @@ function draw() {
   const { raw, unit, time_zone: zone } = data;
   const alone = new FormData($("choose")).has("alone");
   const columns = [raw.start];
-  const series = [{}], bands = [];
+  const series = [{}],
+    bands = [];
   const add = ([mean, low, high], of, line) => {
     const thin = { stroke: colour(of), width: 0, points: { show: false } };
     series.push({ stroke: colour(of), ...line }, { ...thin }, { ...thin });
@@ -312,24 +387,48 @@ function draw() {
   overlaid.forEach(([, answer], i) => {
     // A series without a smoothed one shows each slot by itself.
     const smooth = answer.filtered?.start.length ? answer.filtered : answer.raw;
-    add(aligned(smooth, names, raw.start), PALETTE[i], { width: 2.5, points: { show: smooth === answer.raw, size: 4 } });
+    add(aligned(smooth, names, raw.start), PALETTE[i], {
+      width: 2.5,
+      points: { show: smooth === answer.raw, size: 4 },
+    });
   });
   if (alone) add([raw.estimate, raw.low, raw.high], "raw", { width: 1, points: { show: true, size: 4 } });
   const place = $("chart");
   const options = {
-    width: place.clientWidth, height: Math.max(220, Math.min(420, window.innerHeight * 0.5)), series, bands,
+    width: place.clientWidth,
+    height: Math.max(220, Math.min(420, window.innerHeight * 0.5)),
+    series,
+    bands,
     legend: { show: false },
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone), padding: PADDING,
-    axes: [{ ...axis(), space: 70, values: moments(zone) }, { ...axis(), label: unit, labelFont: "14px system-ui" }],
-    hooks: { setCursor: [(plot) => { values(plot.cursor.idx); detail(plot.cursor.idx); }], drawClear: [shadeLearning],
-      setScale: [(plot, key) => {
-        const { min, max } = plot.scales.x, all = plot.data[0];
-        if (key !== "x" || min === null || !all.length) return;
-        const before = JSON.stringify(zoom);
-        zoom = min <= all[0] && max >= all.at(-1) ? null : { min, max };
-        $("zoom-out").hidden = zoom === null;
-        if (JSON.stringify(zoom) !== before) { select().catch(say); byGroup().catch(say); }
-      }] },
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
+    padding: PADDING,
+    axes: [
+      { ...axis(), space: 70, values: moments(zone) },
+      { ...axis(), label: unit, labelFont: "14px system-ui" },
+    ],
+    hooks: {
+      setCursor: [
+        (plot) => {
+          values(plot.cursor.idx);
+          detail(plot.cursor.idx);
+        },
+      ],
+      drawClear: [shadeLearning],
+      setScale: [
+        (plot, key) => {
+          const { min, max } = plot.scales.x,
+            all = plot.data[0];
+          if (key !== "x" || min === null || !all.length) return;
+          const before = JSON.stringify(zoom);
+          zoom = min <= all[0] && max >= all.at(-1) ? null : { min, max };
+          $("zoom-out").hidden = zoom === null;
+          if (JSON.stringify(zoom) !== before) {
+            select().catch(say);
+            byGroup().catch(say);
+          }
+        },
+      ],
+    },
   };
   if (chart) chart.destroy();
   // New data arrive while somebody looks at a part: that part stays.
@@ -339,10 +438,15 @@ function draw() {
   values(null);
   drawReports(raw, zone, place.clientWidth);
   const first = overlaid[0][0];
-  $("chart-caption").textContent = `Mean of what a device measured in each ${lasting(about.slot_seconds)}, ${unit}, in ${zone}; smoothed (filtered) over time. `
-    + "95 times in 100 the true mean lies within the band. "
-    + (alone ? `Grey: each slot alone (raw)${overlaid.length > 1 ? `, of ${first === "all" ? "all devices" : first}` : ""}. ` : "")
-    + (raw.kind.includes("model") ? "Shaded: threshold rounds, in which the range of readings (θ) is learnt and no mean is estimated." : "");
+  $("chart-caption").textContent =
+    `Mean of what a device measured in each ${lasting(about.slot_seconds)}, ${unit}, in ${zone}; smoothed (filtered) over time. ` +
+    "95 times in 100 the true mean lies within the band. " +
+    (alone
+      ? `Grey: each slot alone (raw)${overlaid.length > 1 ? `, of ${first === "all" ? "all devices" : first}` : ""}. `
+      : "") +
+    (raw.kind.includes("model")
+      ? "Shaded: threshold rounds, in which the range of readings (θ) is learnt and no mean is estimated."
+      : "");
   $("filter").textContent = data.filter ?? "";
 }
 
@@ -368,67 +472,132 @@ function values(i) {
 
 // A time line of the reports behind each slot: what came late or is lost is drawn on top, what is missing is a gap.
 function drawReports(raw, zone, width) {
-  const sent = raw.start.map((_, i) => raw.reports[i] === null ? null : raw.reports[i] + raw.cohort[i]);
+  const sent = raw.start.map((_, i) => (raw.reports[i] === null ? null : raw.reports[i] + raw.cohort[i]));
   const { losses } = data;
   const at = new Map(losses.start.map((start, i) => [start, i]));
-  const over = (name, below) => raw.start.map((start, i) => {
-    const n = at.has(start) ? losses[name][at.get(start)] : null;
-    return n ? n + (below[i] ?? 0) : null;
-  });
-  const late = over("late", sent), lost = over("lost", late.map((n, i) => n ?? sent[i]));
-  const refused = over("refused", lost.map((n, i) => n ?? late[i] ?? sent[i]));
+  const over = (name, below) =>
+    raw.start.map((start, i) => {
+      const n = at.has(start) ? losses[name][at.get(start)] : null;
+      return n ? n + (below[i] ?? 0) : null;
+    });
+  const late = over("late", sent),
+    lost = over(
+      "lost",
+      late.map((n, i) => n ?? sent[i]),
+    );
+  const refused = over(
+    "refused",
+    lost.map((n, i) => n ?? late[i] ?? sent[i]),
+  );
   // Strangers can send any number of deliveries: they may not make the reports too small to see.
   const most = Math.max(1, ...lost, ...late, ...sent);
-  const bars = (of) => ({ width: 0, fill: colour(of), paths: uPlot.paths.bars({ size: [0.9] }), points: { show: false } });
+  const bars = (of) => ({
+    width: 0,
+    fill: colour(of),
+    paths: uPlot.paths.bars({ size: [0.9] }),
+    points: { show: false },
+  });
   if (reportsChart) reportsChart.destroy();
-  reportsChart = new uPlot({
-    width, height: 96, padding: PADDING, legend: { show: false }, cursor: { show: false },
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
-    axes: [{ ...axis(), show: false }, { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 }],
-    scales: { y: { range: (_, low, high) => [0, Math.max(Math.min(high, 1.5 * most), 1)] } },
-    series: [{}, bars("refused"), bars("bad"), bars("warn"), bars("raw")],
-  }, [raw.start, refused, lost, late, sent], $("reports"));
+  reportsChart = new uPlot(
+    {
+      width,
+      height: 96,
+      padding: PADDING,
+      legend: { show: false },
+      cursor: { show: false },
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
+      axes: [
+        { ...axis(), show: false },
+        { ...axis(), label: "reports", labelFont: "14px system-ui", space: 20 },
+      ],
+      scales: { y: { range: (_, _low, high) => [0, Math.max(Math.min(high, 1.5 * most), 1)] } },
+      series: [{}, bars("refused"), bars("bad"), bars("warn"), bars("raw")],
+    },
+    [raw.start, refused, lost, late, sent],
+    $("reports"),
+  );
   const absent = sent.filter((n) => n === null).length;
   const sum = (name) => losses[name].reduce((total, n) => total + (n ?? 0), 0);
   const words = [`Reports in each slot.`];
-  if (absent) words.push(`${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`);
+  if (absent)
+    words.push(
+      `${number(absent, 6)} of ${number(sent.length, 6)} slots have no number: nobody reported, or too few did.`,
+    );
   if (sum("late")) words.push(`On top: ${number(sum("late"), 9)} came too late.`);
   if (sum("lost")) words.push(`On top, at the slot that showed it: ${number(sum("lost"), 9)} are lost.`);
-  if (sum("refused")) words.push(`At the very top, when they arrived: ${number(sum("refused"), 9)} deliveries were refused.`);
+  if (sum("refused"))
+    words.push(`At the very top, when they arrived: ${number(sum("refused"), 9)} deliveries were refused.`);
   $("reports-caption").textContent = words.join(" ");
 }
 
 function tabulateGaps() {
-  const place = $("losses").lastElementChild, known = data.gaps.slice(-500).reverse();
-  place.replaceChildren(known.length ? rows(known.map((gap) => [time(gap.start, data.time_zone), time(gap.end, data.time_zone),
-    gap.slots, gap.empty, gap.late ?? "–", gap.lost ?? "–", gap.refused ?? "–"]),
-    ["from", "to", "slots", "without a number", "late", "lost", "refused meanwhile"])
-    : element("p", "There is none in this time.", "small"));
+  const place = $("losses").lastElementChild,
+    known = data.gaps.slice(-500).reverse();
+  place.replaceChildren(
+    known.length
+      ? rows(
+          known.map((gap) => [
+            time(gap.start, data.time_zone),
+            time(gap.end, data.time_zone),
+            gap.slots,
+            gap.empty,
+            gap.late ?? "–",
+            gap.lost ?? "–",
+            gap.refused ?? "–",
+          ]),
+          ["from", "to", "slots", "without a number", "late", "lost", "refused meanwhile"],
+        )
+      : element("p", "There is none in this time.", "small"),
+  );
 }
 
 function tabulateRefusals() {
   const { slot, start, reason, deliveries } = data.refusals;
-  const order = slot.map((_, i) => i).reverse().slice(0, 500);
-  $("refusals").lastElementChild.replaceChildren(order.length
-    ? rows(order.map((i) => [time(start[i], data.time_zone), number(deliveries[i], 9), data.meanings[reason[i]] ?? reason[i]]),
-      ["arrived from", "deliveries", "refused because"])
-    : element("p", data.losses.refused.includes(null) ? "This is known for all devices together only." : "There is none in this time.", "small"));
+  const order = slot
+    .map((_, i) => i)
+    .reverse()
+    .slice(0, 500);
+  $("refusals").lastElementChild.replaceChildren(
+    order.length
+      ? rows(
+          order.map((i) => [
+            time(start[i], data.time_zone),
+            number(deliveries[i], 9),
+            data.meanings[reason[i]] ?? reason[i],
+          ]),
+          ["arrived from", "deliveries", "refused because"],
+        )
+      : element(
+          "p",
+          data.losses.refused.includes(null)
+            ? "This is known for all devices together only."
+            : "There is none in this time.",
+          "small",
+        ),
+  );
 }
 
 function detail(i) {
   const raw = data?.raw;
   if (i === null || i === undefined || !raw) return;
-  const words = [`${date(raw.start[i], data.time_zone)}, ${span(raw.start[i], about.slot_seconds, data.time_zone)} (slot ${raw.slot[i]})`];
+  const words = [
+    `${date(raw.start[i], data.time_zone)}, ${span(raw.start[i], about.slot_seconds, data.time_zone)} (slot ${raw.slot[i]})`,
+  ];
   if (raw.kind[i] === null || raw.kind[i] === "model") {
-    words.push(raw.kind[i] === null ? "no number: nobody reported, or too few did"
-      : `a threshold round: the range of readings is learnt from ${raw.cohort[i]} reports, and no mean is estimated`);
+    words.push(
+      raw.kind[i] === null
+        ? "no number: nobody reported, or too few did"
+        : `a threshold round: the range of readings is learnt from ${raw.cohort[i]} reports, and no mean is estimated`,
+    );
     $("slot").textContent = words.join("; ");
     return;
   }
   words.push(`alone (raw): ${number(raw.estimate[i])} ${data.unit}`);
   if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])}`);
   if (raw.truncated_mean[i] !== raw.estimate[i] && raw.truncated_se[i] !== null) {
-    words.push(`of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`);
+    words.push(
+      `of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`,
+    );
   }
   words.push(`${raw.reports[i]} reports, ${raw.cohort[i]} for the threshold`);
   if (raw.manipulation[i] !== null) words.push(`1 % liars could move it by ${number(raw.manipulation[i])}`);
@@ -437,11 +606,22 @@ function detail(i) {
 
 function tabulate() {
   const { raw } = data;
-  const order = raw.start.map((_, i) => i).reverse().slice(0, 500);
-  $("table").lastElementChild.replaceChildren(rows(order.map((i) => [time(raw.start[i], data.time_zone),
-    raw.kind[i] === "model" ? "learning" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
-    number(raw.low[i]), number(raw.high[i]), (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–"]),
-  ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports"]));
+  const order = raw.start
+    .map((_, i) => i)
+    .reverse()
+    .slice(0, 500);
+  $("table").lastElementChild.replaceChildren(
+    rows(
+      order.map((i) => [
+        time(raw.start[i], data.time_zone),
+        raw.kind[i] === "model" ? "learning" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
+        number(raw.low[i]),
+        number(raw.high[i]),
+        (raw.kind[i] === "model" ? raw.cohort[i] : raw.reports[i]) ?? "–",
+      ]),
+      ["slot", `mean of the slot alone, ${data.unit}`, "95 % from", "to", "reports"],
+    ),
+  );
 }
 
 const selection = (group) => {
@@ -464,7 +644,10 @@ function chartSpan() {
 
 // The days of a choice such as "yesterday", by the campaign's calendar, seen from a moment: what the API takes as from and to.
 function daysOf(when, zone, seconds = Date.now() / 1000) {
-  const [y, m, d] = new Intl.DateTimeFormat("sv-SE", { timeZone: zone }).format(seconds * 1000).split("-").map(Number);
+  const [y, m, d] = new Intl.DateTimeFormat("sv-SE", { timeZone: zone })
+    .format(seconds * 1000)
+    .split("-")
+    .map(Number);
   const day = (back) => new Date(Date.UTC(y, m - 1, d - back));
   const words = (back) => day(back).toISOString().slice(0, 10);
   if (when === "week") {
@@ -476,46 +659,86 @@ function daysOf(when, zone, seconds = Date.now() / 1000) {
 
 async function select() {
   if (!$("selection").open || !data) return;
-  const name = shown, chosen = new FormData($("choose-selection"));
+  const name = shown,
+    chosen = new FormData($("choose-selection"));
   if (!$("choose-selection").reportValidity()) return;
-  const words = new URLSearchParams(chosen.get("when") === "chart"
-    ? chartSpan() : daysOf(chosen.get("when"), about.time_zone));
+  const words = new URLSearchParams(
+    chosen.get("when") === "chart" ? chartSpan() : daysOf(chosen.get("when"), about.time_zone),
+  );
   words.set("by", "group");
-  if (chosen.get("begin") !== "00:00" || chosen.get("end") !== "24:00") words.set("between", `${chosen.get("begin")}-${chosen.get("end")}`);
+  if (chosen.get("begin") !== "00:00" || chosen.get("end") !== "24:00")
+    words.set("between", `${chosen.get("begin")}-${chosen.get("end")}`);
   if (chosen.get("days")) words.set("days", chosen.get("days"));
-  const place = $("selected"), asked = String(words);
-  place.dataset.asked = asked;  // an older question's answer that comes later is not shown
+  const place = $("selected"),
+    asked = String(words);
+  place.dataset.asked = asked; // an older question's answer that comes later is not shown
   try {
     const answer = await api(`campaigns/${name}/selection?${words}`);
     if (name !== shown || place.dataset.asked !== asked) return;
     place.dataset.answered = asked;
-    const heads = ["group", `mean, ${answer.unit}`, "± 95 %", "slots", "without a number", "devices", `total, ${answer.unit}`, "± 95 %"];
-    const error = (se) => se === null ? "–" : number(Z * se, 2);
-    place.replaceChildren(answer.selections.length ? rows(answer.selections.sort((a, b) => natural(a.group, b.group)).map((row) => {
-      const hidden = drowned(row, about);
-      return [row.group, hidden ? "not enough reports yet" : number(row.estimate), error(row.standard_error),
-        row.slots, row.absent, row.devices ?? "–", hidden ? "–" : number(row.total), error(row.total_se)];
-    }), heads) : element("p", "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.", "small"));
+    const heads = [
+      "group",
+      `mean, ${answer.unit}`,
+      "± 95 %",
+      "slots",
+      "without a number",
+      "devices",
+      `total, ${answer.unit}`,
+      "± 95 %",
+    ];
+    const error = (se) => (se === null ? "–" : number(Z * se, 2));
+    place.replaceChildren(
+      answer.selections.length
+        ? rows(
+            answer.selections
+              .sort((a, b) => natural(a.group, b.group))
+              .map((row) => {
+                const hidden = drowned(row, about);
+                return [
+                  row.group,
+                  hidden ? "not enough reports yet" : number(row.estimate),
+                  error(row.standard_error),
+                  row.slots,
+                  row.absent,
+                  row.devices ?? "–",
+                  hidden ? "–" : number(row.total),
+                  error(row.total_se),
+                ];
+              }),
+            heads,
+          )
+        : element(
+            "p",
+            "No slot of this time has a number: nobody reported, too few did, or the range was being learnt.",
+            "small",
+          ),
+    );
   } catch (error) {
     place.replaceChildren(element("p", error.message, "small"));
   }
 }
 
 async function load() {
-  const name = shown, groups = chosenGroups();
+  const name = shown,
+    groups = chosenGroups();
   if (!groups.length) return;
   const words = selection(groups[0]);
-  refresh($("downloads"), about.formats.flatMap((format) => {
-    const link = element("a", format);
-    link.download = "";
-    link.href = `api/v1/campaigns/${name}/download?${words}&format=${format}`;
-    return [link, new Text(" ")];
-  }));
+  refresh(
+    $("downloads"),
+    about.formats.flatMap((format) => {
+      const link = element("a", format);
+      link.download = "";
+      link.href = `api/v1/campaigns/${name}/download?${words}&format=${format}`;
+      return [link, new Text(" ")];
+    }),
+  );
   const where = new URLSearchParams([...words].filter(([key]) => key !== "filtered"));
   $("losses-csv").href = `api/v1/campaigns/${name}/download?${where}&of=losses`;
   $("refusals-csv").href = `api/v1/campaigns/${name}/download?${where}&of=refusals`;
-  const [{ losses, gaps, refusals, meanings }, ...series] = await Promise.all([api(`campaigns/${name}/losses?${where}`),
-    ...groups.map((group) => api(`campaigns/${name}/estimates?${selection(group)}`))]);
+  const [{ losses, gaps, refusals, meanings }, ...series] = await Promise.all([
+    api(`campaigns/${name}/losses?${where}`),
+    ...groups.map((group) => api(`campaigns/${name}/estimates?${selection(group)}`)),
+  ]);
   if (name !== shown) return;
   overlaid = groups.map((group, i) => [group, series[i]]);
   data = { ...series[0], losses, gaps, refusals, meanings, raw: whole(series[0].raw, about.slot_seconds) };
@@ -530,9 +753,8 @@ async function load() {
 }
 
 // When a block of the cycle begins: a time of day where the cycle is a day.
-const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch) => cycle * seconds === 86400
-  ? clock(epoch - epoch % 86400 + first * seconds, zone)
-  : `slot ${first} of ${cycle}`;
+const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch) =>
+  cycle * seconds === 86400 ? clock(epoch - (epoch % 86400) + first * seconds, zone) : `slot ${first} of ${cycle}`;
 
 // --- widgets: the sections below the chart, in the order of WIDGETS. A widget is a function that fills its place on the
 // page from the campaign's summary (`summary` in web/api.py). It is called at first and whenever the campaign has news.
@@ -540,18 +762,35 @@ const begins = (first, { cycle, slot_seconds: seconds, time_zone: zone }, epoch)
 function deliveries(place, campaign) {
   const late = campaign.unpublished;
   const share = number((100 * late) / Math.max(campaign.outcomes.counted || 0, late, 1), 2);
-  place.replaceChildren(rows([...Object.entries(campaign.outcomes).filter(([, n]) => n)
-    .sort((a, b) => b[1] - a[1]).map(([name, n]) => [name, number(n, 12)]),
-  ...(late ? [["counted too late to publish", `${number(late, 12)} (${share} %)`]] : [])]));
+  place.replaceChildren(
+    rows([
+      ...Object.entries(campaign.outcomes)
+        .filter(([, n]) => n)
+        .sort((a, b) => b[1] - a[1])
+        .map(([name, n]) => [name, number(n, 12)]),
+      ...(late ? [["counted too late to publish", `${number(late, 12)} (${share} %)`]] : []),
+    ]),
+  );
 }
 
 function devices(place, campaign) {
-  const groups = Object.entries(campaign.server.devices || {}).sort(([a], [b]) => (b === "all") - (a === "all") || natural(a, b));
-  place.replaceChildren(groups.length
-    ? rows(groups.map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
-      ["group", "reporting", "silent", "lost", "conflicting"])
-    : element("p", campaign.server.state ? "The server has not counted its devices yet."
-      : "This page reads a store. Only a running server knows which devices report.", "small"));
+  const groups = Object.entries(campaign.server.devices || {}).sort(
+    ([a], [b]) => (b === "all") - (a === "all") || natural(a, b),
+  );
+  place.replaceChildren(
+    groups.length
+      ? rows(
+          groups.map(([group, of]) => [group, of.reporting, of.silent, of.lost, of.conflicting].map((v) => v ?? "–")),
+          ["group", "reporting", "silent", "lost", "conflicting"],
+        )
+      : element(
+          "p",
+          campaign.server.state
+            ? "The server has not counted its devices yet."
+            : "This page reads a store. Only a running server knows which devices report.",
+          "small",
+        ),
+  );
 }
 
 async function threshold(place, campaign) {
@@ -578,20 +817,34 @@ async function threshold(place, campaign) {
     : "Devices will cut off readings above a threshold θ: a smaller θ needs less noise. It is not chosen yet: the threshold rounds go on.";
   if (!known.length) return;
   if (many) {
-    blocks.replaceChildren(rows(last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
-      ["from", `θ, ${unit}`]));
+    blocks.replaceChildren(
+      rows(
+        last.ranges.map(([first, , theta]) => [begins(first, answer, last.epoch), number(theta)]),
+        ["from", `θ, ${unit}`],
+      ),
+    );
   }
   const end = Math.max(ends ?? 0, last.epoch + 1);
   const each = (pick) => [...known, last].map((epoch) => pick(...epoch.ranges.map(([, , theta]) => theta)));
   const line = { stroke: colour("filtered"), width: 2, paths: uPlot.paths.stepped({ align: 1 }) };
   // The highest and the lowest block: the same line where there is one.
-  thetaChart = new uPlot({
-    width: picture.clientWidth || 260, height: 140, legend: { show: false },
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), answer.time_zone),
-    axes: [{ ...axis(), space: 70, values: moments(answer.time_zone) }, { ...axis(), size: 60 }],
-    series: [{}, { ...line }, { ...line }], bands: [band(null, 2, 1, "filtered")],
-    scales: { y: { range: (_, low, high) => [0, high * 1.1] } },
-  }, [[...known.map((epoch) => epoch.epoch), end], each(Math.max), each(Math.min)], picture);
+  thetaChart = new uPlot(
+    {
+      width: picture.clientWidth || 260,
+      height: 140,
+      legend: { show: false },
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), answer.time_zone),
+      axes: [
+        { ...axis(), space: 70, values: moments(answer.time_zone) },
+        { ...axis(), size: 60 },
+      ],
+      series: [{}, { ...line }, { ...line }],
+      bands: [band(1, 2, "filtered")],
+      scales: { y: { range: (_, _low, high) => [0, high * 1.1] } },
+    },
+    [[...known.map((epoch) => epoch.epoch), end], each(Math.max), each(Math.min)],
+    picture,
+  );
 }
 
 // A distribution takes the server some seconds, so it is computed when somebody asks for it.
@@ -605,12 +858,24 @@ function distribution(place) {
 async function quantiles(place) {
   const name = shown;
   const words = selection("all");
-  words.delete("group"); words.delete("filtered");
+  words.delete("group");
+  words.delete("filtered");
   place.replaceChildren(element("p", "This takes some seconds.", "small"));
   try {
     const answer = await api(`campaigns/${name}/quantiles?${words}`);
-    place.replaceChildren(rows(answer.quantiles.slice(-9).map((row) => [time(row.start), `${number(100 * row.share)} %`,
-      number(row.value), `${number(row.low)} to ${number(row.high)}`]), ["from", "share", `below, ${answer.unit}`, "90 % band, a model"]));
+    place.replaceChildren(
+      rows(
+        answer.quantiles
+          .slice(-9)
+          .map((row) => [
+            time(row.start),
+            `${number(100 * row.share)} %`,
+            number(row.value),
+            `${number(row.low)} to ${number(row.high)}`,
+          ]),
+        ["from", "share", `below, ${answer.unit}`, "90 % band, a model"],
+      ),
+    );
   } catch (error) {
     place.replaceChildren(element("p", error.message, "small"));
   }
@@ -647,15 +912,30 @@ function showOne(name) {
   news?.close();
   about = data = zoom = null;
   news = new EventSource(`api/v1/campaigns/${name}/events`);
-  news.addEventListener("campaign", (event) => { glance(JSON.parse(event.data)); load().catch(say); });
+  news.addEventListener("campaign", (event) => {
+    glance(JSON.parse(event.data));
+    load().catch(say);
+  });
   // What is asked for once the news have begun misses nothing, also after the server was away.
-  const ask = () => api(`campaigns/${name}`).then((campaign) => {
-    if (name !== shown) return;
-    glance(campaign);
-    return load().then(actions);
-  }).catch((error) => { if (name === shown) ready(); say(error); });
-  news.onopen = () => { link("live"); ask(); };
-  news.onerror = () => { link("the server does not answer: trying again", true); if (!data) ask(); };
+  const ask = () =>
+    api(`campaigns/${name}`)
+      .then((campaign) => {
+        if (name !== shown) return;
+        glance(campaign);
+        return load().then(actions);
+      })
+      .catch((error) => {
+        if (name === shown) ready();
+        say(error);
+      });
+  news.onopen = () => {
+    link("live");
+    ask();
+  };
+  news.onerror = () => {
+    link("the server does not answer: trying again", true);
+    if (!data) ask();
+  };
   $("widgets").replaceChildren();
   for (const { id } of ANSWERS) $(id)?.parentElement.remove();
   delete $("choose").elements.span.dataset.spans;
@@ -686,36 +966,55 @@ async function actions() {
   against = token || null;
   const useful = (token && shown && about ? known : []).filter((name) => APPLIES[name]?.(about.server) ?? true);
   $("actions").hidden = !useful.length;
-  $("actions").replaceChildren(...useful.map((name) => {
-    const button = element("button", name === "revoke" ? "revoke a device" : `${name} ${shown ?? ""}`);
-    button.onclick = () => {
-      const device = name === "revoke" ? prompt(`Which device of ${shown} is revoked, for good?`) : "";
-      if (name === "revoke" ? !device : !confirm(`Really ${name} ${shown}?`)) return;
-      api(`campaigns/${shown}/actions/${name}`,
-        { method: "POST", headers: { "x-undertone-token": against }, body: JSON.stringify({ device: device.trim() }) })
-        .then(({ done }) => link(done)).catch(say);
-    };
-    return button;
-  }));
+  $("actions").replaceChildren(
+    ...useful.map((name) => {
+      const button = element("button", name === "revoke" ? "revoke a device" : `${name} ${shown ?? ""}`);
+      button.onclick = () => {
+        const device = name === "revoke" ? prompt(`Which device of ${shown} is revoked, for good?`) : "";
+        if (name === "revoke" ? !device : !confirm(`Really ${name} ${shown}?`)) return;
+        api(`campaigns/${shown}/actions/${name}`, {
+          method: "POST",
+          headers: { "x-undertone-token": against },
+          body: JSON.stringify({ device: device.trim() }),
+        })
+          .then(({ done }) => link(done))
+          .catch(say);
+      };
+      return button;
+    }),
+  );
 }
 
 // --- wiring
 
 function route() {
   const name = decodeURIComponent(location.hash.slice(1)).split("?")[0];
-  if (name === "main") return;  // the link past the header
+  if (name === "main") return; // the link past the header
   const one = Boolean(name);
   $("all").hidden = one;
   $("one").hidden = !one;
   document.title = one ? `${name} – Undertone` : "Undertone";
   if (one) showOne(name);
-  else { shown = null; news?.close(); showAll().then(() => link("")).catch(say); }
+  else {
+    shown = null;
+    news?.close();
+    showAll()
+      .then(() => link(""))
+      .catch(say);
+  }
   actions().catch(() => {});
 }
 addEventListener("hashchange", route);
 addEventListener("resize", () => data && draw());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (data) { draw(); drawWidgets(about); } });
-matchMedia("print").addEventListener("change", () => { if (data) draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  if (data) {
+    draw();
+    drawWidgets(about);
+  }
+});
+matchMedia("print").addEventListener("change", () => {
+  if (data) draw();
+});
 $("choose").addEventListener("change", ({ target }) => {
   const chosen = new FormData($("choose"));
   // A chart shows a few groups at a time, and at least one.
@@ -724,13 +1023,23 @@ $("choose").addEventListener("change", ({ target }) => {
     link(target.checked ? "The chart shows at least one group." : `The chart shows at most ${MOST_GROUPS} groups.`);
     return;
   }
-  const words = new URLSearchParams({ group: chosenGroups().join(), span: chosen.get("span") ?? "", alone: String(chosen.has("alone")) });
+  const words = new URLSearchParams({
+    group: chosenGroups().join(),
+    span: chosen.get("span") ?? "",
+    alone: String(chosen.has("alone")),
+  });
   history.replaceState(null, "", `#${shown}?${words}`);
   if (target.name === "span") zoom = null;
   load().catch(say);
 });
 $("table").addEventListener("toggle", () => data && tabulate());
-$("zoom-out").addEventListener("click", () => { zoom = null; $("zoom-out").hidden = true; draw(); select().catch(say); byGroup().catch(say); });
+$("zoom-out").addEventListener("click", () => {
+  zoom = null;
+  $("zoom-out").hidden = true;
+  draw();
+  select().catch(say);
+  byGroup().catch(say);
+});
 $("hours").append(...[...Array(25).keys()].map((hour) => new Option("", `${String(hour).padStart(2, "0")}:00`)));
 // Questions that people ask often: a button fills in the form.
 $("presets").addEventListener("click", ({ target }) => {
@@ -748,10 +1057,14 @@ $("login").addEventListener("submit", (event) => {
   event.preventDefault();
   const token = new FormData(event.target).get("token");
   event.target.reset();
-  api("session", { method: "POST", body: JSON.stringify({ token }) }).then(actions).catch(say);
+  api("session", { method: "POST", body: JSON.stringify({ token }) })
+    .then(actions)
+    .catch(say);
 });
 $("logout").addEventListener("click", () => api("session", { method: "DELETE" }).then(actions).catch(say));
-setInterval(() => { if (!shown && !document.hidden) showAll().catch(say); }, 5000);
+setInterval(() => {
+  if (!shown && !document.hidden) showAll().catch(say);
+}, 5000);
 $("chart").tabIndex = 0;
 $("chart").addEventListener("keydown", (event) => {
   const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -42,7 +42,8 @@ export function refresh(place, made) {
       if (old.data !== fresh.data) old.data = fresh.data;
     } else {
       for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
-      for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      for (const { name, value } of fresh.attributes)
+        if (old.getAttribute(name) !== value) old.setAttribute(name, value);
       refresh(old, [...fresh.childNodes]);
     }
   });
@@ -55,7 +56,8 @@ export const number = (value, digits = 4) =>
   value === null || value === undefined
     ? "–"
     : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
-export const percent = (share) => `${new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 }).format(100 * share)} %`;
+export const percent = (share) =>
+  `${new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 }).format(100 * share)} %`;
 
 // An amount with its error, both in a unit that people read easily: 5100 Wh becomes 5.1 kWh. The error has two digits, and
 // the amount as many decimals as its error.
@@ -66,12 +68,20 @@ export function amount(value, error, unit) {
   if (unit === "l") {
     if (most >= 10_000) [size, shown] = [1000, "m³"];
   } else if (unit in SCALED) {
-    [size, shown] = [[1e9, `G${unit}`], [1e6, `M${unit}`], [1e3, `k${unit}`]].find(([least]) => most >= 2 * least) ?? [1, unit];
+    [size, shown] = [
+      [1e9, `G${unit}`],
+      [1e6, `M${unit}`],
+      [1e3, `k${unit}`],
+    ].find(([least]) => most >= 2 * least) ?? [1, unit];
   }
   const fine = error === null || !(error > 0) ? Math.abs(value) / size / 1000 : error / size;
   const decimals = fine > 0 ? Math.min(Math.max(1 - Math.floor(Math.log10(fine)), 0), 6) : 0;
   const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: 0, maximumFractionDigits: decimals });
-  return { value: words.format(value / size), error: error === null ? "" : `± ${number(error / size, 2)}`, unit: shown };
+  return {
+    value: words.format(value / size),
+    error: error === null ? "" : `± ${number(error / size, 2)}`,
+    unit: shown,
+  };
 }
 
 // Dates in the reader's language, and a clock of 24 hours for everybody.
@@ -89,16 +99,28 @@ export function span(start, seconds, zone) {
   return seconds % 86400 === 0 ? date(start, zone) : `${words(start, zone)}–${words(start + seconds, zone)}`;
 }
 
-const SIZES = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+const SIZES = [
+  [86400, "day"],
+  [3600, "hour"],
+  [60, "minute"],
+  [1, "second"],
+];
 const unitOf = (seconds) => SIZES.find(([size]) => seconds >= size) ?? SIZES.at(-1);
 export function ago(seconds) {
   const [size, unit] = unitOf(seconds);
-  return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(-Math.floor(Math.max(seconds, 0) / size), unit);
+  return new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(
+    -Math.floor(Math.max(seconds, 0) / size),
+    unit,
+  );
 }
 export function lasting(seconds) {
   const [size, unit] = SIZES.find(([each]) => seconds >= each && seconds % each === 0) ?? unitOf(seconds);
-  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 1 })
-    .format(seconds / size);
+  return new Intl.NumberFormat(undefined, {
+    style: "unit",
+    unit,
+    unitDisplay: "long",
+    maximumFractionDigits: 1,
+  }).format(seconds / size);
 }
 
 export const natural = new Intl.Collator(undefined, { numeric: true }).compare;

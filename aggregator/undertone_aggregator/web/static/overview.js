@@ -10,12 +10,16 @@ function spark({ estimate, low, high }) {
   const picture = drawing("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" });
   const there = estimate.map((_, i) => i).filter((i) => estimate[i] !== null);
   if (there.length < 2) return picture;
-  const least = Math.min(...there.map((i) => low[i] ?? estimate[i])), most = Math.max(...there.map((i) => high[i] ?? estimate[i]));
+  const least = Math.min(...there.map((i) => low[i] ?? estimate[i])),
+    most = Math.max(...there.map((i) => high[i] ?? estimate[i]));
   const x = (i) => (100 * (i - there[0])) / (there.at(-1) - there[0]);
   const y = (value) => 29 - (28 * (value - least)) / (most - least || 1);
-  const line = (places, of) => places.map((i, n) => `${n ? "L" : "M"}${x(i).toFixed(2)} ${y(of[i] ?? estimate[i]).toFixed(2)}`).join("");
-  picture.append(drawing("path", { class: "band", d: `${line(there, high)}${line([...there].reverse(), low).replace("M", "L")}Z` }),
-    drawing("path", { class: "line", d: line(there, estimate) }));
+  const line = (places, of) =>
+    places.map((i, n) => `${n ? "L" : "M"}${x(i).toFixed(2)} ${y(of[i] ?? estimate[i]).toFixed(2)}`).join("");
+  picture.append(
+    drawing("path", { class: "band", d: `${line(there, high)}${line([...there].reverse(), low).replace("M", "L")}Z` }),
+    drawing("path", { class: "line", d: line(there, estimate) }),
+  );
   return picture;
 }
 
@@ -52,7 +56,9 @@ function card(campaign) {
     }
     link.append(bar, element("div", learns.words, "small"));
   } else if (newest) {
-    link.append(element("div", `${span(newest.start, slot, zone)}, ${ago(Date.now() / 1000 - newest.start - slot)}`, "small"));
+    link.append(
+      element("div", `${span(newest.start, slot, zone)}, ${ago(Date.now() / 1000 - newest.start - slot)}`, "small"),
+    );
     link.append(spark(campaign.recent));
   }
   link.append(element("div", reporting(campaign), "small"), element("div", inOdds(campaign), "small privacy"));
@@ -65,20 +71,36 @@ function overall(campaigns) {
   const needy = states.filter(({ level }) => level in NEEDS).sort((a, b) => NEEDS[b.level] - NEEDS[a.level]);
   const many = `${campaigns.length} ${campaigns.length === 1 ? "campaign" : "campaigns"}`;
   if (!needy.length) {
-    const level = states.some(({ level }) => level === "good") ? "good" : states.some(({ level }) => level === "busy") ? "busy" : "quiet";
+    const level = states.some(({ level }) => level === "good")
+      ? "good"
+      : states.some(({ level }) => level === "busy")
+        ? "busy"
+        : "quiet";
     return [dot({ level, words: `${many}, ${level === "quiet" ? "none needs you" : "all well"}` })];
   }
   const [{ campaign, level, sentence, words }] = needy;
   const more = element("a", "What to do", "todo");
   more.href = `#${campaign.name}`;
-  return [dot({ level, words: `${needy.length} of ${many} ${needy.length === 1 ? "needs" : "need"} you` }),
-    element("span", `${campaign.name}: ${sentence || words}`, "why"), more];
+  return [
+    dot({ level, words: `${needy.length} of ${many} ${needy.length === 1 ? "needs" : "need"} you` }),
+    element("span", `${campaign.name}: ${sentence || words}`, "why"),
+    more,
+  ];
 }
 
 export function showCampaigns(campaigns) {
   const sorted = [...campaigns].sort((a, b) => natural(a.name, b.name));
   $("overall").hidden = !sorted.length;
   refresh($("overall"), overall(sorted));
-  refresh($("cards"), sorted.length ? sorted.map(card) : [element("p",
-    "There is no campaign yet. A campaign says what devices measure, how often, and how well each reading is protected. The command undertone campaign create makes one.")]);
+  refresh(
+    $("cards"),
+    sorted.length
+      ? sorted.map(card)
+      : [
+          element(
+            "p",
+            "There is no campaign yet. A campaign says what devices measure, how often, and how well each reading is protected. The command undertone campaign create makes one.",
+          ),
+        ],
+  );
 }

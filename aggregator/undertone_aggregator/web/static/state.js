@@ -21,9 +21,16 @@ const ADVICE = {
 };
 // An alarm in a few words, by its event; any other alarm is "a warning".
 const SHORT = {
-  disk: "disk full", clock: "the clock is wrong", conflict: "devices were copied", silent: "devices are silent",
-  dropped: "the broker drops reports", foreign: "somebody else broadcasts", unsigned: "the signing key is missing",
-  certificate: "the certificate ends soon", groups: "the file of groups is damaged", files: "no files left",
+  disk: "disk full",
+  clock: "the clock is wrong",
+  conflict: "devices were copied",
+  silent: "devices are silent",
+  dropped: "the broker drops reports",
+  foreign: "somebody else broadcasts",
+  unsigned: "the signing key is missing",
+  certificate: "the certificate ends soon",
+  groups: "the file of groups is damaged",
+  files: "no files left",
 };
 
 // What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.
@@ -38,9 +45,14 @@ export function notices({ server, warnings, time_zone: zone }) {
     found.set(key, row);
   }
   for (const sentence of warnings) found.set(sentence, { rank: 2, sentence, kind: "warn", times: [] });
-  return [...found.values()].sort((a, b) => a.rank - b.rank || Math.max(0, ...b.times) - Math.max(0, ...a.times))
-    .map((row) => ({ ...row, when: row.times.length
-      ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, ${row.times.length} times in 24 hours` : ""}: ` : "" }));
+  return [...found.values()]
+    .sort((a, b) => a.rank - b.rank || Math.max(0, ...b.times) - Math.max(0, ...a.times))
+    .map((row) => ({
+      ...row,
+      when: row.times.length
+        ? `${time(Math.max(...row.times), zone)}${row.times.length > 1 ? `, ${row.times.length} times in 24 hours` : ""}: `
+        : "",
+    }));
 }
 
 export function notice({ when, sentence, kind, advice }) {
@@ -58,7 +70,9 @@ export function notice({ when, sentence, kind, advice }) {
 // A moment as people say it: the clock alone for today.
 function since(seconds, zone) {
   const now = Date.now() / 1000;
-  return day(seconds, zone) === day(now, zone) ? clock(seconds, zone) : `${day(seconds, zone)}, ${clock(seconds, zone)}`;
+  return day(seconds, zone) === day(now, zone)
+    ? clock(seconds, zone)
+    : `${day(seconds, zone)}, ${clock(seconds, zone)}`;
 }
 
 // How a campaign is, in one word or a few: { level, words, sentence }. The levels are the colours of the dot: good, busy,
@@ -67,21 +81,37 @@ export function standing(campaign) {
   if (campaign.error) return { level: "bad", words: "cannot be read", sentence: campaign.error };
   const { server, time_zone: zone } = campaign;
   const { state, reason } = server;
-  const quiet = { paused: "paused", retired: "retired", over: "ended", stopped: "no server runs", new: "not begun",
-    stopping: "stopping", starting: "starting" };
+  const quiet = {
+    paused: "paused",
+    retired: "retired",
+    over: "ended",
+    stopped: "no server runs",
+    new: "not begun",
+    stopping: "stopping",
+    starting: "starting",
+  };
   if (state === "failed") return { level: "bad", words: "failed", sentence: reason };
   if (state === "retired" || state === "over") return { level: "quiet", words: quiet[state], sentence: "" };
   const [first, ...more] = notices(campaign);
   if (first && first.rank < 2) {
     const from = first.times.length ? Math.min(...first.times) : null;
     const short = SHORT[first.event] ?? (first.rank === 0 ? "reports do not arrive" : "a warning");
-    return { level: first.rank === 0 || first.event === "disk" ? "bad" : "warn", sentence: first.sentence,
-      words: from === null ? short : `${short} since ${since(from, zone)}` };
+    return {
+      level: first.rank === 0 || first.event === "disk" ? "bad" : "warn",
+      sentence: first.sentence,
+      words: from === null ? short : `${short} since ${since(from, zone)}`,
+    };
   }
   if (state in quiet) return { level: "quiet", words: quiet[state], sentence: reason ?? "" };
   if (campaign.phase === "threshold") return { level: "busy", words: "learning", sentence: "" };
-  if (first) return { level: "warn", words: more.length ? `${more.length + 1} warnings` : "a warning", sentence: first.sentence };
-  if (!state) return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
+  if (first)
+    return {
+      level: "warn",
+      words: more.length ? `${more.length + 1} warnings` : "a warning",
+      sentence: first.sentence,
+    };
+  if (!state)
+    return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
   return { level: "good", words: "all well", sentence: "" };
 }
 
@@ -109,7 +139,9 @@ export function value(campaign, row) {
   if (row.kind === "model") return { reason: "The range is known: the first number comes with the next slot." };
   const error = row.standard_error === null ? null : 1.96 * row.standard_error;
   return error !== null && error > Math.abs(row.estimate - campaign.offset)
-    ? { reason: `Not enough reports yet: the error, ± ${number(error, 2)} ${campaign.unit}, is larger than the number. More devices, or means over more slots, show more.` }
+    ? {
+        reason: `Not enough reports yet: the error, ± ${number(error, 2)} ${campaign.unit}, is larger than the number. More devices, or means over more slots, show more.`,
+      }
     : { estimate: row.estimate, error };
 }
 
@@ -118,14 +150,18 @@ export function old(campaign) {
   const { newest, slot_seconds: slot, server } = campaign;
   if (!newest) return false;
   const age = Date.now() / 1000 - newest.start - slot;
-  return ["failed", "retired", "over", "paused", "stopped"].includes(server.state) || (Boolean(server.state) && age > Math.max(6 * slot, 900));
+  return (
+    ["failed", "retired", "over", "paused", "stopped"].includes(server.state) ||
+    (Boolean(server.state) && age > Math.max(6 * slot, 900))
+  );
 }
 
 // Devices that report, of those that are known; "" if only a running server knows them.
 export function reporting(campaign) {
   const of = campaign.server.devices?.all;
   if (!of || of.reporting === null) return campaign.newest ? `${number(campaign.newest.reports, 9)} reports` : "";
-  return of.silent === null ? `${number(of.reporting, 9)} devices report`
+  return of.silent === null
+    ? `${number(of.reporting, 9)} devices report`
     : `${number(of.reporting, 9)} of ${number(of.reporting + of.silent, 9)} devices report`;
 }
 
