@@ -102,7 +102,7 @@ demo: .venv/.installed tools
 tools:
 	@scripts/tools.sh
 
-.venv/.installed: pyproject.toml device/pyproject.toml scripts/venv.sh
+.venv/.installed: pyproject.toml device/pyproject.toml scripts/venv.sh scripts/micropython.py
 	@PYTHON="$(PYTHON)" scripts/venv.sh
 	@touch $@
 

@@ -3,7 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# 3.11 first, because only for it there are wheels of the MicroPython interpreter for the tests.
 find_python() {
     local candidate
     for candidate in ${PYTHON:-python3.11 python3.12 python3.13 python3.14 python3}; do
@@ -27,3 +26,4 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
 fi
 echo "installing Undertone and its development tools into .venv"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ./device --editable '.[dev]'
+.venv/bin/python scripts/micropython.py

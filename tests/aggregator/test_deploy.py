@@ -123,11 +123,12 @@ def test_the_compose_file_is_one(tmp_path: Path) -> None:
     assert "imag" in said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file))
 
 
-def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path) -> None:
+def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/my clone/python")
     folder = tmp_path / 'my "50 %" café'
     lines = (written(folder) / "undertone.service").read_text().splitlines()
     word = f'"{tmp_path}/my \\"50 %%\\" café"'
-    assert f"ExecStart={sys.executable} -m undertone serve {word}" in lines
+    assert f'ExecStart="/my clone/python" -m undertone serve {word}' in lines
     assert f"ReadWritePaths={word}" in lines
     assert f'LoadCredential=signing.key:{tmp_path}/my "50 %%" café/signing.key' in lines, "there it is no word"
 

@@ -1,5 +1,6 @@
 """A demonstration or a load test that is told to end takes its broker and its server along."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,8 +17,21 @@ from undertone_simulator.processes import Processes
 
 
 def processes_of(folder: Path) -> list[str]:
-    listed = subprocess.run(["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if f"{folder}/" in line]
+    return [line for line in command_lines() if f"{folder}/" in line]
+
+
+def command_lines() -> list[str]:
+    """The command lines of all processes: those of Linux's /proc, elsewhere what `ps` prints."""
+    if not Path("/proc/self/cmdline").exists():
+        return subprocess.run(
+            ["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process may end meanwhile.
+        with contextlib.suppress(OSError):
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return lines
 
 
 @pytest.mark.broker

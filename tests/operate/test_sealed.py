@@ -69,6 +69,7 @@ def test_a_home_comes_back_by_its_passphrase_alone(tmp_path: Path) -> None:
     run("readers", "add", "ada", "--home", home)
     phrase = tmp_path / "phrase"
     phrase.write_text(PHRASE + "\n")
+    phrase.chmod(0o644)
     assert "0600" in run("backup", home, file, "--passphrase-file", phrase, code=2)
     phrase.chmod(0o600)
     secrets = json.loads(run("backup", home, file, "--passphrase-file", phrase, "--json"))["secrets"]

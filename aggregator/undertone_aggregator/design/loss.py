@@ -50,7 +50,7 @@ class Losses:
             return self
         at = (self.first + np.arange(len(self.mass))) * self.step
         mean = float(self.mass @ at)
-        spread = float(np.sqrt(max(self.mass @ np.square(at - mean), 0.0)))
+        spread = float(np.sqrt(max(float(self.mass @ np.square(at - mean)), 0.0)))
         low, high = self._range(releases, mean, spread)
         size = 1 << int(np.ceil(np.log2(high - low + 1)))
         # The discrete transform is circular with this number of points, so losses are taken modulo it.

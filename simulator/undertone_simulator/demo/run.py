@@ -14,13 +14,11 @@ from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import DemoStream
 from undertone_simulator.mosquitto import HOST, find_mosquitto, free_port
 from undertone_simulator.processes import (
-    NO_EXAMPLE,
     NO_MICROPYTHON,
     Failed,
     Processes,
     check_alive,
     end,
-    example_device,
     find_micropython,
 )
 from undertone_simulator.wire.fleet_process import FleetJob
@@ -71,7 +69,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     for note in (*plan.readings.notes, plan.bound_note, plan.rounds_note):
         if note:
             display.say(note)
-    missing = NO_EXAMPLE if example_device() is None else NO_MICROPYTHON if find_micropython() is None else ""
+    missing = NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
     with Processes(folder, port, log_messages=options.window is not None) as processes:
