@@ -53,5 +53,8 @@ class EpochSource(Protocol):
     def due(self, timeline: Timeline, now: int) -> int | None:
         """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""
 
+    def waits(self, timeline: Timeline, now: int) -> str:
+        """Return why no epoch after the first may be issued at Unix second ``now``; empty if one may."""
+
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the epoch to issue at Unix second ``now``, once it is ``due``; None if no epoch is to be issued."""

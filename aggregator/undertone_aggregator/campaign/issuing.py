@@ -59,16 +59,20 @@ class Issuing:
     def restart(self) -> None:
         """Treat every step as not yet done, as after a start or when the wall clock was set back."""
         self._broadcast_at = self._examined = -math.inf
+        # The slot in which devices were found to be away, and whether the log says so already.
+        self._away_in: int | None = None
+        self._said_away = False
 
     def tick(self, now: int) -> None:
         """Issue the epoch that is due at Unix second ``now``, if any, and broadcast the newest from time to time."""
         if not len(self.timeline):
             self._issue(self.rounds.first(now), now)
         extended = self.rounds.extended(self.timeline, now)
-        if extended is not None:
+        if extended is not None and self._devices_are_back(now):
             self._issue(extended, now)
         due = self.rounds.due(self.timeline, now)
-        if due is not None and self._examined < due <= self._lag.counted_until(self._context.store, now):
+        counted = self._lag.counted_until(self._context.store, now)
+        if due is not None and self._examined < due <= counted and self._devices_are_back(counted):
             self.choosing = True
             try:
                 with CHOICES.timed(self._context.plan.name):
@@ -97,6 +101,25 @@ class Issuing:
         except (Invalid, OSError) as wrong:
             self._context.journal.say_once("handover", f"the hand-over is not sent: {wrong}")
             return False
+
+    def _devices_are_back(self, counted: int) -> bool:
+        """Return True if no device's absence keeps the server from issuing an epoch; logs why it waits.
+
+        ``counted``: the Unix second up to which the store holds all reports that arrived. While devices are away, they
+        are looked for once a slot.
+        """
+        slot = self._context.due_slot(counted)
+        if slot == self._away_in:
+            return False
+        why = self.rounds.waits(self.timeline, counted)
+        if not why:
+            self._away_in, self._said_away = None, False
+            return True
+        self._away_in = slot
+        if not self._said_away:
+            self._warn(why)
+        self._said_away = True
+        return False
 
     def _choose(self, due: int, now: int) -> None:
         """Issue the next epoch, or log why none is issued yet."""

@@ -15,6 +15,7 @@ from itertools import pairwise
 from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.epoch_sums import SettledSums
 from undertone_aggregator.campaign.evidence import Evidence
+from undertone_aggregator.campaign.presence import presence_of
 from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Epoch, Timeline, threshold_to_json
 from undertone_aggregator.design import square_wave, stochastic_rounding
 from undertone_aggregator.design.mechanisms import traits_of
@@ -143,6 +144,18 @@ class Rounds:
         passed = (now // self.plan.slot_seconds - first - self.plan.settle_slots) // every
         look = first + max(passed, 1) * every + self.plan.settle_slots
         return look * self.plan.slot_seconds if look + self.plan.lead_slots <= newest.campaign.last_slot else None
+
+    def waits(self, timeline: Timeline, now: int) -> str:
+        """Return a sentence while devices that reported before are away, see `presence`; "" once they are back."""
+        settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
+        first = timeline.epochs[0].campaign.first_slot
+        presence = presence_of(self._means.read, first, settled, self.plan.stride)
+        if not presence.away:
+            return ""
+        return (
+            f"{presence.now:.0f} devices report where there were {presence.before:.0f}: no new theta before they are "
+            "back, so that no report that they keep is refused"
+        )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return the epoch to issue at Unix second ``now``, once ``due``; None without reports, or when θ may stay."""

@@ -1,5 +1,6 @@
 """Settles slots, after which their published numbers never change, and publishes their estimates."""
 
+import json
 import math
 
 from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
@@ -28,6 +29,35 @@ _RECENT_SLOTS = 4
 _SUMMED_SLOTS = 96
 # Longest time in seconds that slots wait after a start for reports that brokers and devices queued meanwhile.
 _RETURN_SECONDS = 600
+# Name of the stored value that tells how much of this wait is left: [seconds, Unix second at which that was so].
+_WAIT = "settling_wait"
+
+
+class _Return:
+    """The wait after a start: how long slots that are due wait for reports that brokers and devices hold for us.
+
+    The store keeps how much of the wait is left, so that a server that is killed again and again still settles. A new
+    wait begins at the first start after one is over, and after an absence that is longer than a wait.
+    """
+
+    def __init__(self, context: CampaignContext) -> None:
+        self._store = context.store
+        self._whole = min(context.plan.settle_slots * context.plan.slot_seconds, _RETURN_SECONDS)
+        # Seconds left, and the Unix second at which that was so; None before the first tick.
+        self._left: tuple[int, int] | None = None
+
+    def over(self, now: int) -> bool:
+        """Note that the server is there at Unix second ``now``; return True once the wait is over."""
+        if self._left is None:
+            left, at = json.loads(self._store.meta(_WAIT).get(_WAIT, "[0, 0]"))
+            goes_on = left > 0 and abs(now - at) <= self._whole
+            self._left = (min(left, self._whole) if goes_on else self._whole), now
+        left, at = self._left
+        if left and now != at:
+            # A clock that was set back has not waited.
+            self._left = max(left - max(now - at, 0), 0), now
+            self._store.set_meta({_WAIT: json.dumps(self._left)})
+        return not self._left[0]
 
 
 class Settling:
@@ -42,8 +72,7 @@ class Settling:
         self._settled = publication_of(context.store, context.plan.min_reports).settled
         # The newest timeline and its estimator, None before the first slot.
         self._estimating: tuple[Timeline, Estimator] | None = None
-        # The Unix second from which slots may settle after this start of the server; None before the first tick.
-        self._returned: int | None = None
+        self._return = _Return(context)
         self.published: Published | None = None
         # True if the store may lack the sums of settled slots. A store of an earlier version has none.
         self._sums_lack = True
@@ -85,11 +114,10 @@ class Settling:
         come: a clock that is ahead would settle slots that devices have not measured yet.
         """
         plan, store = self._context.plan, self._context.store
-        if self._returned is None:
-            self._returned = now + min(plan.settle_slots * plan.slot_seconds, _RETURN_SECONDS)
+        returned = self._return.over(now)
         # Where Spark counts, a slot settles once Spark has counted the files that may hold its reports.
         waited = self._context.due_slot(self._lag.counted_until(store, now))
-        if waited > self._settled and now >= self._returned:
+        if waited > self._settled and returned:
             newest = store.newest_slot()
             due = -1 if newest is None else min(waited, newest)
             if due > self._settled:

@@ -71,6 +71,10 @@ class StreamRounds:
         """Return None: one epoch is the whole stream."""
         return None
 
+    def waits(self, timeline: Timeline, now: int) -> str:
+        """Return "": there is no further epoch that could wait."""
+        return ""
+
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return None: there is no further epoch."""
         return None

@@ -19,9 +19,10 @@ from undertone_aggregator.campaign import settling
 from undertone_aggregator.campaign.collection import estimator_of
 from undertone_aggregator.campaign.coordinator import Coordinator
 from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.presence import REMEMBERED, Presence, presence_of
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Timeline
-from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.estimate.estimates import Estimator
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.store.inventory import ACTIVE, Device
@@ -272,6 +273,119 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     issued = [epoch.issued_at - NOW for epoch in epochs]
     assert not [second for second in issued if 36 <= second < 76], "nothing is decided on slots without reports"
     assert "0 devices report where there were 400" in notes.text
+
+
+@pytest.mark.parametrize("restart_every", [10**9, 1])
+def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
+    """They report under the old epoch until they are back, so a new one would refuse what they keep."""
+    config, outlet, chance, notes = (
+        server.config(tmp_path, cells=16, report_slots=400),
+        Outlet(),
+        random.Random(5),
+        Notes(),
+    )
+    left, back = 37, 60
+
+    def tick(second: int) -> None:
+        nonlocal coordinator
+        if second % restart_every == 0:
+            coordinator = Coordinator(config, server.SEED, store, outlet, Journal(notes))  # type: ignore[arg-type]
+        coordinator.tick(NOW + second)
+
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        coordinator = Coordinator(config, server.SEED, store, outlet, Journal(notes))  # type: ignore[arg-type]
+        for second in range(left + 1):
+            if second:
+                # Readings are four times as large from the second report epoch on, so that every look moves theta.
+                report_slot(store, NOW + second - 1, chance, 40.0 if second < 24 else 160.0)
+            tick(second)
+        followed = Timeline(store.epochs())
+        for second in range(left + 1, back):
+            tick(second)
+        assert store.epoch_count() == len(followed), "decided in the devices' absence"
+        # The devices are back: all that they kept is counted, and then theta is decided.
+        for slot in range(NOW + left, NOW + back):
+            report_slot(store, slot, chance, 160.0)
+        for second in range(back, back + 12):
+            report_slot(store, NOW + second - 1, chance, 160.0)
+            tick(second)
+        later = store.epochs()[len(followed) :]
+    newest = followed.last
+    assert newest is not None
+    assert later
+    assert later[0].campaign.first_slot >= NOW + back
+    said = notes.text.count("no new theta before they are back")
+    assert said == 1 if restart_every > back else said > 1
+
+
+def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
+    """Presence is compared with what was usual, which follows the fleet; an outage of any length shows nothing."""
+    counts = dict.fromkeys(range(1000), 100) | dict.fromkeys(range(1000, 60_000), 0)
+
+    def read(first: int, last: int, kind: int) -> Partial:
+        keys = (slot for slot in range(first, last + 1) if counts.get(slot) and kind == report.REPORT)
+        return Partial({Key("meters", bytes(8), kind, "all", slot): np.array([counts[slot]]) for slot in keys})
+
+    assert presence_of(read, 0, 999, 1) == Presence(100, 100)
+    assert presence_of(read, 0, 59_999, 1) == Presence(0, 100)
+    assert presence_of(read, 0, 59_999, 1).away
+    # One slot without reports in three is an absence; nine devices of ten are none.
+    counts[999] = 0
+    assert presence_of(read, 0, 999, 1).away
+    counts |= dict.fromkeys(range(997, 1000), 90)
+    assert not presence_of(read, 0, 999, 1).away
+    # Half of the fleet comes back after the outage, and brings the 96 reports that each device has kept.
+    waits = []
+    for settled in range(60_000, 60_200):
+        counts |= dict.fromkeys(range(59_905, settled + 1), 50)
+        waits.append(presence_of(read, 0, settled, 1).away)
+    assert abs(waits.index(False) - (REMEMBERED * 3 // 4 - 96)) <= 3
+    # At a campaign's beginning nothing is known.
+    assert presence_of(read, 998, 999, 1) == Presence(90, 0)
+
+
+def test_turns_are_no_absence() -> None:
+    """Twelve devices in turns of 48 slots: most slots have no report by design."""
+    turns = [slot for slot in range(4800) if slot % 4 == 0]
+
+    def read(first: int, last: int, kind: int) -> Partial:
+        keys = (slot for slot in turns if first <= slot <= last and kind == report.REPORT)
+        return Partial({Key("meters", bytes(8), kind, "all", slot): np.array([1]) for slot in keys})
+
+    assert not any(presence_of(read, 0, settled, 48).away for settled in range(4000, 4100))
+    turns = [slot for slot in turns if slot < 4000]
+    assert presence_of(read, 0, 4010, 48).away
+
+
+@pytest.mark.parametrize("settle_slots", [1, 3])
+def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path, settle_slots: int) -> None:
+    """Each start waits for what brokers and devices hold; a start during the wait goes on with it."""
+    outlet = play(tmp_path, 60, restart_every=2, settle_slots=settle_slots, report_slots=100)
+    slots = [json.loads(payload)["slot"] - NOW for topic, payload in outlet.messages if topic.endswith("/all/raw")]
+    # A life of two seconds waits for one of them.
+    assert len(set(slots)) >= 5
+    assert max(slots) >= 60 - 1 - settle_slots - 2 * (settle_slots + 1)
+
+
+def test_a_long_absence_begins_the_wait_anew(tmp_path: Path) -> None:
+    config, outlet, chance = (
+        server.config(tmp_path, cells=16, settle_slots=10, report_slots=400),
+        Outlet(),
+        random.Random(3),
+    )
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        for first, last in ((0, 19), (19, 27), (200, 211)):
+            coordinator = Coordinator(config, server.SEED, store, outlet, Journal(Nobody()))  # type: ignore[arg-type]
+            for second in range(first, last):
+                if second:
+                    report_slot(store, NOW + second - 1, chance, 40.0)
+                settled = publication_of(store, 1).settled
+                coordinator.tick(NOW + second)
+                if first == 200 and second < 210:
+                    assert publication_of(store, 1).settled == settled, "reports of the absence are still under way"
+        assert publication_of(store, 1).settled == NOW + 199
 
 
 def test_the_report_phase_refines_theta_with_its_own_histograms(

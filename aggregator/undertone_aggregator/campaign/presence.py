@@ -1,0 +1,64 @@
+"""Presence of the devices that reported before: while they are away, the server issues no new epoch.
+
+A device without a connection goes on with its epoch and keeps its reports. If the server issued a new epoch meanwhile,
+it would have to refuse these reports, although no device has ever used the new epoch's θ.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from undertone_aggregator.campaign.epoch_sums import Reader
+from undertone_aggregator.counts.partial import reports_in
+from undertone_shared import report
+
+# Slots over which reports are averaged: a single slot may lack reports by chance.
+_SPAN = 3
+# Number of slots with reports that show how many devices reported before. It is twice the number of reports that a
+# device keeps while it has no connection.
+REMEMBERED = 192
+# Share of the remembered slots that may show fewer devices: three quarters of them show at most the reports before.
+_USUAL = 0.75
+# Least share of the devices that reported before that must report now.
+LEAST = 0.9
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Mean number of reports in a slot: ``now``, in the newest settled slots, and ``before``."""
+
+    now: float
+    before: float
+
+    @property
+    def away(self) -> bool:
+        """True while a tenth or more of the devices that reported before do not report."""
+        return self.now < LEAST * self.before
+
+
+def presence_of(read: Reader, first: int, settled: int, stride: int) -> Presence:
+    """Return the presence in the slots from the campaign's ``first`` to the newest ``settled`` one.
+
+    ``stride``: slots of which each device reports one. ``before`` is the upper quartile over the newest slots with
+    reports, `REMEMBERED` of them; slots without any report show nothing about the devices. If devices stay away for
+    good, ``before`` therefore sinks to ``now`` within three quarters of `REMEMBERED` slots with reports.
+    """
+    span = max(_SPAN, stride)
+    wanted = max(REMEMBERED // span, 4)
+    # Spans of slots, the newest first: number of the span -> its reports. An outage may be long, so the part of the
+    # store that is read grows until enough spans have reports.
+    spans: dict[int, int] = {}
+    begin, end, length = settled, settled + 1, wanted * span
+    while end > first and len(spans) <= wanted:
+        begin = max(end - length, first)
+        for kind in (report.COHORT, report.REPORT):
+            for key, counts in read(begin, end - 1, kind).items():
+                number = (settled - key.slot) // span
+                spans[number] = spans.get(number, 0) + reports_in(key.kind, counts)
+        end, length = begin, 2 * length
+    newest = min(span, max(settled - first + 1, 1))
+    # The oldest span may be cut by the campaign's beginning.
+    whole = [n for n in sorted(spans) if n > 0 and settled - (n + 1) * span + 1 >= first]
+    earlier = [spans[n] / span for n in whole[:wanted]]
+    before = float(np.quantile(earlier, _USUAL)) if earlier else 0.0
+    return Presence(spans.get(0, 0) / newest, before)
