@@ -2,7 +2,8 @@
 
 Clipping bias is computed exactly from the data; noise is exact for raw series, and drawn for smoothed ones. A fleet of
 another size than the data's is a scaling: the same bias, with the noise of that many devices. The figures show errors
-against ε, then by report like Figures 1 and 2 of Bao et al. (PVLDB 2021), then the effect of C like Figures 3 and 4.
+against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB 2021): the error by report, the effect
+of C.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,12 @@
 """Shared code of Figures 2 to 5 and 10 of ToPS: end to end, smoothers, hierarchies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from undertone_studies.outcome import Outcome, against_base
+from undertone_studies.outcome import Cell, Outcome, against_base
+from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     EPSILONS,
@@ -32,21 +33,30 @@ PURE = "The guarantee is pure ε for each value (event level)."
 
 def end_to_end(options: StudyOptions, metrics: tuple[str, ...], title: str) -> Outcome:
     rows: list[list[str | float]] = []
-    panels = []
     for stream in streams(options):
         truth = range_sums(stream.body)
-        curves: dict[str, dict[str, list[float]]] = {metric: {} for metric in metrics}
         for epsilon in EPSILONS:
             for name, trial in _methods(options, stream, epsilon, truth).items():
                 error = mean_errors(trial, truth, 1 if name == "Base" else options.repeats or SHORT)
                 rows.append([stream.name, float(epsilon), name, *(getattr(error, metric) for metric in metrics)])
-                for metric in metrics:
-                    curves[metric].setdefault(name, []).append(getattr(error, metric))
-        x = [float(epsilon) for epsilon in EPSILONS]
-        # The table shows every metric of the error; the figure shows only the first metric.
-        panels.append(replace(against_base(stream.name, "ε", x, curves[metrics[0]]), y=metrics[0].upper()))
     columns = ["stream", "ε", "method", *(metric.upper() for metric in metrics)]
-    return Outcome(title, columns, rows, [EVENT, protocol(options)], panels)
+    return Outcome(title, columns, rows, [EVENT, protocol(options)], end_to_end_panels(columns, rows))
+
+
+def end_to_end_panels(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[Panel]:
+    """Return a panel for each metric and stream of the rows of `end_to_end`."""
+    panels = []
+    for place, metric in enumerate(columns[3:], 3):
+        for stream in dict.fromkeys(str(row[0]) for row in rows):
+            of = [row for row in rows if row[0] == stream]
+            x = sorted({float(row[1]) for row in of})
+            curves = {
+                name: [float(row[place]) for row in of if row[2] == name]
+                for name in dict.fromkeys(str(row[2]) for row in of)
+            }
+            title = stream if len(columns) == 4 else f"{stream}, {metric}"
+            panels.append(replace(against_base(title, "ε", x, curves), y=metric))
+    return panels
 
 
 def _methods(options: StudyOptions, stream: TopsStream, epsilon: str, truth: Answers) -> dict[str, Trial]:

@@ -1,5 +1,6 @@
 """Experiment: Figure 1 of ToPS."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import sqrt
 
@@ -7,8 +8,8 @@ import numpy as np
 
 from undertone_central.smoothers import best_smoothing
 from undertone_central.threshold import Workload, counts_above, noise_and_cap, scores
-from undertone_studies.outcome import Outcome
-from undertone_studies.panel import Panel
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Curve, Panel
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     SHORT,
@@ -53,7 +54,7 @@ def run(options: StudyOptions) -> Outcome:
     thetas = np.unique(np.geomspace(1, largest, 8 if options.quick else 24).astype(np.int64))
     plain, smoothed = Workload(R, 16, 5, epsilon), Workload(R, 16, 5 - best_smoothing(16, 5, epsilon), epsilon)
     truth = range_sums(stream.body)
-    noise = sqrt(2 * 15 * 5**3) / float(epsilon)
+    noise = _noise(PHASE_EPSILON)
     excess = _mean_excess(histogram, thetas)
     eq4 = np.sqrt((noise * thetas) ** 2 + (R / 3 * excess) ** 2)
     eq6 = noise * thetas + R / 3 * 60 / M * counts_above(histogram, thetas)
@@ -76,17 +77,33 @@ def run(options: StudyOptions) -> Outcome:
         "with each chosen θ by the MSE with the best θ. Both MSE leave out the error from smoothing.",
         *(_regret(stream, smoothed, *objective, options, choices) for objective in OBJECTIVES.items()),
     ]
-    x = thetas.tolist()
-    curves = {
-        "Eq. 4": (x, eq4.tolist()),
-        "Eq. 6, c = 60": (x, eq6.tolist()),
-        "excess (default)": (x, ours.tolist()),
-        "measured": (x, measured),
-        "Base": (x, [base_rmse] * len(x)),
-    }
-    panel = Panel(f"{stream.name}, ε = {float(epsilon):g}", "θ", "RMSE of a range's sum", curves, better="lower")
     columns = ["θ", "root of Eq. 4", "Eq. 6, c = 60", "excess (default)", "measured RMSE"]
+    panel = panel_of(rows, base_rmse, f"{stream.name}, ε = {float(epsilon):g}")
     return Outcome(f"ToPS, figure 1 ({stream.name}): what θ costs", columns, rows, notes, [panel])
+
+
+def panel_of(rows: Sequence[Sequence[Cell]], base_rmse: float, title: str) -> Panel:
+    """Return the panel of the rows, with the two factors of Eq. 6: the noise, and what truncation costs."""
+    thetas, eq4, eq6, ours, measured = ([float(cell) for cell in column] for column in zip(*rows, strict=True))
+    noise = [_noise(PHASE_EPSILON) * theta for theta in thetas]
+    # Where no value is above θ, what truncation costs is 0, which a logarithmic axis cannot show.
+    costs = [(theta, all_of - part) for theta, all_of, part in zip(thetas, eq6, noise, strict=True)]
+    shown = [(theta, cost) for theta, cost in costs if cost > 1e-6 * eq6[0]]
+    curves: dict[str, Curve] = {
+        "Eq. 4": (thetas, eq4),
+        "Eq. 6, c = 60": (thetas, eq6),
+        "noise of Eq. 6": (thetas, noise),
+        "bias of Eq. 6": ([theta for theta, _ in shown], [cost for _, cost in shown]),
+        "excess (default)": (thetas, ours),
+        "measured": (thetas, measured),
+        "Base": (thetas, [base_rmse] * len(thetas)),
+    }
+    return Panel(title, "θ", "RMSE of a range's sum", curves, better="lower")
+
+
+def _noise(epsilon: str) -> float:
+    """Return the standard deviation of a range's sum for θ = 1, of a hierarchy of fan-out 16 and height 5."""
+    return sqrt(2 * 15 * 5**3) / float(Fraction(epsilon))
 
 
 def _regret(

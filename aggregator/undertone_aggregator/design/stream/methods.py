@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 LONGEST = 2048
 FILTER_TAPS = 2
 SAMPLING = 4
+# Precision of the paper's schedule, in bits.
+_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,18 @@ def all_methods(
     whole = np.arange(slots)
     sampled = np.arange(0, slots, SAMPLING)
     step, far = float(slew), min(slew * SAMPLING, Fraction(499, 1000))
+    direct, three, ships = main_methods(slew, slots, epsilon, delta, chains=chains, per_report=per_report)
     plain, tight = _paper(slew, slots)
-    unit = np.eye(slots)
-    correlated = _stationary(float(shipped(slew, slots, chains).taps[0]), slots)
-    ships = float(shipped(slew, slots, chains).variance)
     one_bit = 2 * zcdp_rho(epsilon, delta) * times
     return [
-        Method("direct", unit * slots / squared, whole, None, True, "Algorithm 1: independent noise"),
+        direct,
         Method("differences", _differences(step, slots) * slots / squared, whole, step, False, "Algorithm 2"),
-        Method("paper", plain * slots / squared, whole, step, False, "Algorithm 3, calibrated by √l"),
+        three,
         Method("exact", plain * tight / squared, whole, step, False, "Algorithm 3, exact S²"),
-        Method("closed-form", correlated * ships / squared, whole, step, True, "constant r, closed form: what ships"),
+        ships,
         _filter("share", slew, slots, 1, squared, "constant r, exact S²"),
         _filter("filter", slew, slots, FILTER_TAPS, squared, f"{FILTER_TAPS} taps, exact S²"),
-        Method("one-bit", correlated * ships / one_bit, whole, step, True, "one bit a report, by zCDP"),
+        Method("one-bit", ships.covariance * squared / one_bit, whole, step, True, "one bit a report, by zCDP"),
         Method(
             "sampled",
             np.eye(len(sampled)) * len(sampled) / squared,
@@ -103,6 +103,22 @@ def all_methods(
             f"every {SAMPLING}th slot, closed form at {SAMPLING}C (FAST + CGM)",
         ),
     ]
+
+
+def main_methods(
+    slew: Fraction, slots: int, epsilon: float, delta: float, *, chains: int = 1, per_report: bool = False
+) -> tuple[Method, Method, Method]:
+    """Return Algorithm 1, Algorithm 3 and what ships, as `all_methods` does; for long streams they are made faster."""
+    squared = mu(epsilon, delta) ** 2 * (slots if per_report else 1)
+    whole, step = np.arange(slots), float(slew)
+    optimum = shipped(slew, slots, chains)
+    noise = _stationary(float(optimum.taps[0]), slots) * float(optimum.variance) / squared
+    plain = covariance(paper(slew, slots, _BITS)) * slots / squared
+    return (
+        Method("direct", np.eye(slots) * slots / squared, whole, None, True, "Algorithm 1: independent noise"),
+        Method("paper", plain, whole, step, False, "Algorithm 3, calibrated by √l"),
+        Method("closed-form", noise, whole, step, True, "constant r, closed form: what ships"),
+    )
 
 
 def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: int = 1) -> Method:
@@ -140,7 +156,7 @@ def logarithmic(base: Method, least: float) -> Method:
 @lru_cache(maxsize=16)
 def _paper(slew: Fraction, slots: int) -> tuple[Array, float]:
     """Return the covariance of Algorithm 3 at σ_1 = 1, and its exact S²."""
-    schedule = paper(slew, slots, 64)
+    schedule = paper(slew, slots, _BITS)
     return covariance(schedule), float(exact(schedule, slew))
 
 
