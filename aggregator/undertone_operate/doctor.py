@@ -15,9 +15,12 @@ from http import HTTPStatus
 from pathlib import Path
 
 from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.base.open_files import RESERVE, limit
 from undertone_aggregator.campaign.state import read_state, state_of
 from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
 from undertone_aggregator.mqtt.certificates import certificate_ends
+from undertone_aggregator.mqtt.credentials import servers_names
+from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
 from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.server.alert_sender import TEST, read_addresses
 from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
@@ -76,6 +79,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     yield from _join(home)
     yield from _alerts(home, server, alert_test)
     for config in configs[:1]:
+        yield from _open_files(home, config)
         yield from _websocket(config)
         yield from _certificates(config)
     for config in configs:
@@ -151,6 +155,30 @@ def _machine(disk: Path) -> Iterator[Finding]:
         if now > _EARLIEST
         else Finding("clock", FAILURE, sentence, "set the clock (NTP)")
     )
+
+
+def _open_files(home: Home, config: Config) -> Iterator[Finding]:
+    """Yield a finding about the limit of open files of a server to which devices connect: each needs one."""
+    if config.broker.source.broker:
+        return
+    try:
+        devices = len(read_passwords(config.path(config.broker.passwords)).keys() - servers_names())
+    except OSError:
+        # The findings about the endpoint's files say it.
+        return
+    served = read_state(home.state)
+    if served is not None and served.alive(time.time()) and served.files is not None:
+        who, most = "the server", served.files
+    else:
+        # A server raises its soft limit to the hard one when it starts.
+        who, most = "a server started here", limit()[1]
+    need = devices + RESERVE
+    sentence = f"{who} may have {most} open files"
+    if most >= need:
+        yield Finding("open files", OK, f"{sentence}, enough for {devices} devices")
+    else:
+        fix = f"LimitNOFILE={need} in the systemd unit, or ulimit -Hn {need} as root before the start"
+        yield Finding("open files", FAILURE, f"{sentence}, expected {need} for {devices} devices and its own", fix)
 
 
 def _sync(folder: Path) -> Finding:

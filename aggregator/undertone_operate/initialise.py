@@ -40,6 +40,7 @@ ExecStart={command}
 KillMode=mixed
 Restart=on-failure
 RestartSec=5
+LimitNOFILE=1048576
 {who}
 LoadCredential=signing.key:{secrets}/signing.key
 LoadCredential=aggregator.password:{secrets}/aggregator.password

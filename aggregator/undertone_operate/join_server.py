@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from undertone_aggregator.base.log import Journal
+from undertone_aggregator.base.open_files import FILES, heed
 from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.broker_options import BrokerOptions
@@ -68,6 +69,7 @@ def serve_join(home: Home, journal: Journal, ready: Callable[[str], None] = lamb
         ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
 
         async def serve() -> None:
+            heed(asyncio.get_running_loop(), lambda sentence: journal.say_once(FILES, sentence))
             watch = asyncio.create_task(_renew(tls, journal))
             await uvicorn.Server(config).serve(sockets=[listening])
             watch.cancel()

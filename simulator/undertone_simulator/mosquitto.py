@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 
 from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.open_files import raise_limit
 from undertone_aggregator.base.uninterrupted import uninterrupted
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.mosquitto import CONFIG_FILE, INFLIGHT, PID_FILE, mosquitto_limits
@@ -21,7 +21,6 @@ HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/opt/homebrew/opt/mosquitto/sbin")
-_DESCRIPTORS = 1 << 16
 
 
 def find_mosquitto(start: Path | None = None) -> str:
@@ -107,7 +106,7 @@ class Mosquitto:
         if self._accepts():
             raise Invalid(f"port {self.port} of {HOST} is another program's: choose one that is free, or 0")
         write_private(self._config, self._text)
-        _raise_descriptor_limit()
+        raise_limit()
         command = [find_mosquitto(), "-c", str(self._config)]
         nothing = subprocess.DEVNULL
         with uninterrupted():
@@ -216,12 +215,3 @@ pid_file {self._pid_file}
         except OSError:
             lines = []
         return " / ".join(lines[-3:]) or f"it left no log in {self._log_file}"
-
-
-def _raise_descriptor_limit() -> None:
-    """Raise this process's limit of open files, which the child inherits: each device needs one descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -148,6 +148,7 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
         "Type=notify",
         "KillMode=mixed",
         "WatchdogSec=60",
+        "LimitNOFILE=1048576",
         "LoadCredential=signing.key:",
         "LoadCredential=aggregator.password:",
     ):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from undertone_aggregator.base.log import Journal
+from undertone_aggregator.base.open_files import FILES, none_left, ran_out
 from undertone_aggregator.campaign.binding import (
     PAUSED,
     RETIRED,
@@ -355,6 +356,8 @@ class Running:
             except StoreError as wrong:
                 self._trouble = f"the store cannot be written: {wrong}"
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
+                if none_left():
+                    self.journal.say_once(FILES, ran_out())
 
     def _read_groups(self) -> None:
         """Read the groups of devices if their file has changed. Raises Invalid, OSError."""

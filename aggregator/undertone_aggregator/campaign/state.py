@@ -82,6 +82,7 @@ class ServerState:
     """State of a server at Unix second ``time`` of its loop's last pass. ``started``: time of its start.
 
     ``reachable``: the broker answers, or the direct endpoint listens. ``free``: bytes on the disk of the stores.
+    ``files``: the server's limit of open files.
     """
 
     time: float
@@ -89,6 +90,7 @@ class ServerState:
     reachable: bool
     free: int
     campaigns: Mapping[str, CampaignState] = field(default_factory=dict)
+    files: int | None = None
 
     def alive(self, now: float) -> bool:
         """Return True if the server's loop makes progress at Unix second ``now``."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.base.log import Journal
+from undertone_aggregator.base.open_files import FILES, ran_out
 from undertone_aggregator.ingest.ingest import IngestPlan, Say
 from undertone_aggregator.ingest.shared_plan import write_plan
 from undertone_aggregator.ingest.shared_workers import OpenIntake
@@ -232,6 +233,7 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
         config.server.batch,
         lambda sentence: journal.say_once("endpoint", sentence),
         outlet_address(config),
+        lambda: journal.say_once(FILES, ran_out()),
     )
     how = "without TLS" if certificate is None else "by TLS"
     also = "" if settings.websocket is None else f", and by WebSocket to {settings.websocket}"

@@ -31,6 +31,7 @@ LASTING = {
 MOMENTARY = {
     "conflict": "reports contradict others of the same device and slot: the log names the devices",
     "clock": "the clock of the server's machine jumped: reports may be refused as future or late",
+    "files": "the server ran out of open files: undertone doctor says how many it needs and how to raise the limit",
     "foreign": "another program broadcasts the campaign",
     "take_over": "the campaign of another server was replaced",
     "groups": "the changed groups file is not valid and not in use",

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
+from undertone_aggregator.base.open_files import FILES, limit, none_left, ran_out
 from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
 from undertone_aggregator.campaign.runner import Running, RunOptions, Slots
@@ -189,7 +190,7 @@ class Server:
         except OSError:
             # A disk that cannot be read counts as having no space.
             free = 0
-        return ServerState(time.time(), self.started, self.outlet.connected, free, campaigns)
+        return ServerState(time.time(), self.started, self.outlet.connected, free, campaigns, limit()[0])
 
     def _pass(self) -> None:
         """Finish a pass of the loop: notify systemd's watchdog unless a campaign hangs, and write the state."""
@@ -280,6 +281,8 @@ class Server:
                 except StoreError as wrong:
                     self._pass()
                     self.journal.say_once("store", f"the store cannot be reached, trying again: {wrong}")
+                    if none_left():
+                        self.journal.say_once(FILES, ran_out())
                     stop.wait(_LOOK_SECONDS)
                 except Invalid:
                     # The store is invalid. The campaign opens it, too, and reports the error when it starts.

@@ -1,10 +1,12 @@
 """The page's HTTP server, by uvicorn."""
 
+import asyncio
 import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable
 
+from undertone_aggregator.base.open_files import heed
 from undertone_aggregator.base.packages import PAGE, check_packages
 from undertone_aggregator.settings.broker_options import is_loopback
 from undertone_aggregator.settings.options import family_of
@@ -26,11 +28,13 @@ def serve_page(
     remote_actions: bool = False,
     names: Iterable[str] = (),
     ready: Callable[[str], None] = lambda address: None,
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> None:
     """Serve the page until SIGTERM or Ctrl-C. ``ready`` gets the page's address once the socket is bound.
 
     Every link on the page is relative, so a reverse proxy may add any path prefix if it removes it again. ``names``:
-    host names that the page accepts in addition to addresses and this machine's own names.
+    host names that the page accepts in addition to addresses and this machine's own names. ``say`` gets the sentence
+    that no open file is left for a connection.
 
     Raises Invalid without the extra ``web``, for an address that cannot be used, and for actions on an address that
     other machines reach, unless ``remote_actions`` allows that.
@@ -54,8 +58,13 @@ def serve_page(
     )
     with _bound(host, port) as listening:
         ready(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
+
+        async def serve() -> None:
+            heed(asyncio.get_running_loop(), say)
+            await uvicorn.Server(options).serve(sockets=[listening])
+
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(options).run(sockets=[listening])
+            asyncio.run(serve())
 
 
 def _bound(host: str, port: int) -> socket.socket:

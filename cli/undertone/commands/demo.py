@@ -83,10 +83,13 @@ def demo(
     A slot takes one second and plays a half-hour of the data. Three threshold rounds come before the report phase;
     streams have no threshold rounds.
     """
+    from undertone_aggregator.base.open_files import raise_limit
     from undertone_simulator.demo import DemoOptions, Failed, run
     from undertone_simulator.demo.picture import draw
 
     end_like_ctrl_c()
+    # The server and the fleet inherit the limit.
+    raise_limit()
     console = Console(highlight=False, stderr=as_json)
     options = DemoOptions(
         devices,

@@ -42,6 +42,7 @@ def serve(
     In a folder, a campaign that fails does not stop the others. You may kill the server at any moment: when it
     starts again, it continues from the stores.
     """
+    from undertone_aggregator.base.open_files import raise_limit
     from undertone_aggregator.base.packages import JOIN, METRICS, PAGE, check_packages, missing_packages
     from undertone_aggregator.base.systemd import notify
     from undertone_aggregator.campaign.runner import RunOptions
@@ -61,6 +62,8 @@ def serve(
         raise Invalid(
             "the place is missing, expected a server's folder or a campaign's file; --sample-config prints such a file"
         )
+    # Also for the page and the listener for joining, which inherit the limit.
+    raise_limit()
     stop, journal = stop_event(seconds), open_journal(log_format)
     home = PlanFile.read(place) if place.is_file() else Home(place)
     if home.server.page is not None:

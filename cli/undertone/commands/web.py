@@ -45,6 +45,8 @@ def web(
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
     """Show estimates on a live page and serve them over HTTP. A running aggregator is not disturbed."""
+    from undertone_aggregator.base.log import Journal
+    from undertone_aggregator.base.open_files import FILES, raise_limit
     from undertone_aggregator.base.packages import chart_warning
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.options import host_name, split_address
@@ -52,6 +54,8 @@ def web(
     from undertone_aggregator.web.serve import serve_page
     from undertone_aggregator.web.site import StoreSite, named
 
+    raise_limit()
+    journal = Journal()
     host, port = split_address("--listen", listen)
     page_names = [host_name("--name", name) for name in names or ()]
     if bool(stores) == (home is not None):
@@ -70,8 +74,13 @@ def web(
         if not attached:
             print(f"the page is at {address}", flush=True)
 
+    def say(sentence: str) -> None:
+        journal.say_once(FILES, sentence)
+
     try:
-        serve_page(site, host, port, logins=logins, remote_actions=remote_actions, names=page_names, ready=ready)
+        serve_page(
+            site, host, port, logins=logins, remote_actions=remote_actions, names=page_names, ready=ready, say=say
+        )
     finally:
         site.close()
 

@@ -36,11 +36,13 @@ def worker(
 
     You may kill the worker at any moment: other workers then take over its partitions.
     """
+    from undertone_aggregator.base.open_files import raise_limit
     from undertone_aggregator.base.systemd import notify
     from undertone_aggregator.server.worker import SharedWorkerOptions
 
     if shards != AUTO and not (shards.isdecimal() and int(shards)):
         raise Invalid(f"--shards is {shards!r}, expected {AUTO} or a number of partitions")
+    raise_limit()
     stop, journal = stop_event(seconds), open_journal(log_format)
     notify("READY=1")
     most = None if shards == AUTO else int(shards)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from undertone_aggregator.base.open_files import allow_connections
 from undertone_aggregator.settings.config import Config, parse_config
 from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import open_store
@@ -26,7 +27,6 @@ from undertone_simulator.mosquitto import free_port
 from undertone_simulator.processes import NO_MICROPYTHON, Failed, Processes, check_alive, end, find_micropython
 from undertone_simulator.readings.populations import Synthetic, population
 from undertone_simulator.readings.readings import Readings
-from undertone_simulator.wire.descriptors import allow_connections
 from undertone_simulator.wire.faults import REST
 from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, PEAK, REFUSED, SKIPPED, FleetJob
 from undertone_simulator.wire.ledger import LedgerTail, Sent, read_ledgers

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.open_files import allow_connections
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
 from undertone_operate.provisioned import read_provisioned
@@ -25,7 +26,6 @@ from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.wire.clock import Clock
 from undertone_simulator.wire.commons import Wire
-from undertone_simulator.wire.descriptors import allow_connections
 from undertone_simulator.wire.faults import Fault, schedule
 from undertone_simulator.wire.fleet import JITTER, Fleet
 from undertone_simulator.wire.ledger import FleetLedger, read_ledgers

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from undertone_aggregator.base.open_files import allow_connections
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.report_sources import DIRECT
@@ -34,7 +35,6 @@ from undertone_operate.initialise import Wishes, initialise
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.mosquitto import HOST, free_port
-from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
 from undertone_studies.bench.connections import ConnectionLoad
 from undertone_studies.registry import StudyOptions

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.open_files import allow_connections
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.mqtt import credentials, packets
 from undertone_aggregator.store.store import open_store
@@ -27,7 +28,6 @@ from undertone_shared.campaign import Campaign
 from undertone_shared.topics import report_topic
 from undertone_simulator.mosquitto import HOST, Mosquitto, free_port
 from undertone_simulator.wire.connection import DeviceConnection
-from undertone_simulator.wire.descriptors import allow_connections
 from undertone_studies.bench import ingest as bench
 from undertone_studies.processor import check_proc, processor_seconds
 from undertone_studies.registry import StudyOptions

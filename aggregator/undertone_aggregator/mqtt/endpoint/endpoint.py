@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from undertone_aggregator.base.interpreter import INGEST_THREADS
+from undertone_aggregator.base.open_files import EXHAUSTED
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import packets
 from undertone_aggregator.mqtt.endpoint.connection import Connection, Receipt
@@ -58,14 +59,14 @@ _FAN_OUT_READERS = 64
 _ACCEPT = 256
 _LEAVE_SECONDS = 2.0
 # Error numbers of accept that mean: no file descriptor or no memory for another connection.
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_WITHOUT_ROOM = (*EXHAUSTED, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Endpoint:
     """The endpoint, a context manager that accepts devices from ``listen`` on. Any thread may call it.
 
     ``batch``: largest number of reports that a campaign takes at once; ``batch_seconds``: how long it waits for more
-    reports after the first.
+    reports after the first. ``starved`` is called each time that no open file is left for a connection.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Endpoint:
         batch: int = 2000,
         batch_seconds: float = _WINDOW_SECONDS,
         say: Callable[[str], None] = lambda _: None,
+        starved: Callable[[], None] = lambda: None,
     ) -> None:
         self.roster = Roster(gate, limits, prefix, say)
         # ``turn`` is a lock that a thread holds while it uses connections. ``_calls`` holds calls that other threads
@@ -90,6 +92,7 @@ class Endpoint:
         self._batch = batch
         self._batch_seconds = batch_seconds
         self._say = say
+        self._starved = starved
         self._selector = selectors.DefaultSelector()
         self._opening = threading.Lock()
         self._listening: list[socket.socket] = []
@@ -377,8 +380,12 @@ class Endpoint:
             except BlockingIOError:
                 return
             except OSError as wrong:
-                if wrong.errno in _EXHAUSTED:
-                    self.roster.refused["system"] += 1
+                if wrong.errno in _WITHOUT_ROOM:
+                    if wrong.errno in EXHAUSTED:
+                        self.roster.refused["without a free file"] += 1
+                        self._starved()
+                    else:
+                        self.roster.refused["without memory"] += 1
                     if wrong.errno == errno.EMFILE and self.roster.make_room():
                         # Closing a connection that has not authenticated has freed a descriptor for the device that
                         # waits: try again.

@@ -59,7 +59,7 @@ class EndpointOutlet:
 class DirectSource:
     """The source of mode direct: its ``endpoint`` runs as long as the context, and listens from the first intake on.
 
-    ``outlet``: address of the broker for estimates. Raises Invalid or OSError.
+    ``outlet``: address of the broker for estimates. ``starved``: see `Endpoint`. Raises Invalid or OSError.
     """
 
     outlives = False
@@ -72,10 +72,11 @@ class DirectSource:
         batch: int,
         say: Say,
         outlet: Address | None = None,
+        starved: Callable[[], None] = lambda: None,
     ) -> None:
         self.files = (*gate.files, *(path for path in (listener.certificate, listener.key) if path is not None))
         self._outlet = outlet
-        self.endpoint = Endpoint(listener, gate, Limits(), prefix, batch=batch, say=say)
+        self.endpoint = Endpoint(listener, gate, Limits(), prefix, batch=batch, say=say, starved=starved)
 
     def serve(self, campaigns: Collection[str]) -> None:
         """Queue reports for these campaigns, also while one of them fails; reports for others are not acknowledged."""

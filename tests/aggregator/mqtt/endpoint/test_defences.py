@@ -384,6 +384,7 @@ def test_descriptors_used_up(passwords: Path) -> None:
                     clients.append(raw(site.port, b""))
             assert len(clients) < 100
             site.honest_goes_on()
+            wait_for(lambda: site.refused("without a free file") > 0)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for client in clients:
