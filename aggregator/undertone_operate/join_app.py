@@ -148,20 +148,18 @@ class JoinRoutes:
 
     async def _answer(self, request: Request, answer: Callable[[dict[str, Any]], Any]) -> Response:
         address, language = "" if request.client is None else request.client.host, _language(request)
-        cost = 1
+        wait = self._limit.admit(address)
+        if wait > 0:
+            return refusal_response(JoinRefused(SLOW_DOWN), wait, language)
         try:
-            wait = self._limit.wait(address)
-            if wait > 0:
-                return refusal_response(JoinRefused(SLOW_DOWN), wait, language)
             return JSONResponse(await answer(await _body(request)), headers={"cache-control": "no-store"})
         except JoinRefused as refused:
-            cost = _UNKNOWN_COST if refused.reason == UNKNOWN else 1
+            if refused.reason == UNKNOWN:
+                self._limit.charge(address, _UNKNOWN_COST - 1)
             return refusal_response(refused, _BUSY_SECONDS, language)
         except (Invalid, OSError) as wrong:
             self._say(f"alarm: a join code could not be answered: {wrong}")
             return refusal_response(JoinRefused(UNAVAILABLE), _BUSY_SECONDS, language)
-        finally:
-            self._limit.pay(address, cost)
 
 
 def refusal_response(refused: JoinRefused, wait: float, language: str) -> Response:

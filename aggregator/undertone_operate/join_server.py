@@ -6,7 +6,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -96,18 +96,59 @@ def join_pages(broker: BrokerOptions, journal: Journal) -> JoinPages:
         return PLAIN
 
 
-class _Protocol(H11Protocol):
-    """HTTP on one connection, which ends if it lasts too long or if its network has too many."""
+class Listening(socket.socket):
+    """A listening socket that closes connections beyond its limits at once, before TLS costs anything.
 
-    of_network: ClassVar[Counter[str]] = Counter()
+    ``most``: connections in all, and of one network.
+    """
+
+    most = (_MOST_CONNECTIONS, _MOST_OF_NETWORK)
+
+    def __init__(self, plain: socket.socket) -> None:
+        super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        self._of_network: Counter[str] = Counter()
+
+    @property
+    def counted(self) -> int:
+        """Number of connections that are open."""
+        return self._of_network.total()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. Raises ConnectionAbortedError, which the event loop expects, for one too many."""
+        plain, address = super().accept()
+        network = network_of(address[0])
+        in_all, of_one = self.most
+        if self._of_network.total() >= in_all or self._of_network[network] >= of_one:
+            plain.close()
+            raise ConnectionAbortedError(f"{address[0]} has too many connections")
+        self._of_network[network] += 1
+        return _Counted(plain, lambda: self._ended(network)), address
+
+    def _ended(self, network: str) -> None:
+        self._of_network[network] -= 1
+        if not self._of_network[network]:
+            del self._of_network[network]
+
+
+class _Counted(socket.socket):
+    """A connection that calls ``ended`` once, when it is closed."""
+
+    def __init__(self, plain: socket.socket, ended: Callable[[], None]) -> None:
+        super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        self._on_close: Callable[[], None] | None = ended
+
+    def close(self) -> None:
+        super().close()
+        ended, self._on_close = self._on_close, None
+        if ended is not None:
+            ended()
+
+
+class _Protocol(H11Protocol):
+    """HTTP on one connection, which ends if it lasts too long."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        peer = transport.get_extra_info("peername")
-        self._network = network_of(peer[0]) if peer else ""
-        self.of_network[self._network] += 1
-        if self.of_network[self._network] > _MOST_OF_NETWORK:
-            transport.abort()
         self._ends = [
             self.loop.call_later(_HEADER_SECONDS, self._end_without_request),
             self.loop.call_later(_CONNECTION_SECONDS, transport.abort),
@@ -116,9 +157,6 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         for end in self._ends:
             end.cancel()
-        self.of_network[self._network] -= 1
-        if not self.of_network[self._network]:
-            del self.of_network[self._network]
         super().connection_lost(exc)
 
     def _end_without_request(self) -> None:
@@ -140,7 +178,8 @@ async def _renew(tls: JoinTls | None, journal: Journal) -> None:
 
 def _bound(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=family_of((host, port)), backlog=_MOST_CONNECTIONS)
+        plain = socket.create_server((host, port), family=family_of((host, port)), backlog=_MOST_CONNECTIONS)
+        return Listening(plain)
     except OSError as wrong:
         why = os.strerror(wrong.errno) if wrong.errno and wrong.errno > 0 else str(wrong)
         raise Invalid(f"join.listen is {host}:{port}, which cannot be used: {why}") from None

@@ -20,8 +20,10 @@ class Rate:
 class RateLimit:
     """Token buckets: one for each network, and one for all together. ``clock``: monotonic seconds.
 
-    A request is admitted while both buckets have tokens, and pays afterwards, when its cost is known, so a bucket may
-    fall below zero.
+    A request takes a token of both buckets when it is admitted, before its body is read, so that requests under way are
+    counted. What it turns out to cost beyond that is charged afterwards. A network's bucket has a floor, and what is
+    charged below it is charged to nobody: all requests of one network together take at most twice its burst, and then
+    its rate, from the bucket that all networks share.
     """
 
     def __init__(self, each: Rate, together: Rate, clock: Callable[[], float]) -> None:
@@ -31,20 +33,24 @@ class RateLimit:
         self._all = (together.burst, clock())
         self._networks: dict[str, tuple[float, float]] = {}
 
-    def wait(self, address: str) -> float:
-        """Return the seconds until a request from this address (IPv6: its /64) is admitted; 0 for at once."""
+    def admit(self, address: str) -> float:
+        """Admit a request from this address (IPv6: its /64) and return 0, or the seconds until one is admitted."""
         now = self._clock()
         own = _filled(self._each, self._networks.get(network_of(address), (self._each.burst, now)), now)
         everybody = _filled(self._together, self._all, now)
         waits = [(1 - tokens) / rate.per_second for rate, tokens in ((self._each, own), (self._together, everybody))]
-        return max(0.0, *waits)
+        wait = max(0.0, *waits)
+        if not wait:
+            self.charge(address, 1)
+        return wait
 
-    def pay(self, address: str, cost: float) -> None:
-        """Take tokens for a request from this address."""
+    def charge(self, address: str, cost: float) -> None:
+        """Take tokens for a request from this address, as many as its network's floor leaves."""
         now, network = self._clock(), network_of(address)
         own = _filled(self._each, self._networks.pop(network, (self._each.burst, now)), now)
-        self._networks[network] = (own - cost, now)
-        self._all = (_filled(self._together, self._all, now) - cost, now)
+        taken = min(cost, own + self._each.burst)
+        self._networks[network] = (own - taken, now)
+        self._all = (_filled(self._together, self._all, now) - taken, now)
         if len(self._networks) > _MOST_NETWORKS:
             del self._networks[next(iter(self._networks))]
 

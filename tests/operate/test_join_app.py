@@ -15,7 +15,7 @@ from undertone_operate.join_codes import code_text
 from undertone_operate.join_pages import JoinPage, JoinPages
 from undertone_operate.join_words import LANGUAGES
 from undertone_operate.joining import REVOKED, USED, Joining, JoinRefused, Redemption
-from undertone_operate.rate_limit import RateLimit
+from undertone_operate.rate_limit import Rate, RateLimit
 from undertone_shared.errors import Invalid
 
 CODE = bytes(range(16))
@@ -184,6 +184,49 @@ def test_guesses_of_one_network_are_slowed_down_and_no_other(site):
     assert site.post("offer", {"code": code_text(CODE)}, "192.0.2.2").status_code == 200
     site.now += int(answers[-1].headers["retry-after"])
     assert site.post("offer", {"code": code_text(CODE)}).status_code == 200
+
+
+def test_requests_under_way_are_counted_and_one_network_stops_no_other(site):
+    """900 requests of one network, each with the last byte of its body held back until all have begun."""
+    many = 900
+    begun = 0
+
+    async def ask(client: httpx.AsyncClient) -> int:
+        async def slowly():
+            nonlocal begun
+            text = json.dumps({"code": code_text(secrets.token_bytes(16))}).encode()
+            yield text[:-1]
+            begun += 1
+            while begun < many:
+                await asyncio.sleep(0)
+            yield text[-1:]
+
+        return (await client.post("/api/join/offer", content=slowly())).status_code
+
+    async def send() -> list[int]:
+        transport = httpx.ASGITransport(site.app, client=("192.0.2.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="https://join.example") as client:
+            return await asyncio.gather(*(ask(client) for _ in range(many)))
+
+    assert set(asyncio.run(send())) == {404}
+    for number in range(100):
+        assert site.post("offer", {"code": code_text(CODE)}, f"198.51.100.{number}").status_code == 200
+    # The network itself has to wait, but no longer than its floor asks for.
+    answer = site.post("offer", {"code": code_text(CODE)})
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) <= (EACH_NETWORK.burst + 1) / EACH_NETWORK.per_second + 1
+    site.now += int(answer.headers["retry-after"])
+    assert site.post("offer", {"code": code_text(CODE)}).status_code == 200
+
+
+def test_a_limit_is_reserved_before_the_body():
+    """As many requests as a network may begin at once are admitted, also while none of them has ended."""
+    limit = RateLimit(Rate(3, 1), Rate(100, 1), lambda: 0.0)
+    assert [limit.admit("192.0.2.1") for _ in range(5)] == [0, 0, 0, 1, 1]
+    assert limit.admit("192.0.2.2") == 0
+    limit.charge("192.0.2.1", 10**9)
+    assert limit.admit("192.0.2.1") == 4
+    assert limit.admit("192.0.2.2") == 0
 
 
 def test_guesses_of_many_networks_are_slowed_down_together(site):

@@ -31,7 +31,7 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.page_process import run_join
 from undertone_aggregator.store.store import open_store
 from undertone_operate.join_codes import REDEEMED, JoinCodes
-from undertone_operate.join_server import serve_join
+from undertone_operate.join_server import Listening, serve_join
 from undertone_operate.joining import Joining, JoinRefused, Redemption
 from undertone_shared.errors import Invalid
 
@@ -119,6 +119,40 @@ class Site:
 def site(template: Path, tmp_path: Path) -> Site:
     shutil.copytree(template, tmp_path / "home")
     return Site(tmp_path / "home")
+
+
+def test_connections_are_counted_before_tls() -> None:
+    """A client that never begins TLS holds a connection, too: the next one of its network is closed at once."""
+    listening = Listening(socket.create_server(("127.0.0.1", 0)))
+    listening.most = (4, 2)
+    address = listening.getsockname()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    async def ends(reader: asyncio.StreamReader) -> bool:
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(reader.read(1), 0.5) == b""
+        return False
+
+    async def hold() -> None:
+        async def connect(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection(*address, local_addr=(host, 0))
+
+        server = await asyncio.start_server(lambda reader, writer: None, sock=listening, ssl=context)
+        async with server:
+            held = [await connect("127.0.0.1") for _ in range(3)]
+            assert [await ends(reader) for reader, _ in held] == [False, False, True]
+            others = [await connect(f"127.0.0.{number}") for number in (2, 3, 4)]
+            assert [await ends(reader) for reader, _ in others] == [False, False, True], "four in all"
+            for _, writer in [*held, *others]:
+                writer.close()
+            # Closed connections are no longer counted.
+            while listening.counted:
+                await asyncio.sleep(0.01)
+            reader, writer = await connect("127.0.0.1")
+            assert not await ends(reader)
+            writer.close()
+
+    asyncio.run(hold())
 
 
 def request(code: str, key: str) -> bytes:
