@@ -137,7 +137,7 @@ def _files(home: Home) -> Iterator[Finding]:
     except (Invalid, OSError) as wrong:
         yield Finding(
             "signing key",
-            WARNING,
+            FAILURE,
             f"the server cannot sign campaigns: {wrong}",
             "restore signing.key, see docs/keys.md",
         )

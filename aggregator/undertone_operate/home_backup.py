@@ -241,7 +241,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
             name = member.name.removeprefix("home/")
             entry = wanted.pop(name, None)
             path = folder / name
-            if entry is None or not member.isfile() or not path.resolve().is_relative_to(folder.resolve()):
+            if entry is None or not member.isfile() or not _is_plain(name):
                 raise Invalid(f"the backup contains {member.name!r}, which its manifest does not name")
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = archive.extractfile(member)
@@ -253,14 +253,27 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> str:
                 os.fsync(out.fileno())
             if _digest(path) != entry["sha256"]:
                 raise Invalid(f"{name} in the backup is damaged: its content has changed since the backup")
-            path.chmod(int(entry["mode"]) & 0o777)
+            path.chmod(_mode(name, int(entry["mode"])))
     except Invalid:
         raise
+    except (FileExistsError, NotADirectoryError):
+        raise Invalid(f"the backup contains {name!r} both as a file and as a folder, or twice") from None
     except (ValueError, KeyError, TypeError):
         raise Invalid(f"the backup's {MANIFEST} is not valid, expected the one that undertone backup wrote") from None
     if wanted:
         raise Invalid(f"the backup is truncated: {sorted(wanted)[0]} and {len(wanted) - 1} more files are missing")
     return before
+
+
+def _is_plain(name: str) -> bool:
+    """Return True for the path of a file within a folder, without empty parts, ``.`` and ``..``."""
+    return not {"", ".", ".."}.intersection(name.split("/")) and "\0" not in name
+
+
+def _mode(name: str, mode: int) -> int:
+    """Return the mode that a restored file gets: nobody else may write to it, nor read it if it is secret."""
+    secret = any(fnmatch(name, pattern) for pattern in _SECRETS)
+    return mode & (0o700 if secret else 0o755)
 
 
 def _relocate(path: Path, before: str, now: str) -> None:

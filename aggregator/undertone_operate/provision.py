@@ -24,6 +24,7 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.mqtt.credentials import Secret, ShownCertificate
 from undertone_aggregator.mqtt.signing import ensure_key
+from undertone_aggregator.server.folder import SERVER
 from undertone_aggregator.settings.broker_options import is_loopback
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
@@ -227,8 +228,18 @@ def policy_of(config: Config, target: Target) -> dict[str, Any]:
 
 
 def signers(config: Config) -> list[str]:
-    """Return the policy's field ``signers``: the server's public key; make the key pair if there is none."""
-    return [ensure_key(config.path(config.server.signing_key)).public]
+    """Return the policy's field ``signers``: the server's public key; make the key pair of a new fleet.
+
+    Raises Invalid if the key of a server's folder is missing: devices would obey a second key, and not the server's.
+    """
+    key = config.path(config.server.signing_key)
+    for folder in (config.folder, config.folder.parent):
+        if not key.exists() and (folder / SERVER).is_file():
+            raise Invalid(
+                f"{key} is missing, expected the signing key of the server in {folder} (docs/keys.md); undertone"
+                " devices add --home adds devices to a campaign of that folder"
+            )
+    return [ensure_key(key).public]
 
 
 def stream_policy(config: Config) -> dict[str, Any]:

@@ -286,3 +286,41 @@ def test_init_goes_on_where_an_earlier_one_was_cut_short(tmp_path: Path) -> None
     (folder / "server.toml").unlink()
     assert undertone("init", str(folder)).returncode == 0
     assert (folder / "signing.key").read_bytes() == key
+
+
+def test_absence_is_examined_for_every_campaign(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder)).returncode == 0
+    for name, seconds in (("a", 1800), ("b", 5), ("c", 10)):
+        plan = PLAN.format(name=name, epsilon=1)
+        Home(folder).write_plan(name, re.sub(r"slot_seconds = \d+", f"slot_seconds = {seconds}", plan))
+    found = [finding for finding in examine(folder) if finding.check == "absence"]
+    assert [finding.result for finding in found] == ["warning", "warning"]
+    assert ["of b" in finding.sentence for finding in found] == [True, False]
+    for name in ("b", "c"):
+        Home(folder).remove(name)
+    (only,) = (finding for finding in examine(folder) if finding.check == "absence")
+    assert (only.result, "of a" in only.sentence) == ("ok", True)
+
+
+def test_a_signing_key_that_is_gone_is_a_failure_and_no_command_makes_a_second(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert undertone("init", str(folder)).returncode == 0
+    Home(folder).write_plan("a", PLAN.format(name="a", epsilon=1))
+    assert results(folder)["signing key"] == "ok"
+    key = folder / "signing.key"
+    key.rename(folder / "kept.key")
+    assert results(folder)["signing key"] == "failure"
+    assert undertone("doctor", str(folder)).returncode == 1
+    plan = folder / "campaigns" / "a.toml"
+    devices = ("devices", "add", "2", "--home", str(folder), "--campaign", "a")
+    fleet = ("provision", "--plan", str(plan), "--devices", "2", "--output", str(folder / "fleet"), "--insecure")
+    for command in (devices, fleet):
+        refused = undertone(*command)
+        assert refused.returncode == 2, refused.stdout
+        assert "signing.key is missing" in refused.stderr
+    (folder / "kept.key").rename(key)
+    # With the server's key in its place, a campaign's own folder still gets none.
+    assert undertone(*fleet).returncode == 2
+    assert undertone(*devices).returncode == 0
+    assert list(folder.rglob("*.key")) == [key]

@@ -1,6 +1,7 @@
 """A server's folder in one file, and on an empty machine again, where it serves."""
 
 import contextlib
+import hashlib
 import io
 import json
 import shutil
@@ -121,6 +122,37 @@ def test_what_is_not_whole_leaves_nothing(home: Path, tmp_path: Path, wrong: str
     assert not target.exists()
     assert not (tmp_path / "escaped").exists()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def crafted(file: Path, members: list[tuple[str, int]], content: bytes = b"x") -> None:
+    """A backup whose manifest agrees with its members, (name, mode) each, all with this content."""
+    digest = hashlib.sha256(content).hexdigest()
+    files = [{"name": name, "size": len(content), "mode": mode, "sha256": digest} for name, mode in members]
+    manifest = json.dumps({"format": "undertone-home-1", "folder": "/x", "files": files}).encode()
+    with tarfile.open(file, "w:") as archive:
+        for name, data in (("manifest.json", manifest), *((f"home/{name}", content) for name, _ in members)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    "names", [["."], [""], [".."], ["./a"], ["a//b"], ["/a"], ["a/."], ["a/../b"], ["a", "a/b"], ["a/b", "a"]]
+)
+def test_a_crafted_backup_is_refused_in_one_sentence(tmp_path: Path, names: list[str]) -> None:
+    file, target = tmp_path / "backup.tar", tmp_path / "target"
+    crafted(file, [(name, 0o600) for name in names])
+    with pytest.raises(Invalid, match="the backup contains"):
+        restore_home(file, target)
+    assert [path.name for path in tmp_path.iterdir()] == ["backup.tar"]
+
+
+def test_a_crafted_backup_lets_nobody_else_write_or_read_secrets(tmp_path: Path) -> None:
+    file, target = tmp_path / "backup.tar", tmp_path / "target"
+    wanted = {"server.toml": 0o755, "note.txt": 0o755, "signing.key": 0o700, "broker/passwords": 0o700}
+    crafted(file, [(name, 0o6777) for name in wanted], b"[server]\n")
+    restore_home(file, target)
+    assert {name: (target / name).stat().st_mode & 0o7777 for name in wanted} == wanted
 
 
 def test_a_backup_that_fails_leaves_nothing(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
