@@ -81,14 +81,19 @@ def target_of(
     direct = not broker.source.broker
     several = broker.hosts if host is None else ()
     host = host or broker.reached_as or broker.places[0][0]
-    local = direct and broker.certificate is None
-    plain = insecure or (local and is_loopback(host) and ca is None)
+    # As the server itself connects or listens: without TLS on this machine alone, or where the settings say so.
+    open_endpoint = direct and broker.certificate is None and is_loopback(host)
+    open_broker = not direct and broker.ca_file is None and (broker.insecure or is_loopback(host))
+    plain = insecure or (ca is None and (open_endpoint or open_broker))
     own = config.path(AUTHORITY)
     if ca is None and not plain and direct and own.is_file():
         ca = own
     if ca is None and not plain:
         if broker.ca_file is None or direct:
-            raise Invalid("TLS is missing, expected --ca, --private-ca, or --insecure for a demonstration on loopback")
+            raise Invalid(
+                f"devices cannot verify {host}: ca_file is missing in [broker] of server.toml, expected the certificate"
+                " of the broker's authority"
+            )
         ca = config.path(broker.ca_file)
     if ca is not None and not ca.is_file():
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")
@@ -152,14 +157,20 @@ def checked_names(sensor: str, count: int) -> list[str]:
 
 
 def reports_in_a_life(plan: CampaignPlan) -> int:
-    """Return the lifetime number of reports in a policy: those of the plan and of the waits between epochs, plus a
-    tenth.
+    """Return the lifetime number of reports in a policy: those of the plan and of the waits between epochs, and more.
+
+    See `with_spare`.
+    """
+    return with_spare(turns_in_a_life(plan))
+
+
+def with_spare(number: int) -> int:
+    """Return a number of reports or slots and a tenth more.
 
     The tenth is for rounds that take longer than planned, for slots that a device reserves ahead and a restart
     forfeits, and for an extension of the plan.
     """
-    turns = turns_in_a_life(plan)
-    return turns + -(-turns // 10)
+    return number + -(-number // 10)
 
 
 def turns_in_a_life(plan: CampaignPlan) -> int:
@@ -204,7 +215,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
         "cap": list(cap),
         "slot_seconds": plan.slot_seconds,
         "theta": [1, plan.bound],
-        "duration_seconds": _slots(plan) * plan.slot_seconds,
+        "duration_seconds": with_spare(_slots(plan)) * plan.slot_seconds,
         "lifetime": reports_in_a_life(plan) * epsilon_units(*cap),
         "period_seconds": DAY,
         "reports_per_period": max(1, DAY // plan.slot_seconds),

@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "fleet --fleet home/fleets/load --output load --clients 20",
         "fleet --clients 1000 --slots 10 --interval 5",
     ),
-    "init": ("init home", "init home --host meters.example.org --page 0.0.0.0:8443"),
+    "init": ("init home", "init home --host meters.example.org --page 0.0.0.0:8080"),
     "move": ("move home meters.example.org", "move home 192.0.2.7:8884"),
     "plan": ("plan --devices 5000 --epsilon 1", "plan --devices 20000 --epsilon 2 --window 24h"),
     "provision": (

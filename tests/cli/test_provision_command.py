@@ -114,8 +114,8 @@ def test_an_authority_that_is_given(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "broker", "sentence"),
     [
-        (["--host", "10.0.0.5"], OWN, "TLS is missing, expected --ca, --private-ca, or --insecure"),
-        ([], FOREIGN, "TLS is missing, expected --ca, --private-ca, or --insecure"),
+        (["--host", "10.0.0.5"], OWN, "ca_file is missing in [broker] of server.toml"),
+        ([], FOREIGN, "ca_file is missing in [broker] of server.toml"),
         (["--insecure", "--private-ca"], FOREIGN, "exclude each other"),
         (["--ca-file", "nowhere.pem"], FOREIGN, "nowhere.pem is not a file"),
         (["--certificates"], OWN, "--certificates needs --private-ca, the authority"),

@@ -468,7 +468,7 @@ def test_the_commands(tmp_path):
         (("create", "--expires", "0h"), "--expires"),
         (("create", "--qr", "codes.txt"), "expected a file whose name ends with .html or .svg"),
         (("create", "--devices", 2, "--qr", "codes.svg"), "expected .html for several codes"),
-        (("create", "--group", "north"), "has no groups"),
+        (("create", "--group", "status"), "is reserved"),
         (("create", "--campaign", "../power"), "expected one of"),
         (("revoke",), "the codes are missing"),
         (("revoke", 1, "--all"), "the codes are missing"),

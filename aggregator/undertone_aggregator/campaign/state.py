@@ -62,6 +62,12 @@ class CampaignState:
             return None
         return notice(self.end, now, self.due)
 
+    def beginning(self, now: float) -> str:
+        """Return a sentence about when the first slot begins while that is ahead, else ""."""
+        if self.state not in _OPEN or self.due is None or now >= self.due:
+            return ""
+        return f"its first slot begins at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(self.due))}"
+
     def ending(self, now: float) -> str:
         """Return a sentence about the campaign's end if `notice` announces it, else ""."""
         if self.end is None or self.notice(now) is None:

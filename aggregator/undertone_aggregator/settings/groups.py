@@ -39,6 +39,12 @@ def read_groups(path: Path) -> dict[str, str]:
     return groups
 
 
+def make_groups(path: Path) -> None:
+    """Write a file of groups without a device, unless there is a file already."""
+    if not path.exists():
+        write_private(path, ",".join(_HEADER) + "\n")
+
+
 def append_groups(path: Path, group: str, devices: Iterable[str]) -> None:
     """Add devices of one group to the CSV file that `read_groups` reads; create it if need be.
 

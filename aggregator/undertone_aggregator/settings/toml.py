@@ -32,6 +32,11 @@ def with_options(text: str, table: str, options: Mapping[str, Any]) -> str:
     return tomlkit.dumps(parsed)
 
 
+def value_in(text: str, table: str, name: str) -> Any:
+    """Return the value of an option in a TOML document, None if it is absent."""
+    return tomlkit.parse(text).unwrap().get(table, {}).get(name)
+
+
 def value_of(text: str) -> Any:
     """Parse ``text`` as a TOML value. Text that is no TOML value, such as 24h, is returned unchanged."""
     try:

@@ -140,7 +140,11 @@ class HomeSite(StoreSite):
         now, served = time.time(), read_state(self._home.state)
         answer = self.read(name, lambda results: {"life": results.life, **results.status})
         state = state_of(served, name, answer.pop("life"), now)
-        facts = {"state": state.state, "reason": state.reason or state.ending(now), "newest_report": state.newest}
+        facts = {
+            "state": state.state,
+            "reason": state.reason or state.beginning(now) or state.ending(now),
+            "newest_report": state.newest,
+        }
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
         return {**answer, **facts, "problems": [] if served is None else served.problems_of(name, now)}

@@ -39,9 +39,17 @@ def create(
     bound: Annotated[int, typer.Option(help="Public upper bound of a reading.")],
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading, or of a whole stream; 0.05 to 8.")],
     slot_seconds: Annotated[int, typer.Option(help="Length of a slot in seconds.")] = 1800,
+    window: Annotated[
+        str | None,
+        typer.Option(help="Devices take turns, so that one epsilon protects any span of this length, such as 24h."),
+    ] = None,
+    rounds: Annotated[
+        str | None,
+        typer.Option(metavar="SLOTS,SLOTS,...", help="Length of each threshold round in slots, such as 48,48,48."),
+    ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other option of the plan, such as --set rounds=[48,96] --set window=24h."),
+        typer.Option("--set", help="Any other option of the plan, such as --set report_slots=8640."),
     ] = None,
     collect: Annotated[
         str, typer.Option(help="How to collect: reports, or stream, where one budget covers all reports of a device.")
@@ -73,6 +81,7 @@ def create(
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.history import note
     from undertone_aggregator.settings.toml import document
+    from undertone_operate.device_groups import with_group_file
 
     given = {"--devices": devices, "--population": population, "--data": data}
     if not only_show and any(value is not None for value in given.values()):
@@ -87,6 +96,10 @@ def create(
     values |= {"epsilon": epsilon, "slot_seconds": slot_seconds, "collect": collect}
     if as_papers:
         values["as_papers"] = True
+    if window is not None:
+        values["window"] = window
+    if rounds is not None:
+        values["rounds"] = _numbers("--rounds", rounds)
     values |= _settings(options, values)
     plan = document({"campaign": values})
     config = home.config(name, plan)
@@ -98,7 +111,7 @@ def create(
     with home.changing():
         if home.file(name).exists():
             raise Invalid(f"somebody else has created a campaign {name} in {folder} meanwhile")
-        home.write_plan(name, plan)
+        home.write_plan(name, with_group_file(home, name, plan))
     note(home.folder, name, f"created: epsilon {epsilon}, bound {bound} {unit}, slots of {slot_seconds} s")
     print(f"campaign {name}: {home.file(name)}")
 
@@ -131,6 +144,14 @@ def _settings(options: list[str] | None, taken: Container[str]) -> dict[str, Any
             raise Invalid(f"--set is {text!r}, but {key} has a value already")
         values[key] = value_of(value)
     return values
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Return the whole numbers in a list such as 48,48,48. Raises Invalid."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise Invalid(f"{option} is {text!r}, expected whole numbers such as 48,48,48")
+    return [int(part) for part in parts]
 
 
 @app.command()
@@ -189,8 +210,17 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
         print(json.dumps(facts))
         return
     print(home.file(name).read_text().rstrip())
+    newest = facts["newest_report"]
+    facts["newest_report"] = "none yet" if newest is None else f"its slot ended at {_date(newest)}"
     for key, value in facts.items():
-        print(f"# {key}: {value}")
+        if value not in ("", None):
+            print(f"# {key.replace('_', ' ')}: {value}")
+
+
+def _date(second: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(second))
 
 
 @app.command()
@@ -360,5 +390,5 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
         if state_of(served, name, life, now).state != FAILED:
             raise
     state = state_of(served, name, life, now)
-    reason = state.reason or state.ending(now)
+    reason = state.reason or state.beginning(now) or state.ending(now)
     return facts | {"state": state.state, "reason": reason, "newest_report": state.newest}

@@ -35,7 +35,11 @@ def kinds() -> dict[str, Kind]:
 def parse_fields(config: DeviceConfig) -> tuple[Kind, Fields]:
     """Return the kind of the configuration's source and its checked fields. Raises Invalid, the field named."""
     if not config.source:
-        raise Invalid("the configuration has no field 'source', expected where samples come from")
+        raise Invalid(
+            "the configuration has no field 'source', which says where samples come from: add it to device.json, for"
+            ' example "source": {"kind": "file", "path": "/run/meter/energy_wh", "seconds": 60}; docs/gateway.md lists'
+            " the others"
+        )
     name = config.source.get("kind")
     if name == "board":
         raise Invalid("source.kind is 'board', which only main.py on a board offers")
