@@ -8,6 +8,7 @@ from undertone_central.continual import Continual
 from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
 from undertone_central.entropy import FreshBytes
 from undertone_central.factorisation import SquareRoot
+from undertone_central.k_ary import KAry
 from undertone_central.pak import Pak
 from undertone_central.quantiles import Quantiles
 from undertone_central.sanitizer import Offline, Sanitizer, StreamingSanitizer
@@ -20,6 +21,7 @@ __all__ = [
     "Counter",
     "FreshBytes",
     "HybridCounter",
+    "KAry",
     "Monotone",
     "Offline",
     "Pak",

@@ -9,6 +9,7 @@ from undertone_central.continual import Continual
 from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
 from undertone_central.entropy import FreshBytes
 from undertone_central.factorisation import SquareRoot
+from undertone_central.k_ary import KAry
 from undertone_central.pak import Pak
 from undertone_central.sanitizer import Sanitizer
 from undertone_central.tops import Tops
@@ -22,6 +23,7 @@ MECHANISMS: dict[str, Callable[..., Continual]] = {
     "simple-2": Simple2,
     "two-level": TwoLevel,
     "binary": Binary,
+    "k-ary": KAry,
     "unbounded": Unbounded,
     "hybrid": HybridCounter,
     "square-root": SquareRoot,
@@ -31,8 +33,23 @@ MECHANISMS: dict[str, Callable[..., Continual]] = {
 _MONOTONE = inspect.Parameter("monotone", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
 
 
+# The option ``as_papers`` of ToPS sets these options to the paper's choices, and refuses others.
+AS_PAPERS: dict[str, Any] = {
+    "objective": "count",
+    "noise": "laplace",
+    "smoothing": "paper",
+    "smoother": "recent",
+    "consistency": "least-squares",
+    "update": "none",
+    "monotone": False,
+}
+_AS_PAPERS = inspect.Parameter("as_papers", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+
+
 def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
-    """Return the options of that mechanism by name, except bound and ε; counters also have ``monotone``.
+    """Return the options of that mechanism by name, except bound and ε.
+
+    Counters also have ``monotone``, and ToPS ``as_papers``.
 
     Raises Invalid.
     """
@@ -40,13 +57,16 @@ def parameters(mechanism: str) -> dict[str, inspect.Parameter]:
     found = dict(inspect.signature(maker, eval_str=True).parameters)
     if "monotone" not in found and isinstance(maker, type) and issubclass(maker, Counter):
         found["monotone"] = _MONOTONE
+    if maker is Tops:
+        found["as_papers"] = _AS_PAPERS
     return {name: parameter for name, parameter in found.items() if name not in ("bound", "epsilon", "source")}
 
 
 def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None = None, **options: Any) -> Continual:
     """Make the mechanism of that name; options that are None keep their defaults; counters also take ``monotone``.
 
-    Raises Invalid for an unknown name, for an option that the mechanism does not have, and for a missing one.
+    With ``as_papers``, ToPS takes the choices of its paper, `AS_PAPERS`. Raises Invalid for an unknown name, for an
+    option that the mechanism does not have, for one that contradicts the papers, and for a missing one.
     """
     accepted = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}
@@ -56,6 +76,10 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
             raise Invalid(f"{name} is not an option of {mechanism}, but of {owners or 'no mechanism'}")
     if "horizon" in accepted and "horizon" not in given:
         raise Invalid(f"{mechanism} needs a horizon: the most values that will ever arrive")
+    if given.pop("as_papers", False):
+        for name, value in AS_PAPERS.items():
+            if given.setdefault(name, value) != value:
+                raise Invalid(f"{name} is {given[name]!r}, expected {value!r}: as_papers sets it")
     monotone = accepted.get("monotone") is _MONOTONE and bool(given.pop("monotone", False))
     continual = MECHANISMS[mechanism](bound, epsilon, source=source, **given)
     return Monotone(continual) if monotone and isinstance(continual, Counter) else continual

@@ -8,7 +8,7 @@ release's own block sums. It does not cover truncation at θ: sums are those of 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ import numpy as np
 from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
 from undertone_central.factorisation import SquareRoot
 from undertone_central.hierarchy import node_scale
+from undertone_central.k_ary import KAry
 from undertone_central.noise import Integers, discrete_laplace
-from undertone_central.threshold_class import ThresholdSanitizer
+from undertone_central.sanitizer import CLASSES
 from undertone_central.unbounded import HybridCounter, Unbounded
 from undertone_central.variance import consistent_variance, cover
 from undertone_shared.errors import Invalid
@@ -74,19 +75,20 @@ def range_sum(parameters: Parameters, pieces: Sequence[Piece], first: int, end: 
     return RangeSum(first, end, value, sqrt(variance))
 
 
-def share_at_most(parameters: Parameters, items: Integers, x: int) -> tuple[float, float]:
-    """Return the share of a sanitized stream's values that are <= x, and an upper bound of its standard error.
+def share_of(parameters: Parameters, items: Integers, x: int) -> tuple[float, float]:
+    """Return a share of a sanitized stream's values, and an upper bound of its standard error.
 
-    Raises Invalid before the first block.
+    It is the share of values that are at most x, or exactly x if the release is for points. Raises Invalid before the
+    first block.
     """
     if not len(items):
         raise Invalid("there is no item yet: a block must be complete first")
-    sampled = parameters["kept_items"]
-    sanitizer = ThresholdSanitizer(parameters["bound"], Fraction(parameters["sanitizing_epsilon"]))
+    sampled, concepts = parameters["kept_items"], parameters["concepts"]
+    sanitizer = CLASSES[concepts](parameters["bound"], Fraction(parameters["sanitizing_epsilon"]))
     blocks = len(items) / sampled
-    share = float(np.mean(items <= x))
+    share = float(np.mean(items == x if concepts == "points" else items <= x))
     sampling = share * (1 - share) / sampled if sampled < parameters["block"] else 0.0
-    return share, sqrt(((sanitizer.deviation / sampled) ** 2 + sampling) / blocks)
+    return share, hypot(sanitizer.deviation(blocks) / sampled, sqrt(sampling / blocks))
 
 
 def make_counter(parameters: Parameters) -> Counter:
@@ -98,6 +100,7 @@ def make_counter(parameters: Parameters) -> Counter:
         "simple-2": lambda: Simple2(bound, epsilon),
         "two-level": lambda: TwoLevel(bound, epsilon, horizon, block=parameters["block"]),
         "binary": lambda: Binary(bound, epsilon, horizon),
+        "k-ary": lambda: KAry(bound, epsilon, horizon, fanout=parameters["fanout"]),
         "unbounded": lambda: Unbounded(bound, epsilon),
         "hybrid": lambda: HybridCounter(bound, epsilon),
         "square-root": lambda: SquareRoot(bound, epsilon, horizon, delta=Fraction(parameters["delta"])),

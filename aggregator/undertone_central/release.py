@@ -27,7 +27,7 @@ from undertone_central.job import ReleaseJob, Sink, TextFile, checksum
 from undertone_central.make import make
 from undertone_central.noise import Integers
 from undertone_central.quantiles import Quantiles
-from undertone_central.ranges import Piece, RangeSum, range_sum
+from undertone_central.ranges import Piece, RangeSum, range_sum, share_of
 from undertone_central.sanitizer import ENDINGS
 from undertone_shared.errors import Invalid
 
@@ -99,6 +99,15 @@ class Release:
         """Return the sum of values number ``first`` to ``end`` - 1, with its standard error. Raises Invalid."""
         return range_sum(self.parameters, self.pieces, first, end)
 
+    def share(self, value: int) -> tuple[float, float]:
+        """Return (share, standard error) of the values that are at most ``value``, or exactly it if for points.
+
+        Raises Invalid for a release without synthetic items.
+        """
+        if self.parameters["released"] != "items":
+            raise Invalid("shares need a release of synthetic items, of the mechanism sanitizer")
+        return share_of(self.parameters, self.numbers, value)
+
     def quantiles(self, shares: Sequence[float]) -> list[int]:
         """Return quantiles of a release of synthetic items.
 
@@ -106,6 +115,8 @@ class Release:
         """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
+        if self.parameters["concepts"] != "thresholds":
+            raise Invalid("quantiles need a release for thresholds, but this one is for points")
         for share in shares:
             if not 0 <= share <= 1:
                 raise Invalid(f"quantile is {share}, expected a share from 0 to 1")

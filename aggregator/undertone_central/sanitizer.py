@@ -9,6 +9,7 @@ have a fixed size and neighbouring streams differ in one value, so the amplifica
 replacement: ε = ln(1 + share (e^ε' - 1)), Balle, Barthe, Gaboardi, NeurIPS 2018.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import exp, log
 from typing import Any, ClassVar, Protocol
@@ -27,6 +28,7 @@ from undertone_central.coin import exponential_bounds
 from undertone_central.continual import Continual, integers
 from undertone_central.entropy import Bytes, FreshBytes
 from undertone_central.noise import Integers
+from undertone_central.point_class import PointSanitizer
 from undertone_central.threshold_class import ThresholdSanitizer
 
 BLOCK = 4096
@@ -46,6 +48,13 @@ class Offline(Protocol):
     def sanitize(self, items: Integers, source: Bytes) -> Integers:
         """Return synthetic items in place of ``items``."""
         ...
+
+
+# The classes of questions that synthetic items answer, by name: the share of values that are at most x, or exactly x.
+CLASSES: dict[str, Callable[[int, Fraction], "PointSanitizer | ThresholdSanitizer"]] = {
+    "thresholds": ThresholdSanitizer,
+    "points": PointSanitizer,
+}
 
 
 class StreamingSanitizer(Continual):
@@ -109,7 +118,9 @@ class StreamingSanitizer(Continual):
 
 
 class Sanitizer(StreamingSanitizer):
-    """Releases synthetic items, block by block, for shares below thresholds and hence quantiles. Raises Invalid.
+    """Releases synthetic items, block by block, for shares below thresholds and hence quantiles, or for single values.
+
+    ``concepts``: the class of questions, of `CLASSES`. Raises Invalid.
 
     ``share``: the share of every block's values that is sanitized, with the larger ε' that sampling allows.
     """
@@ -122,12 +133,14 @@ class Sanitizer(StreamingSanitizer):
         *,
         block: int = BLOCK,
         share: Epsilon = Fraction(1),
+        concepts: str = "thresholds",
     ) -> None:
+        self._concepts = check_word("concepts", concepts, tuple(CLASSES))
         self.epsilon = parse_epsilon(epsilon)
         part = parse_share("share", share, "1")
         kept_items = max(int(part * check_count("block", block, 1, 1 << 24)), 1)
         self._used = self.epsilon if kept_items == block else amplified(self.epsilon, Fraction(kept_items, block))
-        super().__init__(bound, ThresholdSanitizer(bound, self._used), source, block=block, kept_items=kept_items)
+        super().__init__(bound, CLASSES[concepts](bound, self._used), source, block=block, kept_items=kept_items)
 
     @property
     def guarantee(self) -> str:
@@ -142,7 +155,12 @@ class Sanitizer(StreamingSanitizer):
     @property
     def parameters(self) -> dict[str, Any]:
         """The public parameters of the release."""
-        return {**super().parameters, "epsilon": str(self.epsilon), "sanitizing_epsilon": str(self._used)}
+        return {
+            **super().parameters,
+            "epsilon": str(self.epsilon),
+            "sanitizing_epsilon": str(self._used),
+            "concepts": self._concepts,
+        }
 
 
 def amplified(epsilon: Fraction, share: Fraction) -> Fraction:

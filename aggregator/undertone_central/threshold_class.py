@@ -39,14 +39,14 @@ class ThresholdSanitizer:
         """The guarantee in words."""
         return f"pure ε = {float(self._epsilon):g} per value"
 
-    @property
-    def deviation(self) -> float:
-        """Upper bound of the standard deviation, in items, of the count below any threshold: sqrt(L v b/4).
+    def deviation(self, blocks: float = 1) -> float:
+        """Upper bound of the standard deviation, in items, of the mean count below any threshold: sqrt(L v b/4/k).
 
-        L is the number of levels, v the variance of a count's noise and b = 16 the number of a node's children. On each
-        level, the sum of c children that are made to sum to their parent has variance v c (1 - c/b) <= v b/4.
+        k is the number of ``blocks``, L is the number of levels, v the variance of a count's noise and b = 16 the
+        number of a node's children. On each level, the sum of c children that are made to sum to their parent has
+        variance v c (1 - c/b) <= v b/4.
         """
-        return sqrt(self._levels * self._law.variance * FANOUT / 4)
+        return sqrt(self._levels * self._law.variance * FANOUT / 4 / blocks)
 
     def sanitize(self, items: Integers, source: Bytes) -> Integers:
         """Return synthetic items, as many as ``items`` has, ascending."""

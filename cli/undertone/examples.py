@@ -87,6 +87,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "release hybrid --epsilon 1 --bound 12000 --input wh.csv --column wh --output hybrid.csv",
         "release hybrid --epsilon 1/2 --bound 12000 --input wh.csv --output mqtt://broker.example.org/hybrid",
     ),
+    "release k-ary": (
+        "release k-ary --epsilon 1 --bound 12000 --horizon 4096 --input wh.csv --column wh --output k-ary.csv",
+        "release k-ary --epsilon 1/2 --bound 12000 --horizon 4096 --input wh.csv --output mqtt://broker.example.org/k-ary",
+    ),
     "release pak": (
         "release pak --epsilon 1 --bound 12000 --input wh.csv --column wh --output pak.csv",
         "release pak --epsilon 1/2 --bound 12000 --input wh.csv --output mqtt://broker.example.org/pak",

@@ -15,9 +15,10 @@ from scipy.optimize import linprog
 from scipy.stats import cauchy, laplace, norm
 
 from support.central import Script, laplace_pmf, seeded
-from undertone_central import factorisation, pilot, threshold, threshold_class, tops
+from undertone_central import factorisation, pilot, point_class, threshold, threshold_class, tops
 from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
 from undertone_central.factorisation import SquareRoot
+from undertone_central.k_ary import KAry
 from undertone_central.pak import Pak
 from undertone_central.publisher import Publisher
 from undertone_central.sanitizer import StreamingSanitizer, amplified, subset
@@ -62,6 +63,8 @@ LINEAR = {
     "two-level": lambda: TwoLevel(B, EPSILON, T, seeded(), block=3),
     "two-level, one block": lambda: TwoLevel(B, EPSILON, T, seeded(), block=T),
     "binary": lambda: Binary(B, EPSILON, T, seeded()),
+    "k-ary, 3": lambda: KAry(B, EPSILON, T, seeded(), fanout=3),
+    "k-ary, 5": lambda: KAry(B, EPSILON, T, seeded(), fanout=5),
     "unbounded": lambda: Unbounded(B, EPSILON, seeded()),
     "hybrid": lambda: HybridCounter(B, EPSILON, seeded()),
     "hierarchy 2": lambda: Pak(5, EPSILON, seeded(), theta=B, span=4, fanout=2),
@@ -373,6 +376,26 @@ def test_the_threshold_sanitizer_over_all_neighbours(monkeypatch):
     assert 1 < worst <= exp(epsilon) * (1 + 1e-4)
 
 
+def test_the_point_sanitizer_costs_epsilon(monkeypatch):
+    """A changed item moves two counts by one; draws that move back give the same items, at the price of ε."""
+    rng = np.random.default_rng(5)
+    offline = point_class.PointSanitizer(5, EPSILON)
+    scale, variance = offline._law.scale, offline._law.variance
+    for _ in range(200):
+        items = rng.integers(0, 6, 7)
+        other = items.copy()
+        other[0] = rng.integers(0, 6)
+        z = rng.integers(-9, 10, 6)
+        shift = np.bincount(items, minlength=6) - np.bincount(other, minlength=6)
+        released = []
+        for data, drawn in ((items, z), (other, z + shift)):
+            monkeypatch.setattr(offline, "_law", Drawn(drawn, variance))
+            released.append(offline.sanitize(data, None).tolist())
+        assert released[0] == released[1]
+        assert np.abs(shift).sum() / scale <= EPSILON
+    assert 2 / scale == EPSILON
+
+
 def test_the_sanitizers_noise_pays_for_both_paths_of_a_changed_item():
     for bound in (1, 15, 16, 255, 4095, 10**6):
         offline = threshold_class.ThresholdSanitizer(bound, EPSILON)
@@ -458,7 +481,7 @@ def test_the_square_root_counters_law_over_neighbours(monkeypatch):
 
 
 def test_every_counter_that_ships_is_tested_here():
-    covered = {Simple1, Simple2, TwoLevel, Binary, Unbounded, HybridCounter, Monotone, SquareRoot}
+    covered = {Simple1, Simple2, TwoLevel, Binary, KAry, Unbounded, HybridCounter, Monotone, SquareRoot}
 
     def all_of(kind):
         return {kind}.union(*(all_of(sub) for sub in kind.__subclasses__()))

@@ -85,10 +85,13 @@ def test_a_pipe_in_a_pipe_out(run):
         "simple-2",
         "two-level --horizon 60 --block 7",
         "binary --horizon 60",
+        "k-ary --horizon 60 --fanout 5",
         "unbounded",
         "hybrid --monotone",
         "square-root --horizon 60 --delta 1e-6",
+        "tops --hold-out 9 --span 16 --fanout 4 --as-papers",
         "sanitizer --block 16 --share 0.5 --last-block pad",
+        "sanitizer --block 16 --concepts points --last-block pad",
     ],
 )
 def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_path, run):
@@ -96,7 +99,8 @@ def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_pat
     text = "".join(f"{i % 7}\n" for i in range(60))
     made = run(*options.split(), "--epsilon", "1", "--bound", "9", "--output", out, text=text)
     assert made.err.startswith("event-level differential privacy")
-    question = ["--quantile", "0.5"] if options.startswith("sanitizer") else ["--range", "20:60"]
+    items = "points" if "points" in options else options.partition(" ")[0]
+    question = {"sanitizer": ["--quantile", "0.5"], "points": ["--share", "3"]}.get(items, ["--range", "20:60"])
     answer = json.loads(run("query", out, *question, "--json").out)
     assert len(answer["answers"]) == 1
     assert answer["guarantee"] in made.err

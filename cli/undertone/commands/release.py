@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from undertone_central.release import Released
 
 _HELP = {
+    "as_papers": "the paper's choices: sets objective, noise, smoothing, smoother, consistency, update, monotone",
     "block": "values per block",
     "c": "mean excess per truncated value in natural units, for --objective count",
+    "concepts": "questions that the items answer: thresholds (shares up to a value, quantiles) or points",
     "consistency": "least-squares or least-absolute",
     "pak.consistency": "none, least-squares or least-absolute",
     "delta": "failure probability",
     "fanout": "fan-out of the hierarchy",
+    "k-ary.fanout": "odd fan-out of the tree  [default: the one with the least error]",
     "hold_out": "number of values held out to choose the threshold",
     "horizon": "largest number of values that will ever arrive",
     "monotone": "make the running sum never fall",

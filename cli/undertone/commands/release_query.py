@@ -19,6 +19,13 @@ def query(
         list[float] | None,
         typer.Option("--quantile", help="Print a quantile of synthetic items; a share, such as 0.5."),
     ] = None,
+    shares: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--share",
+            help="Print the share of values that are at most this one; of a release for points, that are this one.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Answer questions from a release: they cost no privacy."""
@@ -26,8 +33,8 @@ def query(
     from undertone_central.release import open_release
 
     release = open_release(path)
-    if not ranges and not quantiles:
-        raise Invalid("a query needs a question: --range or --quantile")
+    if not ranges and not quantiles and not shares:
+        raise Invalid("a query needs a question: --range, --quantile or --share")
     answers: list[dict[str, Any]] = []
     for text in ranges or []:
         first, _, end = text.partition(":")
@@ -38,12 +45,17 @@ def query(
     if quantiles:
         pairs = zip(quantiles, release.quantiles(quantiles), strict=True)
         answers += [{"quantile": share, "value": value} for share, value in pairs]
+    for value in shares or []:
+        share, error = release.share(value)
+        answers.append({"share of": value, "share": share, "standard_error": error})
     if as_json:
         print(json.dumps({"guarantee": release.guarantee, "answers": answers}, ensure_ascii=False))
         return
     for row in answers:
         if "range" in row:
             print(f"sum over {row['range']}: {row['sum']:.0f} ± {Z * row['standard_error']:.1f} (95 %)")
+        elif "share" in row:
+            print(f"share of {row['share of']}: {row['share']:.4f} ± {Z * row['standard_error']:.4f} (95 %)")
         else:
             print(f"quantile {row['quantile']:g}: {row['value']}")
     print(release.guarantee)

@@ -16,8 +16,8 @@ PAPERS: dict[str, tuple[str, ...]] = {
     "tops": ("tops-fig", "tops-table"),
     "pak": ("tops-fig2", "tops-fig3", "tops-fig6", "tops-fig7", "tops-fig10"),
     "cgm": ("cgm-",),
-    "chan": ("counting-blog",),
-    "sanitizer": ("counting-sanitizer",),
+    "chan": ("counting-blog", "counting-error"),
+    "sanitizer": ("counting-sanitizer", "counting-space"),
 }
 
 

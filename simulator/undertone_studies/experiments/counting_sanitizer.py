@@ -68,7 +68,7 @@ def run(options: StudyOptions) -> Outcome:
         f" to {_BOUND}, and there are {runs} runs. The table is about the error of one number, the share "
         f"of values that are {int(thresholds[worst])} or less. In the table, α = {alpha:.4f} and β = {beta:.3f}.",
         "The share of a block's values that lie below a threshold varies from run to run with a standard deviation of"
-        f" at most {sanitizer.deviation / BLOCK:.4f}, whatever the threshold.",
+        f" at most {sanitizer.deviation() / BLOCK:.4f}, whatever the threshold.",
         f"Base releases nothing, so that its share is 0; its error is {base:.3f}. Quantiles that the sketch KLL "
         f"computes from the released items have an error of at most {max(quantile_errors):.4f} in rank.",
     ]

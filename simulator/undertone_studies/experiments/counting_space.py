@@ -1,0 +1,65 @@
+"""Experiment: the memory of the streaming sanitizer over the number of blocks, for both classes of questions."""
+
+import tracemalloc
+
+import numpy as np
+
+from undertone_central import Sanitizer
+from undertone_central.sanitizer import CLASSES
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.registry import StudyOptions
+from undertone_studies.tops_methods import source
+
+TITLE = "Streaming sanitizer: memory over blocks"
+PARAGRAPH = (
+    "The point of the paper by Kaplan and Stemmer is space: a sanitizer for a whole stream needs the memory of one "
+    "block and of the sanitizer of a block, however long the stream is. The table shows the largest memory that "
+    "Python and NumPy had allocated while a stream was sanitized, less what was allocated before. Synthetic items are "
+    "counted and thrown away, as in a release that writes them to a file. It is measured for both classes of "
+    "questions: `thresholds` (shares up to a value, quantiles) and `points` (shares of single values)."
+)
+
+BLOCK = 1000
+BLOCKS = (1, 4, 16, 64, 256)
+_BOUND = 4095
+COLUMNS = ("class", "blocks k", "values", "released items", "held between blocks, bytes", "largest memory, bytes")
+
+
+def run(options: StudyOptions) -> Outcome:
+    """Measure the peak of the allocated memory for several numbers of blocks."""
+    rows: list[tuple[Cell, ...]] = []
+    for concepts in CLASSES:
+        for k in BLOCKS[:3] if options.quick else BLOCKS:
+            rows.append((concepts, k, k * BLOCK, *_measured(concepts, k, options.seed)))
+    note = (
+        f"The guarantee is pure ε = 1 for each value (event level). A block has {BLOCK} values from 0 to {_BOUND}, "
+        "which arrive in parts of 100."
+    )
+    return Outcome(TITLE, COLUMNS, rows, [note, *notes_of(rows)])
+
+
+def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
+    """Return by how much the memory grows from the fewest to the most blocks, as a sentence."""
+    grown = []
+    for concepts in CLASSES:
+        of = [row for row in rows if row[0] == concepts]
+        grown.append(f"{float(of[-1][5]) / float(of[0][5]):.2f} times for `{concepts}`")
+    most = rows[-1][1]
+    return [f"With {most} blocks the largest memory is that of one block {' and '.join(grown)}."]
+
+
+def _measured(concepts: str, k: int, seed: int) -> tuple[int, int, int]:
+    """Return (released items, bytes that are held between blocks at most, largest memory in bytes)."""
+    generator = np.random.default_rng(seed)
+    made = Sanitizer(_BOUND, 1, source(seed, k, "space"), block=BLOCK, concepts=concepts)
+    # What is made once, such as the coins of the noise, is made before.
+    made.extend(np.zeros(BLOCK, dtype=np.int64))
+    tracemalloc.start()
+    try:
+        released = held = 0
+        for _ in range(10 * k):
+            released += len(made.extend(generator.integers(0, _BOUND + 1, BLOCK // 10)))
+            held = max(held, 8 * len(made.state()["_held"]))
+        return released, held, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,56 @@
+"""The expected errors of counters are those of their draws, count by count."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from undertone_central.make import make
+from undertone_central.sanitizer import CLASSES
+from undertone_studies.experiments import counting_blog, counting_error, counting_space
+from undertone_studies.outcome import Outcome
+from undertone_studies.registry import EXPERIMENTS, StudyOptions
+
+RESULTS = Path(__file__).parents[2] / "docs/results"
+ENDLESS = ("simple-2", "unbounded", "hybrid")
+
+
+@pytest.mark.parametrize("name", counting_error.COUNTERS)
+@pytest.mark.parametrize("length", [1, 2, 100, 129])
+def test_the_mean_variance_is_that_of_the_counters_own_counts(name: str, length: int) -> None:
+    made = make(name, 1, 1, horizon=None if name in ENDLESS else length)
+    mean = np.mean([made.variance(0, t) for t in range(1, length + 1)])
+    assert counting_error.COUNTERS[name](length) == pytest.approx(mean)
+
+
+def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> None:
+    kept = Outcome.of(json.loads((RESULTS / "counting-error.json").read_text()))
+    assert kept.notes[0] == counting_error.notes_of([tuple(row) for row in kept.rows])[0]
+    ours = [row for row in kept.rows if row[1] == "k-ary"]
+    assert [row[0] for row in ours] == list(counting_error.LENGTHS)
+    # The figures of an independent computation, rounded to hundredths.
+    assert [float(row[4]) for row in ours] == pytest.approx([0.84, 0.73, 0.69, 0.55, 0.38], abs=0.01)
+
+
+def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> None:
+    """With the blog's blocks of 10 `binary` is better at T = 10,000; with blocks of √T `two-level` is."""
+    kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text()))
+    assert list(kept.notes)[-2:] == counting_blog.notes_of(kept.rows)
+    of = {(row[0], row[1]): row[2] for row in kept.rows}
+    assert of[10_000, "binary"] < of[10_000, "two-level, B = 10"]
+    assert of[10_000, "two-level"] < of[10_000, "binary"]
+    assert of[1_000, "two-level"] < of[1_000, "simple 2"] < of[1_000, "simple 1"]
+
+
+def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None:
+    """The note of Kaplan and Stemmer: the space of one block. Sixteen blocks take at most a tenth more than one."""
+    rows = EXPERIMENTS.run("counting-space", StudyOptions(quick=True)).rows
+    for concepts in CLASSES:
+        one, *_, sixteen = [row[5] for row in rows if row[0] == concepts]
+        assert sixteen < 1.1 * one
+
+
+def test_what_is_said_of_the_sanitizers_memory_follows_from_the_stored_rows() -> None:
+    kept = Outcome.of(json.loads((RESULTS / "counting-space.json").read_text()))
+    assert list(kept.notes)[1:] == counting_space.notes_of([tuple(row) for row in kept.rows])
