@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undertone_aggregator.design import window
 from undertone_aggregator.design.certificate import DELTA, Certificate, certify_campaign, certify_named, certify_table
 from undertone_aggregator.design.published import DELTA as PUBLISHED_DELTA
 from undertone_aggregator.design.published import Published, published
@@ -26,19 +25,24 @@ def certify(
     message: Path | str | None = None,
     delta: float | None = None,
     signer: str | None = None,
-    levels: int = window.LEVELS,
-    bins: int = 128,
+    levels: int | None = None,
+    bins: int | None = None,
 ) -> list[Certificate] | list[Certificate | StreamCertificate]:
     """Return the exact privacy, bias and variance of mechanisms, computed from their integer weights.
 
     Name a mechanism, or give the file of a ``table`` or of a campaign's ``message``, whose mechanisms are certified in
-    order. The cap on the privacy loss is e^``epsilon``; a stream campaign's cap is (``epsilon``, ``delta``). ``levels``
-    applies to the piecewise mechanisms, ``bins`` to square-wave. ``signer``: a public key in hex, whose signature the
-    campaign's message must then carry. Raises Invalid for bad input, OSError, and
+    order. The cap on the privacy loss is e^``epsilon``; a stream campaign's cap is (``epsilon``, ``delta``).
+    ``levels`` (256 by default) applies to mechanisms with levels, ``bins`` (128) to square-wave. ``signer``: a public
+    key in hex, whose signature the campaign's message must then carry. Raises Invalid for bad input, OSError, and
     `undertone_aggregator.design.audit.NotCertified` for a mechanism that breaks its cap or is biased.
     """
     if sum(source is not None for source in (mechanism, table, message)) != 1:
         raise Invalid("expected exactly one of mechanism, table and message")
+    apply = {"mechanism": ("levels", "bins"), "table": (), "message": ("delta", "signer")}
+    of = "mechanism" if mechanism is not None else "table" if table is not None else "message"
+    for name, value in {"levels": levels, "bins": bins, "delta": delta, "signer": signer}.items():
+        if value is not None and name not in apply[of]:
+            raise Invalid(f"{name} is {value!r}, which does not apply to a {of}")
     if mechanism is not None:
         return [certify_named(mechanism, str(epsilon), levels, bins)]
     if table is not None:

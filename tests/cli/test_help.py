@@ -13,7 +13,7 @@ from typer.main import get_command
 from undertone.app import SECTIONS, app
 from undertone.commands.certify import NAMES
 from undertone.examples import EXAMPLES
-from undertone_aggregator.design.certificate import CERTIFIED
+from undertone_aggregator.design.named import certified_names
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.planning.options import PlanOptions
 
@@ -69,7 +69,7 @@ def test_no_summary_of_a_command_is_cut_off(capsys):
 
 
 def test_help_of_certify_names_every_mechanism():
-    assert NAMES.split(", ") == list(CERTIFIED)
+    assert NAMES.split(", ") == list(certified_names())
 
 
 def commands(group, path=()):

@@ -4,34 +4,30 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from math import log
 from typing import Any
 
 from undertone_aggregator.base.notebook import Summarised
-from undertone_aggregator.design import audit, continuous, window
+from undertone_aggregator.design import audit, window
 from undertone_aggregator.design.audit import AuditedLevel
 from undertone_aggregator.design.budget import Budget, shown
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
+from undertone_aggregator.design.named import Formula, certified_as
 from undertone_aggregator.design.stream.certificate import StreamCertificate, certify_stream
 from undertone_shared.campaign import MAGIC, Campaign, body_of, digest_of, header, signature_of
 from undertone_shared.checks import check_integer, check_object
 from undertone_shared.ed25519 import verify
 from undertone_shared.errors import Invalid
 from undertone_shared.notation import parse_mechanism
-from undertone_shared.table import TableMechanism
 
-CERTIFIED = ("stochastic-rounding", "piecewise", "piecewise-optimal", "hybrid", "optimal", "square-wave")
-# The θ for which `undertone certify` designs a table; its variance in units of θ/2 squared does not depend on it.
-_THETA = 1000
 REPORTS_PER_DAY = 48
 # Default δ in the guarantee of a stream.
 DELTA = 1e-5
 # Largest number of entries of a list that is shown in full; of a longer list only the length is shown.
 _SHORT = 5
 _MOST_LEVELS = 9
-
-Formula = Callable[[float], float]
+# The number of levels and bins of a mechanism that is certified by its name.
+_USUAL = {"levels": window.LEVELS, "bins": 128}
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,45 +160,25 @@ class Certificate(Summarised):
         return [*out, worst, ""]
 
 
-def certify_named(name: str, epsilon: str, levels: int = window.LEVELS, bins: int = 128) -> Certificate:
-    """Certify the mechanism of this name; ``levels`` is for the piecewise ones, ``bins`` for the Square Wave.
+def certify_named(name: str, epsilon: str, levels: int | None = None, bins: int | None = None) -> Certificate:
+    """Certify the mechanism of this name, one of `named.certified_names`.
 
-    "optimal" is the table of least worst variance, compared with the hybrid's; a table for a population can only be
-    certified from its campaign. Raises Invalid for bad input, `audit.NotCertified` if a check fails.
+    ``levels`` is for the mechanisms with levels, and ``bins`` for the Square Wave; None means the usual number. The
+    table of the name "optimal" is that of least worst variance, compared with the Hybrid's; a table for a population
+    can only be certified from its campaign. Raises Invalid for bad input, also for a number that the mechanism does
+    not have, `audit.NotCertified` if a check fails.
     """
-    if name not in CERTIFIED:
-        raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(CERTIFIED)}")
+    certified = certified_as(name)
+    sizes = {"levels": levels, "bins": bins}
+    for option, size in sizes.items():
+        if size is not None and option != certified.sized:
+            raise Invalid(f"{option} is {size}, but the mechanism {name} has no number of {option}")
+    size = None if certified.sized is None else sizes[certified.sized]
+    usual = 0 if certified.sized is None else _USUAL[certified.sized]
     e, _ = Budget.parse(epsilon).approximate
-    formula: Formula | None = None
-    mechanism: Mechanism
-    if name == "stochastic-rounding":
-        mechanism = window.stochastic_rounding(epsilon)
-        formula = partial(continuous.stochastic_rounding_variance, e)
-    elif name == "piecewise":
-        mechanism = window.piecewise(epsilon, levels)
-        formula = partial(continuous.piecewise_variance, e)
-    elif name == "piecewise-optimal":
-        mechanism = window.piecewise_optimal(epsilon, levels)
-        formula = partial(continuous.window_variance, e, continuous.best_window_share(e))
-    elif name == "optimal":
-        worst = continuous.worst_hybrid_variance(e)
-        return certify_mechanism(name, _table(epsilon, levels), epsilon, _THETA, lambda _: worst, True)
-    elif name == "hybrid":
-        mechanism = window.hybrid(epsilon, levels)
-        formula = partial(continuous.hybrid_variance, e)
-    else:
-        mechanism = window.square_wave(epsilon, range(check_integer("bins", bins, 2, 256) + 1))
-    return certify_mechanism(name, mechanism, epsilon, 2, formula, name == "piecewise-optimal")
-
-
-def _table(epsilon: str, levels: int) -> TableMechanism:
-    # This import is inside the function because the solver takes a while to load.
-    from undertone_aggregator.design.table import LEVELS, NoTable, optimal_table
-
-    try:
-        return optimal_table(epsilon, _THETA, levels=min(levels, LEVELS))
-    except NoTable as error:
-        raise Invalid(f"there is no table: {error}") from None
+    mechanism = certified.make(epsilon, usual if size is None else size)
+    formula = None if certified.formula is None else certified.formula(e)
+    return certify_mechanism(name, mechanism, epsilon, certified.theta, formula, certified.worst_only)
 
 
 def certify_table(data: bytes, epsilon: str) -> Certificate:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.design.named import reporting_names
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.join_options import JoinOptions
@@ -85,7 +86,7 @@ class CampaignPlan(Checked):
                                 "as \"24h\": devices take turns; absent: every slot", check.window)  # fmt: skip
     mechanism: str = option("auto", "mechanism after the threshold rounds: auto (a table designed for the readings "
                             "that they found, or the hybrid), hybrid, piecewise or optimal (always a table)",
-                            choice("auto", "hybrid", "piecewise", "optimal"))  # fmt: skip
+                            choice(*reporting_names()))  # fmt: skip
     reach: float | None = option(None, "largest value of a table's symbols over the least possible, 1.01 to 2: a "
                                  "higher reach lowers the noise, and lets one false report move a mean further; "
                                  "absent: 1.25 if noise outweighs 1 % of false reports, else 1.1",

@@ -13,18 +13,14 @@ import numpy as np
 
 from undertone_aggregator.design.fitted import Promise, gain, population_table
 from undertone_aggregator.design.mechanisms import Mechanism
+from undertone_aggregator.design.named import Fixed, reporting_as
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.design.table import NoTable
-from undertone_aggregator.design.window import hybrid, most_levels, piecewise, worst_variance
+from undertone_aggregator.design.window import hybrid, most_levels, worst_variance
 from undertone_aggregator.threshold.objective import Variance
 from undertone_aggregator.threshold.result import Threshold
 from undertone_shared.checks import SMALL
-from undertone_shared.errors import Invalid
 
-PLANNED = ("auto", "hybrid", "piecewise", "optimal")
-# An optimal table is used only if it lowers the mean variance by at least this share, because broadcasting the table
-# costs traffic.
-LEAST_GAIN = 0.005
 _THETAS = 7
 _SPREAD = 4.0
 
@@ -59,19 +55,17 @@ class Undesigned:
     progress: Progress
 
     def design(self) -> Design:
-        """Design the mechanism."""
-        if self.kind == "hybrid":
-            return self.fallback
-        chosen = self.threshold
-        if self.kind == "piecewise":
-            return Design(chosen, piecewise(self.epsilon, most_levels(chosen.width, self.levels)))
+        """Design the mechanism. Raises Invalid for a kind that no campaign has."""
+        reporting, chosen = reporting_as(self.kind), self.threshold
+        if isinstance(reporting, Fixed):
+            return Design(chosen, reporting.make(self.epsilon, most_levels(chosen.width, self.levels)))
         self.progress(f"designing the table for theta = {chosen.offset + chosen.bottom + chosen.width}")
         try:
             table = population_table(self.epsilon, _range(chosen), chosen.readings, self.reach)
         except NoTable as error:
             return replace(self.fallback, reason=f"the Hybrid reports: {error}")
         gained = gain(table, self.epsilon, chosen.width, chosen.readings)
-        if self.kind == "auto" and gained < LEAST_GAIN:
+        if reporting.least_gain is not None and gained < reporting.least_gain:
             reason = f"the Hybrid reports: the best table would lower the variance by {gained:.1%}"
             return replace(self.fallback, reason=reason)
         return Design(chosen, table, reach=self.reach)
@@ -99,30 +93,29 @@ def choose_theta(
     reach: float | None = REACH,
     reports: float = 1.0,
 ) -> Undesigned:
-    """Choose θ for the mechanism of one kind of `PLANNED` that would be designed for it.
+    """Choose θ for the mechanism of one kind, a name of `design.named`, that would be designed for it.
 
     ``choose`` returns the threshold for a variance, which is a function of the width of the range, θ less the bottom.
     It is called once or twice.
 
-    "optimal" takes the best table that can be made; "auto" takes that table only if its variance is enough below the
-    Hybrid's. If no table can be made, the design is the Hybrid with its own θ. ``levels``: largest number of input
-    levels of the Hybrid and the piecewise mechanism. ``reach``: that of a table, see `design.reach`; with None it is
-    `Promise.usual_reach` for a mean of ``reports`` reports. Raises Invalid for another kind, or if `hybrid` raises it.
+    If no table can be made, or it gains too little, the design is the Hybrid with its own θ. ``levels``: largest
+    number of input levels of a mechanism that does not depend on the readings. ``reach``: that of a table, see
+    `design.reach`; with None it is `Promise.usual_reach` for a mean of ``reports`` reports. Raises Invalid for another
+    kind, or if `hybrid` raises it.
     """
-    if kind not in PLANNED:
-        raise Invalid(f"mechanism is {kind!r}, expected one of {', '.join(PLANNED)}")
+    reporting = reporting_as(kind)
     worst = float(worst_variance(hybrid(epsilon)))
     plain = choose(lambda _: worst)
     fallback = Design(plain, hybrid(epsilon, most_levels(plain.width, levels)))
-    if kind == "hybrid":
+    if isinstance(reporting, Fixed) and reporting.as_hybrid:
         return Undesigned(kind, epsilon, levels, plain, fallback, REACH, progress)
     population = plain.population
     promise = Promise(epsilon, population)
     of_table = promise.usual_reach(plain.width, reports) if reach is None else reach
 
     def variance_at(theta: int) -> float:
-        if kind == "piecewise":
-            return population.mean_variance(piecewise(epsilon, most_levels(theta, levels)), theta)
+        if isinstance(reporting, Fixed):
+            return population.mean_variance(reporting.make(epsilon, most_levels(theta, levels)), theta)
         return min(promise.variance(theta, of_table), worst)
 
     chosen = choose(_interpolated(variance_at, plain, progress))

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone_shared.errors import Invalid
+
 if TYPE_CHECKING:
     from undertone_aggregator.design.published import Published
 
-NAMES = "stochastic-rounding, piecewise, piecewise-optimal, hybrid, optimal, square-wave"
+NAMES = "stochastic-rounding, hybrid, piecewise, piecewise-optimal, optimal, square-wave"
 
 
 def register(app: typer.Typer) -> None:
@@ -34,10 +36,16 @@ def certify(
     reports: Annotated[
         int | None, typer.Option(help="With --published: number of reports behind the smallest number.")
     ] = None,
-    slots: Annotated[int, typer.Option(help="With --published: numbers of one day that contain a household.")] = 48,
-    fakes: Annotated[float, typer.Option(help="With --published: share of the reports that may be fake.")] = 0.0,
-    levels: Annotated[int, typer.Option(help="Number of levels that a reading is rounded to, less one.")] = 256,
-    bins: Annotated[int, typer.Option(help="Number of bins of square-wave.")] = 128,
+    slots: Annotated[
+        int | None, typer.Option(help="With --published: numbers of one day that contain a household (48).")
+    ] = None,
+    fakes: Annotated[
+        float | None, typer.Option(help="With --published: share of the reports that may be fake (0).")
+    ] = None,
+    levels: Annotated[
+        int | None, typer.Option(help="Number of levels that a reading is rounded to, less one (256).")
+    ] = None,
+    bins: Annotated[int | None, typer.Option(help="Number of bins of square-wave (128).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a mechanism's privacy, bias and variance from its integer weights; exit code 1 if a check fails.
@@ -49,9 +57,19 @@ def certify(
     from undertone import api
     from undertone_aggregator.design import audit
 
-    if published or reports is not None:
+    mine = {"--reports": reports, "--slots": slots, "--fakes": fakes}
+    others = {"--table": table, "--message": message, "--signer": signer, "--levels": levels, "--bins": bins}
+    for option, value in (others if published else mine).items():
+        if value is not None:
+            raise Invalid(f"{option} is {value}, which does not apply {'with' if published else 'without'} --published")
+    if published:
         guarantees = api.certify_published(
-            mechanism or "hybrid", epsilon=epsilon, reports=reports, slots=slots, fakes=fakes, delta=delta
+            mechanism or "hybrid",
+            epsilon=epsilon,
+            reports=reports,
+            slots=48 if slots is None else slots,
+            fakes=fakes or 0.0,
+            delta=delta,
         )
         _show_published(guarantees, as_json)
         return

@@ -14,13 +14,14 @@ from undertone_aggregator.counts.facts import mechanism_facts
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import fitted
 from undertone_aggregator.design.fitted import gain, population_table
+from undertone_aggregator.design.named import LEAST_GAIN
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.reach import REACH, WIDE_REACH
 from undertone_aggregator.design.table import ideal_table
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, mean_excess, mean_square_error
-from undertone_aggregator.threshold.joint import LEAST_GAIN, choose_jointly
+from undertone_aggregator.threshold.joint import choose_jointly
 from undertone_shared import report
 from undertone_shared.campaign import LARGEST_BODY
 from undertone_shared.mechanism import Hybrid, WindowMechanism
