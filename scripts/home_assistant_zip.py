@@ -18,7 +18,7 @@ def files() -> dict[str, Path]:
     """Return a map: path in the zip -> file."""
     found = {str(path.relative_to(INTEGRATION)): path for path in INTEGRATION.rglob("*")}
     for package, folder in PACKAGES.items():
-        for path in (folder / package).rglob("*.py"):
+        for path in sorted({*(folder / package).rglob("*.py"), *(folder / package).rglob("*.json")}):
             place = str(path.relative_to(folder))
             if not place.startswith(LEFT_OUT):
                 found[f"packages/{place}"] = path

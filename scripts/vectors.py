@@ -431,6 +431,8 @@ def refusals() -> list[tuple[str, Json]]:
             "invalid": life(heard(body_of(version=1))),
             "sensor": life(good, sensor="water"),
             "measure": life(good, measures=["mean", "last"]),
+            "unit": life(good, unit="kWh"),
+            "unit that is allowed": life(good, unit="Wh"),
             "slot_seconds": life(good, slot_seconds=SLOT + 1),
             "epsilon of the report": life(
                 heard(body_of(rule=rule_of({**HYBRID, "piecewise": [3, 1, 3, 2, 16]}, [0, 0, 300])))
@@ -443,6 +445,8 @@ def refusals() -> list[tuple[str, Json]]:
                 heard(body_of(rule=rule_of(HYBRID, [0, 0, 300], [24, 0, 400]))), theta=[1, 399]
             ),
             "duration": life(good, duration_seconds=5000 * SLOT),
+            "until": life(good, until=START + 5001 * SLOT - 1),
+            "until just right": life(good, until=START + 5001 * SLOT),
             "a stream that the policy does not allow": life(stream),
             "a law that the policy does not allow": life(stream, stream={**allowed, "laws": ["one-bit"]}),
             "a dimension that the policy does not allow": life(stream, stream={**allowed, "dimension": 2}),

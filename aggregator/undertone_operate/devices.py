@@ -35,6 +35,7 @@ from undertone_operate.provision import (
     AUTHORITY,
     IDENTITY,
     Target,
+    agreeing,
     policy_of,
     target_of,
     write_certificate,
@@ -294,14 +295,15 @@ def model_of(fleet: FleetFiles) -> tuple[Target, str, int | None]:
     return target, policy.decode(), None if device.outbox == DEFAULT_OUTBOX else device.outbox
 
 
-def for_successors(policy: str, successors: int) -> str:
-    """Return a policy whose bounds for life allow ``successors`` more campaigns like the one it was made for.
+def for_successors(config: Config, target: Target, successors: int) -> str:
+    """Return the policy that the campaign's plan needs, with bounds for life for ``successors`` more campaigns like it.
 
-    Raises Invalid for a number out of range.
+    It starts from the plan and not from a device's policy, which may allow several campaigns already. Raises Invalid
+    for a number out of range.
     """
     check_integer("--successors", successors, 0, 100)
-    fields = json.loads(policy)
+    fields = policy_of(config, target)
     for table in (fields, fields.get("stream") or {}):
         if table.get("lifetime"):
             table["lifetime"] *= 1 + successors
-    return json.dumps(fields, indent=2) + "\n" if successors else policy
+    return json.dumps(agreeing(fields, "", ""), indent=2) + "\n"

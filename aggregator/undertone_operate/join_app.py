@@ -114,7 +114,7 @@ class JoinRoutes:
 
         async def answer(body: dict[str, Any]) -> dict[str, Any]:
             code = _code(body, ("code",))
-            return await anyio.to_thread.run_sync(self._joining.offer, code, _language(request))
+            return await anyio.to_thread.run_sync(self._joining.offer, code)
 
         return await self._answer(request, answer)
 

@@ -1,82 +1,58 @@
-"""The offer that a person reads before joining: who asks, what is measured, how often, and the guarantee.
+"""The offer that a person reads before joining: who asks and why, and the policy that the person's device would get.
 
-Its numbers come from the policy that the person's device would get, because the device enforces that policy whatever
-the server says.
+The server says nothing about privacy. The person's own program computes every number and sentence from that policy, and
+stores no other one (`undertone_device.host.consent`).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Context, Decimal
-from fractions import Fraction
 from typing import Any
 
 from undertone_aggregator.campaign.preview import epochs_of
-from undertone_aggregator.design.stream.calibration import zcdp_epsilon
-from undertone_aggregator.settings.config import Config
+from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.store import NoStore, open_store
-from undertone_device.core.spent import most_reports
-from undertone_device.core.units import UNIT, epsilon_units
-from undertone_operate.join_words import DEFAULT, LANGUAGES, OfferWords, percent
-from undertone_operate.provision import DAY
+from undertone_operate.lifetimes import allowed_reports
+from undertone_operate.provision import DAY, agreeing
 from undertone_shared.campaign import Campaign
-from undertone_shared.errors import Invalid
 from undertone_shared.policy import Policy, parse_policy
-from undertone_shared.stream_policy import StreamPolicy
-
-_DIGITS = 4
-# Unit of the readings -> quantity, in the words of Home Assistant's device classes, so that a home can suggest a meter.
-QUANTITIES = {
-    "energy": ("Wh", "kWh", "MWh", "J", "kJ", "MJ", "GJ"),
-    "power": ("mW", "W", "kW", "MW"),
-    "temperature": ("°C", "°F", "K"),
-    "voltage": ("mV", "V"),
-    "current": ("mA", "A"),
-    "frequency": ("Hz", "kHz", "MHz"),
-    "sound_pressure": ("dB", "dBA"),
-    "volume": ("m³", "L", "l", "mL"),
-    "duration": ("s", "min", "h"),
-}
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A bound on what reports reveal: ``epsilon``, and ``delta`` for streams. ``reports``: the most of them.
-
-    ``epsilon`` is None if nothing bounds it.
-    """
-
-    epsilon: Fraction | None
-    reports: int | None
-    delta: Fraction | None = None
+def offer(config: Config, policy: str, operator: str, about: str) -> dict[str, Any]:
+    """Return the offer of a campaign for a device with this policy (JSON)."""
+    return {
+        "operator": operator,
+        "campaign": config.campaign.name,
+        "about": about or None,
+        "policy": json.loads(policy),
+    }
 
 
-def offer(config: Config, policy: str, operator: str, now: int, language: str = DEFAULT) -> dict[str, Any]:
-    """Return the offer of a campaign for a device with this policy (JSON), in a language of `join_words`.
+def offered_policy(config: Config, model: str, operator: str, about: str, now: int) -> str:
+    """Return the policy of a device that joins: the model, the second by which all ends, and what is agreed to.
 
     Raises Invalid for a campaign that cannot begin, OSError.
     """
-    campaign, limits = _campaign(config, now), parse_policy(policy.encode())
-    plan = config.campaign
-    turn = plan.stride * plan.slot_seconds
-    words = LANGUAGES[language]
-    text = words.measures[plan.measure].format(sensor=plan.sensor, unit=plan.unit, span=words.span(plan.slot_seconds))
-    return {
-        "operator": operator,
-        "campaign": plan.name,
-        "measures": {
-            "text": text,
-            "sensor": plan.sensor,
-            "measure": plan.measure,
-            "quantity": next((name for name, units in QUANTITIES.items() if plan.unit in units), None),
-            "unit": plan.unit,
-            "slot_seconds": plan.slot_seconds,
-            "low": str(plan.offset),
-            "high": str(plan.offset + plan.bound),
-        },
-        "reports": {"per_day": -(-DAY // turn), "every_seconds": turn, "until": iso(campaign.end)},
-        "guarantee": _GUARANTEES[config.kind](config, limits, words),
-    }
+    fields = json.loads(model)
+    fields["until"] = _until(config, model, now)
+    return json.dumps(agreeing(fields, operator, about), indent=2) + "\n"
+
+
+def _until(config: Config, model: str, now: int) -> int:
+    """Return the second by which a device that reports in each of its turns has used up its lifetime, 0 without one.
+
+    It counts from the campaign's first slot, and is rounded up to the end of a day (UTC).
+    """
+    seconds = _life_seconds(config.campaign, parse_policy(model.encode()))
+    if not seconds:
+        return 0
+    first, _ = _epochs(config, now)
+    return min(-(-(first.epoch + seconds) // DAY) * DAY, 0xFFFFFFFF)
+
+
+def _life_seconds(plan: CampaignPlan, policy: Policy) -> int:
+    if policy.stream:
+        return policy.stream.lifetime // policy.stream.rho * policy.stream.period_seconds
+    return allowed_reports(policy) * plan.stride * plan.slot_seconds if policy.lifetime else 0
 
 
 def iso(seconds: int) -> str:
@@ -86,95 +62,17 @@ def iso(seconds: int) -> str:
 
 def campaign_end(config: Config, now: int) -> int:
     """Return the Unix second at which a campaign ends, or would end if it began now. Raises Invalid, OSError."""
-    return _campaign(config, now).end
+    return _epochs(config, now)[1].end
 
 
-def shown_up(value: Fraction) -> str:
-    """Return a bound as a number of four significant digits, rounded up so that it stays a bound."""
-    up = Context(prec=_DIGITS, rounding=ROUND_CEILING)
-    return f"{up.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize():f}"
-
-
-def of_readings(policy: Policy) -> tuple[Bound, Bound, Bound]:
-    """Return the bounds for one reading, for any 24 hours and for life, for reports of single readings.
-
-    They are sums of the policy's cap, exact in units of 2^-20 and rounded up to a unit.
-    """
-    units = epsilon_units(*policy.cap)
-    most = most_reports(policy, DAY, "counter" in policy.measures)
-    reading, day = Bound(Fraction(units, UNIT), 1), Bound(Fraction(most * units, UNIT), most)
-    if not policy.lifetime:
-        return reading, day, Bound(None, None)
-    life = Bound(Fraction(policy.lifetime, UNIT), policy.lifetime // units)
-    return reading, min(day, life, key=lambda bound: bound.epsilon or 0), life
-
-
-def of_stream(policy: StreamPolicy, delta: Fraction) -> tuple[Bound, Bound]:
-    """Return the bounds for any 24 hours and for life, for streams: (ε, ``delta``) of the charged ρ (zCDP).
-
-    24 hours touch one period more than fit into them.
-    """
-    day = (-(-DAY // policy.period_seconds) + 1) * policy.rho
-    if policy.lifetime:
-        day = min(day, policy.lifetime)
-    life = Bound(_of_rho(policy.lifetime, delta) if policy.lifetime else None, None, delta)
-    return Bound(_of_rho(day, delta), None, delta), life
-
-
-def _of_rho(units: int, delta: Fraction) -> Fraction:
-    return Fraction(zcdp_epsilon(units / UNIT, float(delta)))
-
-
-def _scalar(config: Config, policy: Policy, words: OfferWords) -> dict[str, Any]:
-    reading, day, life = of_readings(policy)
-    assert reading.epsilon is not None
-    assert day.epsilon is not None
-    of_one = words.reading.format(sure=percent(float(reading.epsilon)))
-    if day.reports == 1:
-        of_day = words.day_window.format(sure=percent(float(day.epsilon)))
-    else:
-        of_day = words.day.format(reports=words.count(day.reports or 0), outcome=words.outcome(float(day.epsilon)))
-    of_life = words.endless
-    if life.epsilon is not None:
-        of_life = words.life.format(reports=words.count(life.reports or 0), outcome=words.outcome(float(life.epsilon)))
-    return _shown(reading, day, life, (of_one, of_day, of_life))
-
-
-def _stream(config: Config, policy: Policy, words: OfferWords) -> dict[str, Any]:
-    stream, delta = policy.stream, config.budget.delta
-    if not stream or delta is None:
-        raise Invalid(f"the devices' policy allows no stream, which campaign {config.campaign.name} needs")
-    day, life = of_stream(stream, delta)
-    chance = words.chance.format(odds=words.count(round(1 / delta)))
-    of_day, of_life = (
-        words.endless
-        if bound.epsilon is None
-        else sentence.format(outcome=words.outcome(float(bound.epsilon)), chance=chance)
-        for sentence, bound in ((words.stream_day, day), (words.stream_life, life))
-    )
-    return _shown(None, day, life, ("", of_day, of_life))
-
-
-# Kind of the campaign's rules -> the guarantee of a device's policy.
-_GUARANTEES: dict[str, Callable[[Config, Policy, OfferWords], dict[str, Any]]] = {"scalar": _scalar, "stream": _stream}
-
-
-def _shown(reading: Bound | None, day: Bound, life: Bound, sentences: tuple[str, str, str]) -> dict[str, Any]:
-    return {
-        "reading_epsilon": None if reading is None or reading.epsilon is None else shown_up(reading.epsilon),
-        "day_epsilon": None if day.epsilon is None else shown_up(day.epsilon),
-        "life_epsilon": None if life.epsilon is None else shown_up(life.epsilon),
-        "delta": None if day.delta is None else f"{float(day.delta):g}",
-        "life_reports": life.reports,
-        **dict(zip(("sentence_reading", "sentence_day", "sentence_life"), sentences, strict=True)),
-    }
-
-
-def _campaign(config: Config, now: int) -> Campaign:
-    """Return the newest epoch of the campaign, or the first one that would be issued now."""
+def _epochs(config: Config, now: int) -> tuple[Campaign, Campaign]:
+    """Return the oldest and the newest epoch of the campaign, or twice the first one that would be issued now."""
     try:
         with open_store(config.store_url, campaign=config.campaign.name, read_only=True) as store:
             epochs = store.epochs()
     except NoStore:
         epochs = []
-    return epochs[-1].campaign if epochs else epochs_of(config).first(now).campaign
+    if not epochs:
+        first = epochs_of(config).first(now).campaign
+        return first, first
+    return epochs[0].campaign, epochs[-1].campaign

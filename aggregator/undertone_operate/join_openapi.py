@@ -6,33 +6,13 @@ PATH = "/api/join/openapi.json"
 # The private authority that issued the listener's certificate.
 AUTHORITY_PATH = "/api/join/ca.crt"
 _TEXT = {"type": "string"}
-_WHOLE = {"type": "integer"}
 _OR_NULL = {"type": ["string", "null"]}
 _OFFER = {
     "operator": _TEXT,
     "campaign": _TEXT,
     "about": _OR_NULL,
-    "measures": {
-        "text": _TEXT,
-        "sensor": _TEXT,
-        "measure": _TEXT,
-        "quantity": _OR_NULL,
-        "unit": _TEXT,
-        "slot_seconds": _WHOLE,
-        "low": _TEXT,
-        "high": _TEXT,
-    },
-    "reports": {"per_day": _WHOLE, "every_seconds": _WHOLE, "until": _TEXT},
-    "guarantee": {
-        "reading_epsilon": _OR_NULL,
-        "day_epsilon": _OR_NULL,
-        "life_epsilon": _OR_NULL,
-        "delta": _OR_NULL,
-        "life_reports": {"type": ["integer", "null"]},
-        "sentence_reading": _TEXT,
-        "sentence_day": _TEXT,
-        "sentence_life": _TEXT,
-    },
+    # What the device would store, as JSON: every number and sentence that a person reads is computed from it.
+    "policy": {"type": "object"},
     "credentials": {"enum": ["password", "certificate"], "type": "string"},
     "websocket": _OR_NULL,
     "code_expires": _TEXT,

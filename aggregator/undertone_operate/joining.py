@@ -36,8 +36,8 @@ from undertone_operate.join_codes import (
     has_key,
     parse_code,
 )
-from undertone_operate.join_offer import campaign_end, iso, offer
-from undertone_operate.join_words import DEFAULT, LANGUAGES
+from undertone_operate.join_offer import campaign_end, iso, offer, offered_policy
+from undertone_operate.join_words import DEFAULT, REFUSALS
 from undertone_operate.provision import DEVICE, IDENTITY, device_files, shown_secret, write_folder
 from undertone_shared.errors import Invalid
 
@@ -48,6 +48,7 @@ REPEAT_SECONDS = 30 * 86400
 _PUBLIC = (DEVICE, "policy.json", "ca.crt", f"{IDENTITY}.crt")
 # Offers of a campaign are computed at most once in this time.
 _OFFER_SECONDS = 10.0
+_MOST_OFFERS = 100
 
 UNKNOWN, USED, INVALID, SLOW_DOWN, UNAVAILABLE = "unknown", "used", "invalid", "slow_down", "unavailable"
 # A second sentence for the reason `EXPIRED`.
@@ -61,14 +62,14 @@ class JoinRefused(Exception):
     """
 
     def __init__(self, reason: str, words: str = "", detail: str = "") -> None:
-        super().__init__(detail or LANGUAGES[DEFAULT].refusals[words or reason])
+        super().__init__(detail or REFUSALS[DEFAULT][words or reason])
         self.reason = reason
         self._words = words or reason
         self._detail = detail
 
     def sentence(self, language: str) -> str:
         """Return the sentence for the person who joins."""
-        return self._detail or LANGUAGES[language].refusals[self._words]
+        return self._detail or REFUSALS[language][self._words]
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Joining:
         self._clock = clock
         self._offers: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
 
-    def offer(self, code: bytes, language: str = DEFAULT) -> dict[str, Any]:
+    def offer(self, code: bytes) -> dict[str, Any]:
         """Return what a person reads before joining. Raises JoinRefused; Invalid, OSError for a broken campaign."""
         now = self._clock()
         found = self._codes.find([code]).get(code)
@@ -116,9 +117,7 @@ class Joining:
         state = found.state(now)
         if state != OPEN:
             raise JoinRefused(USED if state in (BOUND, REDEEMED) else state)
-        about = found.about or None
-        fields = self._offer(found.campaign, language, now)
-        return {**fields, "about": about, "code_expires": iso(found.expires)}
+        return {**self._offer(found.campaign, found.about, now), "code_expires": iso(found.expires)}
 
     def redeem(self, asked: Sequence[Redemption]) -> list[dict[str, Any] | JoinRefused]:
         """Redeem codes, each with its key; return the reply or the refusal of each.
@@ -186,10 +185,11 @@ class Joining:
         names = dict(zip(nameless, fleet.free_names(len(nameless)), strict=True))
         self._codes.promise(list(names.items()))
         found = self._codes.find([asked.code for _, asked in new])
-        target, policy, outbox = model_of(fleet)
+        target, model, outbox = model_of(fleet)
         target = fleet.with_certificates(target)
         registered = fleet.store.devices()
         by_group: dict[str, dict[str, Secret]] = {}
+        policies: dict[str, str] = {}
         for _, asked in new:
             code, seed = found[asked.code], secret_seed(asked)
             name = code.device
@@ -199,6 +199,10 @@ class Joining:
             folder = fleet.devices_folder / name
             if not _is_complete(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+                if code.about not in policies:
+                    asks = self._home.join.asks
+                    policies[code.about] = offered_policy(fleet.config, model, asks, code.about, now)
+                policy = policies[code.about]
                 write_folder(folder, device_files(fleet.config, name, target, policy, outbox, seed).public)
             by_group.setdefault(code.group, {})[name] = _secret(fleet.config, folder, seed)
         for group, admitted in by_group.items():
@@ -222,21 +226,25 @@ class Joining:
                 raise JoinRefused(REVOKED) if gone else JoinRefused(EXPIRED, ENDED)
             campaign = successor
 
-    def _offer(self, campaign: str, language: str, now: float) -> dict[str, Any]:
-        computed, fields = self._offers.get((campaign, language), (0.0, {}))
+    def _offer(self, campaign: str, about: str, now: float) -> dict[str, Any]:
+        computed, fields = self._offers.get((campaign, about), (0.0, {}))
         if fields and computed <= now < computed + _OFFER_SECONDS:
             return fields
         current = self._current(campaign, int(now))
         config = self._home.config(current)
         with open_store(config.store_url, campaign=current) as store:
             fleet = FleetFiles.at_home(self._home, current, store)
-            target, policy, _ = model_of(fleet)
+            target, model, _ = model_of(fleet)
             certificates = fleet.with_certificates(target).certificates
-        fields = offer(config, policy, self._home.join.asks, int(now), language)
+        asks = self._home.join.asks
+        fields = offer(config, offered_policy(config, model, asks, about, int(now)), asks, about)
         # A phone's browser needs a password and the WebSocket, so it refuses an offer without them.
         fields["credentials"] = "certificate" if certificates else "password"
         fields["websocket"] = websocket_address(config.broker, target.host)
-        self._offers[campaign, language] = now, fields
+        # Each wording of a code is an entry: a home has few, but nothing bounds their number.
+        if len(self._offers) >= _MOST_OFFERS:
+            self._offers.clear()
+        self._offers[campaign, about] = now, fields
         return fields
 
 

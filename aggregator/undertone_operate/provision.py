@@ -31,6 +31,7 @@ from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
 from undertone_aggregator.settings.toml import document
 from undertone_device.core.ledger import LARGEST_OUTBOX
 from undertone_device.core.units import UNIT, epsilon_units
+from undertone_device.host.consent import fingerprint
 from undertone_operate.authority import device_certificate, revoke_certificates
 from undertone_operate.device_names import device_names
 from undertone_shared.checks import check_integer
@@ -181,12 +182,14 @@ def turns_in_a_life(plan: CampaignPlan) -> int:
 def life_sentence(policy: dict[str, Any]) -> str:
     """Return a sentence about what a policy lets a device spend in its whole life."""
     lifetime, units = policy.get("lifetime", 0), epsilon_units(*policy["cap"])
+    rho = (policy.get("stream") or {}).get("lifetime", 0)
+    if not units and rho:
+        return f"each device may spend rho = {rho / UNIT:.5f} in its whole life; then it stops reporting for good"
     if not lifetime:
         return "no bound for life: the policy's lifetime is 0, so what a device ever spends is bounded by period alone"
     sentence = (
         f"each device may spend epsilon = {lifetime / UNIT:.2f} in its whole life, which is {lifetime // units} reports"
     )
-    rho = policy.get("stream", {}).get("lifetime", 0)
     if rho:
         sentence += f", and rho = {rho / UNIT:.5f} on streams"
     return f"{sentence}; then it stops reporting for good"
@@ -212,6 +215,7 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
         "version": VERSION,
         "sensor": plan.sensor,
         "measures": [plan.measure],
+        "unit": plan.unit,
         "cap": list(cap),
         "slot_seconds": plan.slot_seconds,
         "theta": [1, plan.bound],
@@ -235,7 +239,18 @@ def make_policy(plan: CampaignPlan, *, insecure: bool, **others: Any) -> dict[st
 def policy_of(config: Config, target: Target) -> dict[str, Any]:
     """Return the policy of a device that accepts this campaign of this server, and nothing more. Raises Invalid."""
     allowed = {"signers": signers(config), **stream_policy(config)}
-    return make_policy(config.campaign, insecure=target.authority is None, **allowed)
+    return agreeing(make_policy(config.campaign, insecure=target.authority is None, **allowed), "", "")
+
+
+def agreeing(policy: dict[str, Any], asks: str, purpose: str) -> dict[str, Any]:
+    """Return a policy with the fingerprint of what its household agrees to, if it allows hand-overs.
+
+    ``asks``, ``purpose``: in the words that the household reads; both are empty for devices whose owners get a file.
+    """
+    agreed = ""
+    if policy.get("handover"):
+        agreed = fingerprint(parse_policy(json.dumps({**policy, "agreed": ""}).encode()), asks, purpose)
+    return {**policy, "agreed": agreed}
 
 
 def signers(config: Config) -> list[str]:
@@ -254,8 +269,9 @@ def signers(config: Config) -> list[str]:
 
 
 def stream_policy(config: Config) -> dict[str, Any]:
-    """Return the policy's field ``stream`` for the configured stream, and no more; empty without one. Raises Invalid.
+    """Return the policy's fields for the configured stream, and no more; empty without one. Raises Invalid.
 
+    The cap 1/1 allows no reports of single readings beside the stream.
     The cap is the cost of one window of the stream: the period is the window, or the longest campaign. The lifetime
     budget is twice the campaign's cost: a device charges all of it when it accepts the campaign, and again if the
     campaign is reissued.
@@ -266,7 +282,7 @@ def stream_policy(config: Config) -> dict[str, Any]:
     slots = rule.renewal or plan.report_slots
     life = 2 * rule.charge() * rule.windows_of(plan.report_slots)
     fields = {"rho": rule.charge(), "lifetime": life, "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
-    return {"stream": {**fields, "dimension": rule.dimension}}
+    return {"cap": [1, 1], "lifetime": 0, "stream": {**fields, "dimension": rule.dimension}}
 
 
 def provision(

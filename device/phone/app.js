@@ -1,5 +1,5 @@
 // The page that a person sees: five screens over the worker's view. It holds no state of the device.
-import { button, day, element, facts, moment, number, paragraph, span } from './page.js';
+import { button, element, facts, moment, number, paragraph } from './page.js';
 import { SOURCES } from './sources/index.js';
 
 const worker = new Worker('worker.js', { type: 'module' });
@@ -33,12 +33,9 @@ const OBSTACLES = {
 
 const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-// The guarantee in the server's sentences, which it makes of the policy that this phone then enforces.
-const promises = ({ guarantee }) => [
-    ['One number', guarantee.sentence_reading],
-    ['Any one day', guarantee.sentence_day],
-    ['Your whole life', guarantee.sentence_life],
-].filter(([, sentence]) => sentence);
+// What this phone has computed from the policy that it stores; the server's words are who asks and why.
+const rows = ({ agreed }, ...keys) =>
+    agreed.rows.filter(([key]) => keys.includes(key)).map(([, title, text]) => [title, upper(text)]);
 
 // ----------------------------------------------------------------------------------------------- screens
 
@@ -91,18 +88,15 @@ function none() {
     ];
 }
 
-function join({ offer }) {
-    const { measures, reports } = offer;
+function join(view) {
+    const { offer } = view;
     return [
         [
             element('h1', {}, 'You are invited to a measurement'),
             facts([
                 ['Who asks', offer.operator],
                 ...(offer.about ? [['In their own words', offer.about]] : []),
-                ['What is measured', upper(measures.text)],
-                ['What your phone gives', `one number in ${measures.unit}, every ${span(measures.slot_seconds)}`],
-                ['How often', `at most ${number(reports.per_day)} ${reports.per_day === 1 ? 'time' : 'times'} a day`],
-                ['Until', day(Date.parse(reports.until) / 1000)],
+                ...rows(view, 'measured', 'often', 'until'),
             ]),
             paragraph('Nothing is measured or sent yet. First read how your numbers are protected.'),
             element(
@@ -115,13 +109,9 @@ function join({ offer }) {
     ];
 }
 
-function agree({ offer }) {
-    const { guarantee, measures } = offer;
-    const epsilons = [
-        ['one number', guarantee.reading_epsilon],
-        ['any 24 hours', guarantee.day_epsilon],
-        ['life', guarantee.life_epsilon],
-    ].map(([name, epsilon]) => `${name}: ${epsilon ?? 'no limit'}`);
+function agree(view) {
+    const { offer, agreed } = view;
+    const { measures } = agreed;
     const fitting = SOURCES.filter((source) => source.fits(measures));
     const choose = element('fieldset', {}, element('legend', {}, 'Where the number comes from'));
     for (const [index, source] of fitting.entries()) {
@@ -142,7 +132,7 @@ function agree({ offer }) {
                     ` be sure of yours, not ${offer.operator} and not somebody who reads along. In the average over many` +
                     ' phones the blur cancels out.',
             ),
-            facts(promises(offer)),
+            facts(rows(view, 'reading', 'day', 'life', 'next')),
             element('h2', {}, 'What else the server sees'),
             paragraph(
                 'That this phone takes part, when it reports, and its internet address. It gets no name, no place, no' +
@@ -153,11 +143,7 @@ function agree({ offer }) {
                 'details',
                 {},
                 element('summary', {}, 'For experts'),
-                paragraph(
-                    `Local differential privacy; ε for ${epsilons.join(', ')}.`,
-                    guarantee.delta ? ` δ = ${guarantee.delta}.` : '',
-                    ' This phone refuses every campaign that would exceed these limits, whatever the server says.',
-                ),
+                paragraph(agreed.expert),
             ),
             paragraph('You can pause or leave at any time. What was sent until then cannot be taken back.'),
             element(
@@ -199,15 +185,15 @@ function spent() {
     return [box, update];
 }
 
-function about(offer, status) {
+function about(view) {
+    const { offer, status } = view;
     return element(
         'details',
         {},
         element('summary', {}, 'About this measurement'),
         facts([
             ['Who asks', offer.operator],
-            ['What is measured', upper(offer.measures.text)],
-            ...promises(offer),
+            ...rows(view, 'measured', 'often', 'until', 'reading', 'day', 'life', 'next'),
             ['This phone’s name there', status.device],
             ['A lost phone', `Tell ${offer.operator} the name above: they can shut this phone out.`],
             ['If you clear the data', FORGETTING],
@@ -221,11 +207,12 @@ function leaveButton() {
     });
 }
 
-function running({ offer, status, source }) {
+function running(started) {
+    const { agreed, source } = started;
     const state = element('p', { className: 'state', role: 'status' });
     const trouble = element('p', { className: 'trouble' });
     const [box, updateSpent] = spent();
-    const shown = SOURCES.find(({ id }) => id === source.id).show({ measures: offer.measures, send });
+    const shown = SOURCES.find(({ id }) => id === source.id).show({ measures: agreed.measures, send });
     const pause = element('details', { className: 'pause' }, element('summary', {}, 'Pause'));
     for (const [label, seconds] of [
         ['For a day', DAY],
@@ -252,12 +239,12 @@ function running({ offer, status, source }) {
     return [
         [
             element('h1', {}, 'Your phone takes part'),
-            paragraph(upper(offer.measures.text)),
+            paragraph(upper(agreed.what)),
             state,
             shown.element,
             trouble,
             box,
-            about(offer, status),
+            about(started),
             element('div', { className: 'actions' }, pause, leaveButton()),
             installButton(),
         ],
@@ -266,7 +253,7 @@ function running({ offer, status, source }) {
     ];
 }
 
-function paused({ offer, status }) {
+function paused(started) {
     const text = paragraph();
     const [box, updateSpent] = spent();
     const update = ({ status: { pause, time }, error }) => {
@@ -281,7 +268,7 @@ function paused({ offer, status }) {
             text,
             paragraph('The server can see that your phone is silent, but not why.'),
             box,
-            about(offer, status),
+            about(started),
             element(
                 'div',
                 { className: 'actions' },

@@ -28,9 +28,7 @@ os.urandom = _urandom
 from undertone_device.core import handover, pauses, reset  # noqa: E402
 from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
 from undertone_device.core.slot_value import TICKS_MASK, SlotValue, check_sample  # noqa: E402
-from undertone_device.core.spent import most_reports  # noqa: E402
-from undertone_device.core.units import UNIT, epsilon_units  # noqa: E402
-from undertone_device.host import status  # noqa: E402
+from undertone_device.host import consent, status  # noqa: E402
 from undertone_device.mqtt.session_transport import SessionTransport  # noqa: E402
 from undertone_device.setup import assembly  # noqa: E402
 from undertone_device.setup.config import parse_config  # noqa: E402
@@ -291,37 +289,15 @@ class Phone:
         return state
 
 
-def check_promise(text: str, offer: "dict[str, Any]") -> None:
-    """Check that a policy allows no more than the offer promised: the sensor, the measure, and each epsilon.
+def describe_offer(offer: "dict[str, Any]", words: "dict[str, Any]") -> "dict[str, Any]":
+    """Return what a person reads of an offer, see `undertone_device.host.consent`. Raises Invalid."""
+    consent.offered(offer.get("policy"), offer.get("operator"), offer.get("about"))
+    return describe_policy(json.dumps(offer["policy"]), words)
 
-    The limits of streams are in other units, so that their epsilons are not compared. Raises Invalid.
-    """
-    policy = phone_policy(text)
-    measures, guarantee = offer["measures"], offer["guarantee"]
-    if policy.sensor != measures["sensor"]:
-        raise Invalid("the device's policy has sensor %s, expected %s as offered" % (policy.sensor, measures["sensor"]))
-    if list(policy.measures) != [measures["measure"]]:
-        raise Invalid(
-            "the device's policy has measures %s, expected %s alone as offered"
-            % (", ".join(policy.measures), measures["measure"])
-        )
-    if policy.stream:
-        return
-    report = epsilon_units(policy.cap[0], policy.cap[1])
-    most = report * most_reports(policy, 86400, "counter" in policy.measures)
-    if policy.lifetime:
-        most = min(most, policy.lifetime)
-    for name, allowed, promised in (
-        ("one number", report, guarantee["reading_epsilon"]),
-        ("a day", most, guarantee["day_epsilon"]),
-        ("life", policy.lifetime, guarantee["life_epsilon"]),
-    ):
-        # A float is exact enough here: it compares two numbers that people read, and decides no draw.
-        if promised is not None and not 0 < allowed / UNIT <= 1.001 * float(promised):
-            raise Invalid(
-                "the device's policy allows epsilon = %.4g for %s, expected at most %s as offered"
-                % (allowed / UNIT, name, promised)
-            )
+
+def describe_policy(text: str, words: "dict[str, Any]") -> "dict[str, Any]":
+    """Return the same of the policy that the phone has stored. Raises Invalid."""
+    return consent.consent(phone_policy(text), words)
 
 
 phone: "Phone | None" = None
@@ -348,7 +324,9 @@ def _leave() -> "dict[str, Any]":
 
 
 _ACTIONS: "dict[str, Callable[..., Any]]" = {
-    "check_promise": check_promise,
+    "describe_offer": describe_offer,
+    "describe_policy": describe_policy,
+    "same_policy": consent.same_policy,
     "start": _start,
     "step": lambda: _device().step(),
     "enter": lambda number: _device().enter(number),

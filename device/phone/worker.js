@@ -7,6 +7,7 @@ import { fromHex, toHex } from './hex.js';
 import { Busy, openJournal } from './journal.js';
 import { Stream } from './socket.js';
 import { loadMicroPython } from './vendor/micropython.mjs';
+import { words } from './words.js';
 
 const STEP_MILLISECONDS = 250;
 const BUSY_MILLISECONDS = 1000;
@@ -29,7 +30,7 @@ let sample = null;
 let running = false;
 let timer = null;
 let posted = '';
-const view = { stage: 'starting', offer: null, error: null, status: null, left: null, source: null };
+const view = { stage: 'starting', offer: null, agreed: null, error: null, status: null, left: null, source: null };
 
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
 
@@ -115,10 +116,12 @@ async function startPython() {
 function startDevice() {
     const { files } = readJson(DEVICE);
     const { offer, source } = readJson(JOIN);
+    // What the page shows is computed anew from the policy that is stored.
+    const agreed = python('describe_policy', files['policy.json'], words.consent);
     const status = python('start', files, websocket, source.whole);
     if (readJson(LEFT)) return finishLeaving();
     running = true;
-    post({ stage: 'running', offer, source, status, error: null });
+    post({ stage: 'running', offer, agreed, source, status, error: null });
     step();
 }
 
@@ -182,7 +185,10 @@ async function invite({ code }) {
     try {
         const offer = await askUntilAnswered('offer', { code }, () => view.stage === 'asking');
         if (offer && unsuitable(offer)) throw new Final(unsuitable(offer));
-        if (offer) post({ stage: 'offer', offer, code, error: null });
+        if (offer) {
+            const agreed = python('describe_offer', offer, words.consent);
+            post({ stage: 'offer', offer, agreed, code, error: null });
+        }
     } catch (error) {
         post({ stage: 'none', error: error.message });
     }
@@ -204,7 +210,7 @@ async function redeem() {
     try {
         const answer = await askUntilAnswered('redeem', { code, key }, () => view.stage === 'joining');
         if (!answer) return;
-        python('check_promise', answer.files['policy.json'], offer);
+        python('same_policy', offer.policy, answer.files['policy.json']);
         journal.write(DEVICE, encode(answer));
         startDevice();
     } catch (error) {
@@ -224,7 +230,7 @@ async function leave() {
         await new Promise((resolve) => setTimeout(resolve, 50));
     }
     running = false;
-    const left = { at: unixSeconds(), offer: view.offer, status: python('describe') };
+    const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python('describe') };
     // From here on the device is over, even if the page ends before the next line.
     journal.write(LEFT, encode(left));
     finishLeaving();

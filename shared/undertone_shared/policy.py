@@ -9,6 +9,7 @@ invalid        not a campaign
 topic          heard on another campaign's topic
 sensor         another sensor than this device's
 measure        a slot value that the owner does not allow
+unit           readings in another unit than the owner allows
 slot_seconds   slots shorter than allowed
 epsilon        a mechanism's certificate exceeds the cap
 theta          theta outside the allowed range
@@ -16,6 +17,7 @@ stream         a stream, or one of a kind or dimension that the owner does not a
 rho            a stream's privacy budget exceeds what is left of the cap
 rest           a stream, where the owner wants rest between reports
 duration       lasts longer than allowed
+until          ends later than allowed
 sensor_busy    another campaign holds the sensor
 epoch_rollback not later than the accepted epoch
 epoch_too_soon less than the minimum time after the accepted epoch
@@ -31,8 +33,8 @@ storage        the device could not store it
 import gc
 import json
 
-from undertone_shared.campaign import MEASURES, Campaign
-from undertone_shared.checks import check_cap, check_integer, check_object
+from undertone_shared.campaign import LONGEST_UNIT, MEASURES, Campaign
+from undertone_shared.checks import check_cap, check_integer, check_object, check_text
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.topics import check_name
 
@@ -47,6 +49,7 @@ VERSION = 1
 LARGEST = 4096
 _MOST_SIGNERS = 4
 _KEY_BYTES = 32
+_AGREED_DIGITS = 32
 _YEAR = 366 * 86400
 # Largest rest in seconds: the device's tick counter wraps around after 12.4 days.
 _LARGEST_REST_SECONDS = 6 * 86400
@@ -60,10 +63,12 @@ def default_fields() -> "dict[str, Any]":
         "version": VERSION,
         "sensor": None,
         "measures": None,
+        "unit": "",
         "cap": None,
         "slot_seconds": None,
         "theta": None,
         "duration_seconds": None,
+        "until": 0,
         "period_seconds": 86400,
         "reports_per_period": 48,
         "rest_seconds": 0,
@@ -78,6 +83,7 @@ def default_fields() -> "dict[str, Any]":
         "lead_seconds": 86400,
         "stream": False,
         "handover": False,
+        "agreed": "",
     }
 
 
@@ -97,7 +103,10 @@ class Policy:
     ``insecure``: MQTT without TLS and without signers, for a demonstration on loopback. ``lead_seconds``: how far ahead
     of the clock an epoch may start, so that an attacker cannot use up the epoch numbers. ``stream``: limits of streams;
     without it no stream is allowed. ``handover``: a signer may send the device to another address, and to another
-    campaign that this policy allows, see `undertone_shared.handover`.
+    campaign that this policy allows, see `undertone_shared.handover`. ``unit``: the readings' unit, "" for any.
+    ``until``: the Unix second by which every campaign must end, 0 for no end. ``agreed``: the fingerprint of what the
+    household agreed to, 32 hexadecimal digits, "" for none: a hand-over may name another campaign only for the same
+    one.
     """
 
     stream: "StreamPolicy | None"
@@ -111,6 +120,7 @@ class Policy:
         if not isinstance(measures, list) or not measures or [m for m in measures if m not in MEASURES]:
             raise Invalid("measures is %r, expected a list of %s" % (measures, ", ".join(MEASURES)))
         self.measures = tuple(measures)
+        self.unit = check_text("unit", merged["unit"], LONGEST_UNIT)
         check_cap(merged["cap"])
         self.cap = (merged["cap"][0], merged["cap"][1])
         self.slot_seconds = check_integer("slot_seconds", merged["slot_seconds"], 1, 7 * 86400)
@@ -120,6 +130,7 @@ class Policy:
         least = check_integer("theta[0]", theta[0], 1, (1 << 30) - 1)
         self.theta = (least, check_integer("theta[1]", theta[1], least, (1 << 30) - 1))
         self.duration_seconds = check_integer("duration_seconds", merged["duration_seconds"], 1, 100 * _YEAR)
+        self.until = check_integer("until", merged["until"], 0, 0xFFFFFFFF)
         self.period_seconds = check_integer("period_seconds", merged["period_seconds"], 1, _YEAR)
         self.reports_per_period = check_integer("reports_per_period", merged["reports_per_period"], 1, 1 << 24)
         self.rest_seconds = check_integer("rest_seconds", merged["rest_seconds"], 0, _LARGEST_REST_SECONDS)
@@ -136,6 +147,9 @@ class Policy:
         self.handover: bool = merged["handover"]
         if self.handover and not self.signers:
             raise Invalid("handover is true, expected signers")
+        self.agreed = check_text("agreed", merged["agreed"], _AGREED_DIGITS)
+        if self.agreed and (len(self.agreed) != _AGREED_DIGITS or self.agreed.strip("0123456789abcdef")):
+            raise Invalid("agreed is %r, expected %d hexadecimal digits" % (self.agreed, _AGREED_DIGITS))
         self.lead_seconds = check_integer("lead_seconds", merged["lead_seconds"], 1, _YEAR)
         self.rest_by = merged["rest_by"] or ("clock" if self.one_shot else "ticks")
         if self.rest_by not in ("ticks", "clock"):
@@ -158,6 +172,8 @@ class Policy:
             raise Refused("sensor", "sensor is %s, this device serves %s" % (campaign.sensor, self.sensor))
         if campaign.measure not in self.measures:
             raise Refused("measure", "measure is %s, allowed are %s" % (campaign.measure, ", ".join(self.measures)))
+        if self.unit and campaign.unit != self.unit:
+            raise Refused("unit", "unit is %s, allowed is %s" % (campaign.unit, self.unit))
         if campaign.slot_seconds < self.slot_seconds:
             raise Refused(
                 "slot_seconds", "slot_seconds is %d, allowed from %d" % (campaign.slot_seconds, self.slot_seconds)
@@ -165,6 +181,8 @@ class Policy:
         duration = campaign.end - campaign.epoch
         if duration > self.duration_seconds:
             raise Refused("duration", "it lasts %d seconds, allowed are %d" % (duration, self.duration_seconds))
+        if self.until and campaign.end > self.until:
+            raise Refused("until", "it ends at %d, allowed is until %d" % (campaign.end, self.until))
         rule = campaign.rule
         if rule.kind not in self._allowed:
             raise Refused(rule.kind, "it is a %s, and the policy allows none" % rule.kind)

@@ -66,7 +66,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     home.set("sensor.outside", 7.5, "°C", device_class="temperature", state_class="measurement")
     shown = home.flow({"link": server.link()})
     assert shown["step_id"] == "offer", shown
-    assert {"operator", "measures", "per_day", "until", "day", "life"} <= set(shown["description_placeholders"])
+    assert {"operator", "asks", "about", "agreement", "expert"} <= set(shown["description_placeholders"])
     entity = next(field for field in shown["data_schema"] if field["name"] == "entity")
     assert entity["selector"]["entity"]["include_entities"] == [METER]
     # Without agreement nothing happens: no device exists.

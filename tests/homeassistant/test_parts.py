@@ -139,16 +139,12 @@ def files():
     return {"device.json": json.dumps(device), "policy.json": json.dumps(POLICY), "password": "secret\n"}
 
 
-POLICY = policy_of(insecure=True)
+POLICY = policy_of(insecure=True, unit="Wh")
 
 
-def joined_by(text=f"http://127.0.0.1:8444/join#{CODE}", **guarantee):
-    return participation.Joined(links.Link.parse(text), "0" * 64, offer_of(**guarantee))
-
-
-def offer_of(sensor="energy", measure="sum", **guarantee):
-    promise = {"reading_epsilon": None, "day_epsilon": None, "life_epsilon": None} | guarantee
-    return {"measures": {"sensor": sensor, "measure": measure}, "guarantee": promise}
+def joined_by(text=f"http://127.0.0.1:8444/join#{CODE}"):
+    offer = {"operator": "The town", "campaign": "load", "about": None, "policy": POLICY}
+    return participation.Joined(links.Link.parse(text), "0" * 64, offer)
 
 
 def test_a_devices_files_are_stored_privately_without_a_source(files, tmp_path):
@@ -208,23 +204,13 @@ def test_a_server_sends_no_further_files_and_leaves_none_out(files, tmp_path):
         participation.store_files(tmp_path, files, joined_by(f"https://127.0.0.1:8444/join#{CODE}"))
 
 
-def test_a_policy_that_allows_more_than_the_offer_said_is_refused(files, tmp_path):
-    policy = json.dumps(policy_of(insecure=True, cap=[271828, 100000], reports_per_period=48, lifetime=48 << 20))
-    files["policy.json"] = policy
-    participation.check_promise(policy, offer_of(reading_epsilon="1", day_epsilon="48", life_epsilon="48"))
-    for promise in (
-        {"reading_epsilon": "0.9"},
-        {"day_epsilon": "40"},
-        {"life_epsilon": "47"},
-        {"day_epsilon": "much"},
-        {"sensor": "gas"},
-        {"measure": "counter"},
-    ):
-        with pytest.raises(Invalid):
-            participation.store_files(
-                tmp_path, files, participation.Joined(joined_by().link, "0" * 64, offer_of(**promise))
-            )
-    endless = json.dumps(policy_of(insecure=True, lifetime=0))
-    with pytest.raises(Invalid):
-        participation.check_promise(endless, offer_of(life_epsilon="48"))
+def test_no_policy_is_stored_but_the_one_that_was_shown(files, tmp_path):
+    for change in ({"cap": [3, 1]}, {"cap": [2, 2]}, {"sensor": "gas"}, {"lifetime": 0}, {"insecure": 1}, {"unit": ""}):
+        files["policy.json"] = json.dumps({**POLICY, **change})
+        with pytest.raises(Invalid, match="not the one that was shown"):
+            participation.store_files(tmp_path, files, joined_by())
     assert list(tmp_path.iterdir()) == []
+    # The order of the fields does not matter.
+    files["policy.json"] = json.dumps(dict(reversed(POLICY.items())))
+    participation.store_files(tmp_path, files, joined_by())
+    assert participation.stored(tmp_path, "en") == participation.shown(joined_by().offer, "en")

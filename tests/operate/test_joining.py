@@ -4,7 +4,6 @@ import hashlib
 import importlib
 import io
 import json
-import math
 import re
 import secrets
 import shutil
@@ -24,11 +23,14 @@ from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.options import split_address
 from undertone_aggregator.store.store import open_store
+from undertone_device.host.consent import consent, offered, same_policy
+from undertone_device.host.words import read_words
 from undertone_operate.doctor import examine
 from undertone_operate.join_codes import BOUND, EXPIRED, FILE, OPEN, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
 from undertone_operate.join_pages import PLAIN
 from undertone_operate.join_server import join_pages
 from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
+from undertone_operate.lifetimes import allowed_reports
 from undertone_shared.errors import Invalid
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -129,7 +131,9 @@ def test_one_code_is_one_device_with_its_files(home):
     run("devices", "add", 1, "--home", home.folder)
     added = {path.name: path.read_text() for path in (home.fleet("power") / "devices/power-002").iterdir()}
     assert sorted(added) == sorted(reply["files"])
-    assert added["policy.json"] == reply["files"]["policy.json"]
+    # What a household agreed to is its own: who asks, what for, and until when.
+    own = dict.fromkeys(("agreed", "until"))
+    assert json.loads(added["policy.json"]) | own == json.loads(reply["files"]["policy.json"]) | own
     assert added["device.json"] == reply["files"]["device.json"].replace("power-001", "power-002")
     gate = Gate(home.folder / "broker/passwords", servers_names(), home.folder / "broker/access")
     assert gate.admits("power-001", reply["files"]["password"].strip())
@@ -349,50 +353,54 @@ def test_a_redemption_that_was_cut_is_ended_by_the_same_key(home, monkeypatch, s
     assert gate.admits(reply["device"], reply["files"]["password"].strip())
 
 
-def offer_of(home: Home, *options: object) -> dict:
+def offer_of(home: Home, *options: object) -> tuple[dict, dict[str, str]]:
+    """An offer, and what a person reads of its policy."""
     run("campaign", "create", home.folder, "other", *CREATE, *options)
     (code,) = codes_of(home, 1, "other")
-    return Joining(home).offer(code)
+    offer = Joining(home).offer(code)
+    policy = offered(offer["policy"], offer["operator"], offer["about"])
+    shown = consent(policy, read_words("en")["consent"])
+    return offer, {key: text for key, _, text in shown["rows"]} | {"expert": shown["expert"]}
 
 
-def test_the_guarantee_of_an_offer_is_that_of_the_policy(home):
+def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
     (code,) = codes_of(home, 1)
     offer = Joining(home).offer(code)
+    assert set(offer) == {"operator", "campaign", "about", "policy", "credentials", "websocket", "code_expires"}
     assert (offer["credentials"], offer["websocket"]) == ("password", "wss://meters.example:8443/mqtt")
-    policy = json.loads(joined(Joining(home), redemption(code))["files"]["policy.json"])
-    assert offer["measures"] | {"text": ""} == {
-        "text": "", "sensor": "load", "measure": "sum", "quantity": "energy", "unit": "Wh", "slot_seconds": 1800,
-        "low": "0", "high": "1000",
-    }  # fmt: skip
-    assert offer["reports"]["per_day"] == 48
-    cap = math.log(policy["cap"][0] / policy["cap"][1])
-    shown = offer["guarantee"]
-    assert 0 <= float(shown["reading_epsilon"]) - cap < 1e-3
-    # Any 24 hours touch up to 49 slots of half an hour.
-    assert 0 <= float(shown["day_epsilon"]) - 49 * cap < 0.05
-    assert 0 <= float(shown["life_epsilon"]) - policy["lifetime"] / 2**20 < 10
-    assert shown["life_reports"] == policy["lifetime"] / 2**20 // cap
-    assert shown["delta"] is None
+    reply = joined(Joining(home), redemption(code))
+    same_policy(offer["policy"], reply["files"]["policy.json"])
+    policy = offered(offer["policy"], offer["operator"], offer["about"])
+    assert (policy.sensor, policy.unit, policy.measures, policy.slot_seconds) == ("load", "Wh", ("sum",), 1800)
+    # All reports that the lifetime allows fit, and no more than a day.
+    end = epochs_of(home.config("power")).first(NOW).campaign.epoch + allowed_reports(policy) * 1800
+    assert 0 <= policy.until - end <= DAY + 2 * 1800
+
+
+def test_a_policy_of_an_offer_names_who_asks_and_what_for(home):
+    texts = [JoinCodes(home.folder).create("power", 1, "all", about, NOW, NOW + DAY)[0] for about in ("", "noise")]
+    plain, noise = (Joining(home).offer(parse_code(text)) for text in texts)
+    assert plain["policy"]["agreed"] != noise["policy"]["agreed"]
+    offered(noise["policy"], noise["operator"], "noise")
+    with pytest.raises(Invalid, match="fingerprint"):
+        offered(noise["policy"], noise["operator"], "silence")
 
 
 def test_an_offer_in_turns_protects_a_day(home):
-    shown = offer_of(home, "--set", "window=24h")["guarantee"]
-    assert shown["day_epsilon"] == shown["reading_epsilon"] == "1"
-    assert "74 %" in shown["sentence_day"]
-    (code,) = codes_of(home, 1, "other")
-    german = Joining(home).offer(code, "de")
-    assert "74 %" in german["guarantee"]["sentence_day"]
-    assert german["measures"]["text"] == "die Summe dessen, was load über 30 Minuten misst, in Wh"
+    _, shown = offer_of(home, "--set", "window=24h")
+    assert "74 %" in shown["day"]
+    assert shown["often"] == "at most one report in any 24 hours"
 
 
-def test_an_offer_of_a_stream(home):
-    shown = offer_of(home, "--collect", "stream")["guarantee"]
-    assert shown["reading_epsilon"] is None
-    assert shown["delta"] == "1e-05"
-    assert float(shown["day_epsilon"]) >= 1
+def test_an_offer_of_a_stream_allows_no_reports_beside_it(home):
+    offer, shown = offer_of(home, "--collect", "stream")
+    assert offer["policy"]["cap"] == [1, 1]
+    assert "one number: none allowed" in shown["expert"]
+    assert "except with a chance of 1 in 1,048,576" in shown["life"]
 
 
 def test_a_code_outlives_its_campaign_if_another_one_succeeds_it(home):
+    run("devices", "add", 1, "--home", home.folder, "--successors", 1)
     first, second = codes_of(home, 2)
     clock = Clock()
     joining = Joining(home, clock)

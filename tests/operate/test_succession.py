@@ -102,7 +102,10 @@ def test_what_a_device_may_spend_in_its_life_counts_over_both(home: Home) -> Non
     first, fourth = (
         json.loads((home.fleet("power") / f"devices/power-{n}/policy.json").read_text()) for n in ("001", "004")
     )
-    assert fourth == first | {"lifetime": 2 * first["lifetime"]}
+    assert fourth == first | {"lifetime": 2 * first["lifetime"], "agreed": fourth["agreed"]}
+    run("devices", "add", 1, "--home", home.folder, "--successors", 1)
+    fifth = json.loads((home.fleet("power") / "devices/power-005/policy.json").read_text())
+    assert fifth == fourth, "the plan is the model, and not a device whose lifetime was multiplied already"
     said = run("campaign", "succeed", home.folder, "power", "power-2", "--preview")
     assert "warning: the policies of 3 devices" in said, "that of the fourth suffices"
     assert "--successors" in run("devices", "add", 1, "--home", home.folder, "--successors", -1, code=2)

@@ -29,32 +29,13 @@ PATIENCE = 60
 _PIECES = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)
 
 
-def offer(slot_seconds: int = 1) -> dict[str, Any]:
-    """Return what the code offers."""
+def offer(policy: str) -> dict[str, Any]:
+    """Return what the code offers: this policy."""
     return {
         "operator": "The town of Example",
         "campaign": "meters",
-        "measures": {
-            "text": "what the meter shows, in Wh, at the end of a period",
-            "sensor": "energy",
-            "measure": "last",
-            "quantity": "energy",
-            "unit": "Wh",
-            "slot_seconds": slot_seconds,
-            "low": "0",
-            "high": "1000",
-        },
-        "reports": {"per_day": 86400 // slot_seconds, "every_seconds": slot_seconds, "until": "2027-12-31T00:00:00Z"},
-        "guarantee": {
-            "reading_epsilon": "1.001",
-            "day_epsilon": "1000",
-            "life_epsilon": "1000",
-            "delta": None,
-            "life_reports": 999,
-            "sentence_reading": "Somebody who hesitates between two values is at most 74 % sure of one of them.",
-            "sentence_day": "Somebody who collects all reports of a day can become practically sure of a habit.",
-            "sentence_life": "In its whole life the device sends at most 999 reports.",
-        },
+        "about": "What do meters say?",
+        "policy": json.loads(policy),
         "credentials": "password",
         "websocket": "ws://localhost:1/mqtt",
         "code_expires": "2027-12-31T00:00:00Z",
@@ -235,6 +216,11 @@ class PhoneSite:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
+
+    def allow(self, **changes: Any) -> None:
+        """Change fields of the policy, in the offer and in the device's files."""
+        policy = self.offer["policy"] = self.offer["policy"] | changes
+        self.files["policy.json"] = json.dumps(policy)
 
     @property
     def address(self) -> str:

@@ -78,7 +78,8 @@ def add(
 
     with choice.open() as fleet:
         target, policy, outbox = model_of(fleet)
-        policy = for_successors(policy, successors)
+        if successors:
+            policy = for_successors(fleet.config, target, successors)
         names = fleet.add(count, group, target, policy, int(time.time()), outbox)
     if as_json:
         print(json.dumps({"devices": names, "group": group}))

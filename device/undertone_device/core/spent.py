@@ -40,18 +40,24 @@ def month(sums: "Sums", day: int, ever: int, days: int = DAYS) -> int:
     return total
 
 
-def most_reports(policy: "Policy", seconds: int, counter: bool) -> int:
+def most_reports(policy: "Policy", seconds: int) -> int:
     """Return the largest number of reported intervals that touch ``seconds``, for any campaigns that the policy allows.
 
     No slot is shorter than the policy's slot_seconds, S. With rest_seconds W, at most ceil((seconds + S)/(W + S))
     intervals touch them; without a rest, ceil((seconds + S)/S). The cap of k reports in any P seconds allows k in each
-    whole P, as many as fit into the remaining seconds, and one that began before. A ``counter``'s interval reaches from
-    its reading in the slot before to its own, wherever in their slots those are: with a rest, S is therefore replaced
-    by 2 S; without one there is one interval more.
+    whole P, as many as fit into the remaining seconds, and one that began before. A counter's interval reaches from its
+    reading in the slot before to its own, wherever in their slots those are: with a rest, S is therefore replaced by
+    2 S; without one there is one interval more. If the policy allows a counter beside another measure, the larger of
+    both numbers holds: only the intervals between the first and the last one must fit, whatever these two are.
     """
     slot = policy.slot_seconds
-    reach = 2 * slot if counter else slot
-    apart = -(-(seconds + reach) // (reach + policy.rest_seconds if policy.rest_seconds else slot))
+    counter = "counter" in policy.measures
+    reaches = [2 * slot] if counter else []
+    if not counter or len(set(policy.measures)) > 1:
+        reaches.append(slot)
+    apart = max(
+        [-(-(seconds + reach) // (reach + policy.rest_seconds if policy.rest_seconds else slot)) for reach in reaches]
+    )
     whole, part = divmod(seconds, policy.period_seconds)
     most = policy.reports_per_period
     return min(apart, most * whole + min(most, -(-part // slot)) + (2 if counter else 1))

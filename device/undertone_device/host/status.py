@@ -36,7 +36,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "trouble": client.trouble,
         "counts": client.counts,
         "spent_until": reporter.ledger.spent_until,
-        "most_a_day": most_reports(policy, DAY, "counter" in policy.measures),
+        "most_a_day": most_reports(policy, DAY),
         "recent": month(ledger.sums, now // DAY, ledger.ever, 2),
         "month": month(ledger.sums, now // DAY, ledger.ever),
         "ever": ledger.ever,

@@ -10,12 +10,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import undertone_device
+from undertone_device.host.words import DEFAULT, languages, read_words
 from undertone_device.tools.compile import board_files
 from undertone_device.tools.shipped import shipped
 from undertone_shared.errors import Invalid
 
 # Modules for a person's status and pauses, beside those of every board.
-_FURTHER = ("core/pauses.py", "core/spent.py", "host/__init__.py", "host/status.py")
+_FURTHER = ("core/pauses.py", "core/spent.py", "host/__init__.py", "host/consent.py", "host/status.py")
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -29,6 +30,7 @@ _TYPES = {
 }
 _CODE = "code.json"
 _BROKER = "broker.json"
+_LANGUAGES = "words/languages.json"
 _WORKER = "service-worker.js"
 
 
@@ -48,6 +50,9 @@ def phone_files(websocket: str) -> dict[str, bytes]:
             f"{folder / 'vendor'} lacks micropython.wasm: run python scripts/vendor.py in the checkout (it needs npm)"
         )
     files[_CODE] = _code(folder).encode()
+    for language in languages():
+        files[f"words/{language}.json"] = json.dumps(read_words(language), ensure_ascii=False).encode()
+    files[_LANGUAGES] = json.dumps({"default": DEFAULT, "languages": languages()}).encode()
     files[_BROKER] = json.dumps({"websocket": websocket}).encode()
     # The service worker keeps all files of one version; its own text changes whenever one of them does.
     digest = hashlib.sha256()

@@ -53,9 +53,9 @@ def site(broker: WebSocketBroker, free_port: Callable[[], int]) -> Iterator[Phon
         "policy": "policy.json",
         "state": "state",
     }
-    limits = policy_of(measures=["last"], cap=[2719, 1000], theta=[100, 1000], lifetime=1000 << 20)
+    limits = policy_of(measures=["last"], cap=[2719, 1000], theta=[100, 1000], lifetime=1000 << 20, unit="Wh")
     files = {"device.json": json.dumps(device), "policy.json": json.dumps(limits), "password": "secret\n"}
-    running = PhoneSite(free_port(), f"ws://localhost:{broker.websocket}", files, offer())
+    running = PhoneSite(free_port(), f"ws://localhost:{broker.websocket}", files, offer(files["policy.json"]))
     yield running
     running.close()
 

@@ -67,11 +67,11 @@ def test_nothing_is_drawn_before_the_person_agrees(phones: Any, site: PhoneSite,
     receiver.issue(now)
     page = phones()
     screen(page, "join")
-    for words in ("The town of Example", "What the meter shows", "every second"):
+    for words in ("The town of Example", "Energy in Wh: the last value", "1 second"):
         assert words in page.inner_text("#screen")
     press(page, "How am I protected?")
     screen(page, "agree")
-    for words in ("74 % sure", "practically sure of a habit", "at most 999 reports"):
+    for words in ("74 % sure", "practically sure", "999 reports at full strength"):
         assert words in page.inner_text("#screen")
     press(page, "No, thank you")
     screen(page, "none")
@@ -107,14 +107,14 @@ def test_a_page_that_ends_while_it_redeems_goes_on_with_the_same_key(phones: Any
     assert len(set(site.keys)) == 1
 
 
-def test_a_policy_that_allows_more_than_the_offer_is_refused(phones: Any, site: PhoneSite) -> None:
-    site.offer["guarantee"]["life_epsilon"] = "12"
+def test_a_policy_that_was_not_shown_is_refused(phones: Any, site: PhoneSite) -> None:
+    site.offer["policy"]["lifetime"] -= 1
     page = phones()
     screen(page, "join")
     press(page, "How am I protected?")
     press(page, "I agree and take part")
     screen(page, "none")
-    says(page, "allows epsilon = 1000 for life, expected at most 12")
+    says(page, "not the one that was shown")
 
 
 def test_a_phone_uses_up_no_code_that_it_cannot_use(phones: Any, site: PhoneSite) -> None:
@@ -239,7 +239,7 @@ def test_an_entered_number_waits_for_the_end_of_its_slot(phones: Any, site: Phon
     # Slots of an hour, of which one passes in 6 s.
     clock = FastClock(1_800_000_000, 600)
     site.replaced["clock.js"] = clock.script()
-    site.offer["measures"]["slot_seconds"] = 3600
+    site.allow(slot_seconds=3600)
     receiver.issue(clock.now(), 3600)
     page = phones()
     take_part(page)
@@ -341,8 +341,8 @@ def test_a_topic_of_another_campaign_is_no_campaign(phones: Any, receiver: Recei
 
 
 def test_the_microphone_gives_a_level_and_no_sound(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
-    site.offer["measures"] |= {"unit": "dB", "quantity": "sound_pressure"}
-    receiver.issue(now)
+    site.allow(unit="dB")
+    receiver.issue(now, unit="dB")
     page = phones()
     take_part(page)
     press(page, "Turn the microphone on")

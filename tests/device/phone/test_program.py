@@ -8,6 +8,9 @@ import pytest
 from support.ci import unavailable
 from support.factory import policy_of
 from support.micropython import MISSING32, REPO, interpreter32, run_micropython32
+from undertone_device.host.consent import consent
+from undertone_device.host.words import read_words
+from undertone_shared.policy import parse_policy
 
 BROWSER = """
 import os
@@ -48,16 +51,20 @@ for measure in ("last", "sum", "max", "mean", "counter", "duration"):
     answers[measure] = said._value(Campaign, 500_000)
 answers["nothing"] = said._value(Campaign, 500_002)
 answers["boots"] = [said.policy.rest_by, said.policy.boots_per_day, said.policy.write_seconds]
-def promise(sensor="energy", measure="last", reading="1.001", day="24.1", life="100"):
-    offer = {
-        "measures": {"sensor": sensor, "measure": measure},
-        "guarantee": {"reading_epsilon": reading, "day_epsilon": day, "life_epsilon": life},
-    }
-    return json.loads(program.call("check_promise", json.dumps([sys.argv[1], offer])))
-answers["more"] = [
-    promise(sensor="load"), promise(measure="sum"), promise(reading="0.9"), promise(day="2"), promise(life="99")
+words = json.loads(sys.argv[2])
+policy = json.loads(sys.argv[1])
+def call(action, *values):
+    return json.loads(program.call(action, json.dumps(values)))
+offer = {"operator": "The town", "about": None, "policy": policy}
+answers["offer"] = call("describe_offer", offer, words)
+answers["stored"] = call("describe_policy", sys.argv[1], words)
+wrong = [{"policy": None}, {"policy": dict(policy, cap=[1])}, {"operator": 5}]
+wrong.append({"policy": dict(policy, agreed="0" * 32)})
+answers["wrong"] = [call("describe_offer", dict(offer, **change), words) for change in wrong]
+answers["same"] = call("same_policy", policy, sys.argv[1])
+answers["other"] = [
+    call("same_policy", policy, json.dumps(dict(policy, **change))) for change in ({"lifetime": 0}, {"stream": True})
 ]
-answers["as much"] = promise()
 _phone.random = lambda count: None
 try:
     os.urandom(8)
@@ -72,15 +79,18 @@ print(json.dumps(answers))
 """
 
 
+POLICY = policy_of(
+    measures=["last"], cap=[2718, 1000], slot_seconds=3600, reports_per_period=23, lifetime=100 << 20, unit="Wh"
+)
+
+
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     if interpreter32() is None:
         unavailable(MISSING32)
-    policy = policy_of(
-        measures=["last"], cap=[2718, 1000], slot_seconds=3600, reports_per_period=23, lifetime=100 << 20
-    )
     files = {"/lib/program.py": REPO / "device/phone/phone.py", "/lib/_phone.py": BROWSER}
-    done = run_micropython32(CODE, json.dumps(policy), files=files)
+    words = read_words("de")["consent"]
+    done = run_micropython32(CODE, json.dumps(POLICY), json.dumps(words), files=files)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -100,11 +110,15 @@ def test_a_phone_counts_by_its_clock_and_writes_each_draw(answers: dict[str, Any
     assert answers["boots"] == ["clock", 1000, 1]
 
 
-def test_a_policy_may_allow_what_was_offered_and_no_more(answers: dict[str, Any]) -> None:
-    named = ("sensor", "measures", "one number", "a day", "life")
-    for word, answer in zip(named, answers["more"], strict=True):
-        assert word in answer["error"]
-    assert answers["as much"] == {"result": None}
+def test_what_a_person_reads_is_computed_on_the_phone_as_elsewhere(answers: dict[str, Any]) -> None:
+    expected = consent(parse_policy(json.dumps(POLICY).encode()), read_words("de")["consent"])
+    assert answers["offer"] == answers["stored"] == {"result": expected}
+    assert all("error" in answer for answer in answers["wrong"])
+
+
+def test_no_policy_is_kept_but_the_one_that_was_shown(answers: dict[str, Any]) -> None:
+    assert answers["same"] == {"result": None}
+    assert all("not the one that was shown" in answer["error"] for answer in answers["other"])
 
 
 def test_a_browser_without_random_numbers_is_an_error(answers: dict[str, Any]) -> None:

@@ -32,13 +32,13 @@ from homeassistant.helpers.event import (
     async_track_time_interval,
 )
 
-from .const import ENTITY, FOLDER, OFFER, SIGNAL
+from .const import ENTITY, FOLDER, SIGNAL
 from .entity import UndertoneEntry
 from .folders import device_folder, forget
 from .issues import delete_issues, show_issue, update_issues
 from .joining import JoinServer
 from .links import JoinError
-from .participation import Invalid, Joined, Participation
+from .participation import Invalid, Joined, Participation, stored
 from .units import convertible
 
 _LOGGER = logging.getLogger(__name__)
@@ -50,8 +50,15 @@ _RISING = ("total", "total_increasing")
 
 async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     """Start a participation."""
-    offer: dict[str, Any] = entry.data[OFFER]
-    unit: str = offer["measures"]["unit"]
+    folder = device_folder(hass, entry.data[FOLDER])
+    try:
+        agreed = await hass.async_add_executor_job(stored, folder, hass.config.language)
+    except Invalid as error:
+        raise ConfigEntryError(str(error)) from error
+    except OSError as error:
+        raise ConfigEntryNotReady(str(error)) from error
+    measures = agreed["measures"]
+    unit: str = measures["unit"]
     entity_id: str = entry.data[ENTITY]
 
     @callback
@@ -65,10 +72,10 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
             hass.loop.call_soon_threadsafe(show)
 
     state = hass.states.get(entity_id)
-    cumulative = offer["measures"]["measure"] == "counter" or (
+    cumulative = measures["measure"] == "counter" or (
         state is not None and state.attributes.get("state_class") in _RISING
     )
-    participation = Participation(device_folder(hass, entry.data[FOLDER]), unit, cumulative, changed)
+    participation = Participation(folder, unit, cumulative, changed)
     try:
         await hass.async_add_executor_job(participation.start)
     except Invalid as error:
@@ -108,7 +115,7 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     async def stop(_: Event) -> None:
         await hass.async_add_executor_job(participation.stop)
 
-    slot = int(offer["measures"]["slot_seconds"])
+    slot = int(measures["slot_seconds"])
     entry.async_on_unload(async_track_state_change_event(hass, entity_id, on_change))
     entry.async_on_unload(async_track_entity_registry_updated_event(hass, entity_id, on_registry))
     every = min(_AGAIN, timedelta(seconds=max(slot / 4, 0.25)))

@@ -10,13 +10,12 @@ from homeassistant.config_entries import ConfigFlow, ConfigFlowResult
 from homeassistant.core import HomeAssistant
 from homeassistant.helpers import selector
 from homeassistant.helpers.aiohttp_client import async_get_clientsession
-from homeassistant.util import dt as dt_util
 
 from .const import DEVICE, DOMAIN, ENTITY, FOLDER, LINK, OFFER
 from .folders import device_folder, forget
 from .joining import JoinServer
 from .links import JoinError, Link
-from .participation import Invalid, Joined, set_password, store_files
+from .participation import Invalid, Joined, set_password, shown, store_files, stored
 from .units import convertible, units_for
 
 AGREE, PASSWORD = "agree", "password"
@@ -80,7 +79,8 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         """Show who asks, what is measured, how often, and the guarantee; the person agrees and chooses the entity."""
         assert self._joined is not None
         offer = self._joined.offer
-        measures, guarantee, reports = offer["measures"], offer["guarantee"], offer["reports"]
+        agreed = await self.hass.async_add_executor_job(shown, offer, self.hass.config.language)
+        measures = agreed["measures"]
         errors = {}
         if user_input is not None:
             if not user_input[AGREE]:
@@ -96,7 +96,6 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
                     errors["base"] = "invalid"
                 except OSError:
                     errors["base"] = "disk"
-        until = dt_util.parse_datetime(reports["until"])
         schema = vol.Schema(
             {vol.Required(ENTITY): _entities(self.hass, measures), vol.Required(AGREE, default=False): bool}
         )
@@ -106,13 +105,12 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
             description_placeholders={
                 # In the step's title, which is no Markdown.
                 "operator": offer["operator"],
+                "asks": _plain(offer["operator"]),
                 "campaign": _plain(offer["campaign"]),
-                "about": _plain(offer.get("about") or ""),
-                "measures": _plain(measures["text"]),
-                "per_day": str(reports["per_day"]),
-                "until": reports["until"] if until is None else dt_util.as_local(until).date().isoformat(),
-                "day": _plain(guarantee["sentence_day"]),
-                "life": _plain(guarantee["sentence_life"]),
+                "about": _plain(offer["about"] or "–"),
+                # Every sentence about the policy comes from the program that keeps it.
+                "agreement": "\n\n".join(f"**{title}:** {_plain(text)}" for _, title, text in agreed["rows"]),
+                "expert": _plain(agreed["expert"]),
             },
             errors=errors,
         )
@@ -148,7 +146,9 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
     async def async_step_reconfigure(self, user_input: dict[str, Any] | None = None) -> ConfigFlowResult:
         """Measure with another entity from now on; the ledger and the policy stay."""
         entry = self._get_reconfigure_entry()
-        measures = entry.data[OFFER]["measures"]
+        folder = device_folder(self.hass, entry.data[FOLDER])
+        agreed = await self.hass.async_add_executor_job(stored, folder, self.hass.config.language)
+        measures = agreed["measures"]
         errors = {}
         if user_input is not None:
             if _fits(self.hass, user_input[ENTITY], measures):
@@ -158,7 +158,7 @@ class UndertoneFlow(ConfigFlow, domain=DOMAIN):
         return self.async_show_form(
             step_id="reconfigure",
             data_schema=self.add_suggested_values_to_schema(schema, user_input or entry.data),
-            description_placeholders={"title": entry.title, "measures": _plain(measures["text"])},
+            description_placeholders={"title": entry.title, "measures": _plain(agreed["what"])},
             errors=errors,
         )
 

@@ -7,12 +7,12 @@ import asyncio
 import hashlib
 import json
 import ssl
-from types import NoneType
 from typing import Any
 
 import aiohttp
 
 from .links import JoinError, Link
+from .participation import Invalid, shown
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _LARGEST = 1 << 20
@@ -31,10 +31,16 @@ class JoinServer:
         self._tls: ssl.SSLContext | bool = True
 
     async def offer(self, language: str) -> dict[str, Any]:
-        """Return what the campaign offers; this has no effect on the server."""
+        """Return who asks and why, and the policy that is offered; this has no effect on the server."""
         offer = await self._post("offer", {}, language)
-        _check_offer(offer)
-        return offer
+        try:
+            fields = {name: offer[name] for name in ("operator", "campaign", "about", "policy")}
+            await asyncio.to_thread(shown, fields, language)
+        except (Invalid, KeyError):
+            raise JoinError("cannot_connect") from None
+        if not isinstance(fields["campaign"], str):
+            raise JoinError("cannot_connect")
+        return fields
 
     async def redeem(self, key: str) -> dict[str, Any]:
         """Redeem the code with ``key``, 64 hexadecimal digits: the same key gets the same answer again.
@@ -105,29 +111,6 @@ def _parse(text: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise JoinError("cannot_connect")
     return data
-
-
-def _check_offer(offer: dict[str, Any]) -> None:
-    """Check the fields of an offer that this integration uses. Raises JoinError."""
-    words, numbers = (str,), (int,)
-    kinds: dict[str, dict[str, tuple[type, ...]]] = {
-        "measures": {"text": words, "sensor": words, "unit": words, "measure": words, "slot_seconds": numbers},
-        "reports": {"per_day": (int, float), "until": words},
-        "guarantee": {
-            "sentence_day": words,
-            "sentence_life": words,
-            "reading_epsilon": (str, NoneType),
-            "day_epsilon": (str, NoneType),
-            "life_epsilon": (str, NoneType),
-        },
-    }
-    complete = all(isinstance(offer.get(name), str) for name in ("operator", "campaign")) and all(
-        isinstance(offer.get(part), dict)
-        and all(name in offer[part] and isinstance(offer[part][name], types) for name, types in fields.items())
-        for part, fields in kinds.items()
-    )
-    if not complete or offer["measures"]["slot_seconds"] < 1:
-        raise JoinError("cannot_connect")
 
 
 def _trusting(text: bytes, fingerprint: str) -> ssl.SSLContext:

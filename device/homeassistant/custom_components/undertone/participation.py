@@ -11,16 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from undertone_device.core.ledger import FILE as LEDGER
-from undertone_device.core.spent import most_reports
-from undertone_device.core.units import UNIT, epsilon_units
-from undertone_device.host import household
+from undertone_device.host import consent, household
 from undertone_device.host.gateway import HostedDevice
 from undertone_device.host.sources.source import SensorSource
+from undertone_device.host.words import read_words
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import LARGEST_SECRET, FileStorage
@@ -45,9 +43,6 @@ CONFIG = "device.json"
 _JOINED = "join.json"
 # Files of a new device that a server may send.
 _FILES = (CONFIG, "policy.json", "ca.crt", "password", "device.crt", "device.key")
-_DAY = 86400
-# An offer's numbers are rounded for people.
-_ROUNDED = Fraction(1001, 1000)
 
 
 class StateSource(SensorSource):
@@ -197,7 +192,7 @@ class Participation:
 
 @dataclass(frozen=True)
 class Joined:
-    """What a home remembers of joining: link, key and the offer that a person agreed to.
+    """What a home remembers of joining: link, key and the offer that a person agreed to, with the policy in it.
 
     It is stored before the code is redeemed: the same key can redeem it again if an answer was lost, and lets the home
     leave. ``key``: 64 hexadecimal digits, as secret as the device's password.
@@ -213,7 +208,9 @@ class Joined:
         text = FileStorage(str(folder)).read(_JOINED) if folder.is_dir() else None
         try:
             fields = json.loads(text or b"")
-            return cls(Link(**fields["link"]), str(fields["key"]), dict(fields["offer"]))
+            offer = dict(fields["offer"])
+            consent.offered(offer["policy"], offer["operator"], offer["about"])
+            return cls(Link(**fields["link"]), str(fields["key"]), offer)
         except (ValueError, TypeError, KeyError):
             return None
 
@@ -224,6 +221,18 @@ class Joined:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         FileStorage(str(folder)).write(_JOINED, json.dumps(asdict(stored)).encode())
         return stored
+
+
+def shown(offer: dict[str, Any], language: str) -> dict[str, Any]:
+    """Return what a person reads of an offer: see `undertone_device.host.consent`. Raises Invalid."""
+    policy = consent.offered(offer.get("policy"), offer.get("operator"), offer.get("about"))
+    return consent.consent(policy, read_words(language)["consent"])
+
+
+def stored(folder: Path, language: str) -> dict[str, Any]:
+    """Return the same of the policy that a device's folder holds. Raises Invalid."""
+    policy = assembly.read_policy(read_config(str(folder / CONFIG)))
+    return consent.consent(policy, read_words(language)["consent"])
 
 
 def set_password(folder: Path, password: str) -> None:
@@ -239,15 +248,17 @@ def set_password(folder: Path, password: str) -> None:
 def store_files(folder: Path, files: dict[str, str], joined: Joined) -> None:
     """Write the files of a new device durably, readable by this user only. Raises Invalid, OSError.
 
-    The files come from the server, and the person has agreed to the offer alone. So the configuration may name no file
-    but those that came with it, and the policy may allow no more than the offer said.
+    The files come from the server, and the person has agreed to the policy that was shown. So the configuration may
+    name no file but those that came with it, and no policy but that one is stored.
     """
     for name in files:
         if name not in _FILES:
             raise Invalid(f"a file's name is {name!r}, expected one of {', '.join(_FILES)}")
     storage = FileStorage(str(folder))
     configuration = _home_configuration(files, joined.link)
-    check_promise(files["policy.json"], joined.offer)
+    consent.same_policy(joined.offer["policy"], files["policy.json"])
+    if "tls" not in configuration["broker"] and not parse_policy(files["policy.json"].encode()).insecure:
+        raise Invalid("broker has no field tls, expected one for a policy that does not say insecure")
     for name, text in {**files, CONFIG: json.dumps(configuration)}.items():
         storage.write(name, text.encode())
     config = read_config(str(folder / CONFIG))
@@ -281,38 +292,6 @@ def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in ("source", "wifi", "ntp")}
 
 
-def check_promise(policy_text: str, offer: dict[str, Any]) -> None:
-    """Check that a policy allows no more than the offer said: the sensor, the measure and each epsilon. Raises Invalid.
-
-    The limits of streams are in other units, so that their epsilons are not compared.
-    """
-    policy = parse_policy(policy_text.encode())
-    measures, guarantee = offer["measures"], offer["guarantee"]
-    if policy.sensor != measures["sensor"]:
-        raise Invalid(f"the policy's sensor is {policy.sensor}, expected {measures['sensor']} as offered")
-    if list(policy.measures) != [measures["measure"]]:
-        raise Invalid(f"the policy's measures are {policy.measures}, expected {measures['measure']} alone as offered")
-    if policy.stream:
-        return
-    report = epsilon_units(*policy.cap)
-    day = report * most_reports(policy, _DAY, "counter" in policy.measures)
-    if policy.lifetime:
-        day = min(day, policy.lifetime)
-    for name, allowed, promised in (
-        ("reading", report, guarantee["reading_epsilon"]),
-        ("day", day, guarantee["day_epsilon"]),
-        ("life", policy.lifetime or 0, guarantee["life_epsilon"]),
-    ):
-        try:
-            most = None if promised is None else Fraction(promised) * _ROUNDED
-        except ValueError:
-            raise Invalid(f"guarantee.{name}_epsilon is {promised!r}, expected a number") from None
-        if most is not None and not 0 < Fraction(allowed, UNIT) <= most:
-            raise Invalid(
-                f"the policy allows epsilon = {allowed / UNIT:.4g} for a {name}, expected at most {promised} as offered"
-            )
-
-
 def mark_backup(folder: Path, on: bool) -> None:
     """Mark the state folder for the time in which a backup copies it, or remove the mark. Raises OSError."""
     state = folder / "state"
@@ -335,4 +314,14 @@ def forget_restored(state: Path) -> None:
         storage.delete(BACKUP_MARK)
 
 
-__all__ = ["Invalid", "Joined", "Participation", "StateSource", "mark_backup", "set_password", "store_files"]
+__all__ = [
+    "Invalid",
+    "Joined",
+    "Participation",
+    "StateSource",
+    "mark_backup",
+    "set_password",
+    "shown",
+    "store_files",
+    "stored",
+]

@@ -69,14 +69,17 @@ def touched(slot, rest, seconds, readings):
 def test_what_any_window_can_touch_is_said_and_no_more():
     slot = 3
     for rest in (0, 3, 6):
-        policy = make_policy(slot_seconds=slot, rest_seconds=rest, reports_per_period=1000)
+        other, counter = [
+            make_policy(slot_seconds=slot, rest_seconds=rest, reports_per_period=1000, measures=measures)
+            for measures in (["mean"], ["counter"])
+        ]
         for seconds in (2, 3, 6, 7):
-            assert touched(slot, rest, seconds, None) <= most_reports(policy, seconds, False)
+            assert touched(slot, rest, seconds, None) <= most_reports(other, seconds)
             worst = 0
             for late in range(9):
                 # Readings late in the slots up to one, early in those after.
                 worst = max(worst, touched(slot, rest, seconds, [2 if i < late else 0 for i in range(9)]))
-            most = most_reports(policy, seconds, True)
+            most = most_reports(counter, seconds)
             assert worst <= most, (rest, seconds)
             if not rest and seconds == 6:
                 assert (worst, touched(slot, rest, seconds, None)) == (4, 3) == (most, most - 1)
@@ -97,7 +100,8 @@ def test_the_newest_group_counts_what_it_holds_and_the_others_are_full():
 
 def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow():
     slot, day = 1800, 86400
-    policy = make_policy(reports_per_period=4)
+    policy = make_policy(reports_per_period=4, measures=["mean"])
+    counting = make_policy(reports_per_period=4, measures=["counter"])
     for seconds, value, counter in (
         (slot, 2, 3),
         (day, 5, 6),
@@ -106,9 +110,22 @@ def test_the_most_reports_of_a_time_are_the_least_of_what_caps_and_rests_allow()
         (2 * day - 1, 9, 10),
         (2 * day, 9, 10),
     ):
-        assert most_reports(policy, seconds, False) == value, seconds
-        assert most_reports(policy, seconds, True) == counter, seconds
-    resting = make_policy(rest_seconds=2 * slot)
+        assert most_reports(policy, seconds) == value, seconds
+        assert most_reports(counting, seconds) == counter, seconds
     # Of 41 slots of time, every third one; of a counter of two slots, every fourth one of 42.
-    assert most_reports(resting, 40 * slot, False) == 14
-    assert most_reports(resting, 40 * slot, True) == 11
+    for measures, expected in ((["mean"], 14), (["counter"], 11)):
+        assert most_reports(make_policy(rest_seconds=2 * slot, measures=measures), 40 * slot) == expected
+
+
+def test_beside_another_measure_a_counter_makes_no_bound_smaller():
+    slot = 3
+    for rest in (0, 3, 6):
+        for seconds in (6, 20, 86400):
+            ways = [
+                most_reports(make_policy(slot_seconds=slot, rest_seconds=rest, measures=measures), seconds)
+                for measures in (["mean"], ["counter"], ["mean", "counter"])
+            ]
+            assert ways[2] == max(ways), (rest, seconds)
+    # Of slots of an hour with half an hour of rest, 17 readings touch a day, but 12 of a counter.
+    both = make_policy(slot_seconds=3600, rest_seconds=1800, reports_per_period=48, measures=["mean", "counter"])
+    assert most_reports(both, 86400) == 17
