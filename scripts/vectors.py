@@ -21,12 +21,15 @@ from designed_tables import designed  # noqa: E402
 from frozen import FROZEN, FROZEN_STREAM  # noqa: E402
 from vector_player import play  # noqa: E402
 
+from undertone_shared.handover import device_key  # noqa: E402
+
 Json = dict[str, Any]
 OUT = REPO / "docs/vectors"
 SLOT = 1800
 # The start of a day.
 START = 1794355200
 SEED = "000102030405060708090a0b0c0d0e0f"
+AGREED = "0123456789abcdef" * 2
 FINGERPRINT = "a1b2c3d4e5f60718"
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes(range(first, first + 32))) for first in (0, 1)]
 PUBLIC = [key.public_key().public_bytes_raw().hex() for key in KEYS]
@@ -284,12 +287,15 @@ def handovers() -> list[tuple[str, Json]]:
         return (body + key.sign(hashlib.sha256(b"undertone hand-over 1\n" + body).digest())).hex()
 
     def given(*trailers: str, **policy: Any) -> Json:
-        policy = {**POLICY, "insecure": False, "signers": [PUBLIC[0]], "handover": True, **policy}
-        return {"campaign": "load", "device": "meter-1", "policy": policy, "handovers": list(trailers)}
+        policy = {**POLICY, "insecure": False, "signers": [PUBLIC[0]], "handover": True, "agreed": AGREED, **policy}
+        return {"campaign": "load", "device": "meter-1", "now": START, "policy": policy, "handovers": list(trailers)}
+
+    def devices(**entries: Json) -> Json:
+        return {device_key("load", name.replace("_", "-")): entry for name, entry in entries.items()}
 
     address = {"host": "new.example", "port": 8883}
     good = {"all": address, "campaign": "load", "devices": {}, "number": 5}
-    own = {"campaigns": ["heat", "water"]}
+    own = {"campaigns": ["heat", "water"], "agreed": ["00" * 16, AGREED]}
     bad: dict[str, Json] = {
         "a host without a port": {**good, "all": {"host": "new.example"}},
         "port 0": {**good, "all": {**address, "port": 0}},
@@ -298,16 +304,24 @@ def handovers() -> list[tuple[str, Json]]:
         "number 0": {**good, "number": 0},
         "a field more": {**good, "extra": 1},
         "an unknown field of an entry": {**good, "all": {"speed": 1}},
-        "a device with a capital": {**good, "devices": {"Meter": own}},
+        "a device by its name": {**good, "devices": {"meter-1": own}},
+        "agreed without campaigns": {**good, "all": {"agreed": [AGREED]}},
+        "agreed of 31 digits": {**good, "all": {"campaigns": ["heat"], "agreed": ["0" * 31]}},
     }
     return named(
         {
             "another address for all": given(signed(good)),
-            "other campaigns for one device": given(signed({**good, "devices": {"meter-1": own, "meter-2": address}})),
-            "nothing for this device": given(signed({**good, "all": {}, "devices": {"meter-2": own}})),
+            "other campaigns for one device": given(signed({**good, "devices": devices(meter_1=own, meter_2=address)})),
+            "nothing for this device": given(signed({**good, "all": {}, "devices": devices(meter_2=own)})),
             "a newer one keeps what it does not name": given(signed(good), signed({**good, "all": own, "number": 6})),
             "the same number twice": given(signed(good), signed({**good, "all": own})),
             "a smaller number": given(signed(good), signed({**good, "all": own, "number": 4})),
+            "outside what was agreed to": given(
+                signed(good), signed({**good, "all": {"campaigns": ["heat"], "agreed": ["00" * 16]}, "number": 6})
+            ),
+            "to a household that has agreed to nothing": given(signed({**good, "all": own}), agreed=""),
+            "a number just ahead": given(signed({**good, "number": START + 86400})),
+            "a number too far ahead": given(signed({**good, "number": START + 86401})),
             "another campaign's": given(signed({**good, "campaign": "heat"})),
             "another key": given(signed(good, KEYS[1])),
             "a damaged signature": given(signed(good)[:-2] + "ff"),

@@ -250,12 +250,12 @@ class FleetFiles:
 
     def _write_users(self, changed: Mapping[str, Secret | None]) -> None:
         users = credentials.change_passwords(self.broker / "passwords", changed)
-        earlier = leaving(self.config.folder)
         active: dict[str, list[str]] = {}
         for campaign, folder in self.fleets.items():
             for path in sorted((folder / "devices").glob("*/")):
                 if path.name in users:
                     active.setdefault(path.name, []).append(campaign)
+        earlier = leaving(self.config.folder, active)
         for name, campaigns in active.items():
             campaigns += [campaign for campaign in earlier.get(name, ()) if campaign not in campaigns]
         home_assistant = self.config.server.home_assistant

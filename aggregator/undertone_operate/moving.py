@@ -22,11 +22,13 @@ from undertone_aggregator.settings.report_sources import DIRECT
 from undertone_aggregator.settings.toml import with_options
 from undertone_aggregator.store.inventory import ACTIVE, MOVED, Device
 from undertone_aggregator.store.store import Store, open_store
+from undertone_operate.agreements import agreements, is_inside
 from undertone_operate.authority import AUTHORITY_KEY, server_certificate
 from undertone_operate.devices import FleetFiles
 from undertone_operate.provision import AUTHORITY
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.handover import device_key
 from undertone_shared.policy import Policy, parse_policy
 
 # The endpoint's certificate and key, as `undertone init` places them.
@@ -122,6 +124,11 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
                 f"the policy of {device} allows no hand-over by this server: add a device to {to} and revoke this one"
             )
         _check_policy(target, policy, device, now)
+        if not is_inside(policy, agreements(home, to)):
+            raise Invalid(
+                f"the household of {device} has agreed to something else than {to}: it needs a new policy, so add a"
+                f" device to {to} and revoke this one"
+            )
         new.check_group(group)
         # The new inventory comes first, so that no crash leaves a device that no campaign knows.
         new_store.set_devices([Device(device, group, ACTIVE, now)])
@@ -132,8 +139,8 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         write_private(path, json.dumps({**settings, "campaigns": [to]}, indent=2) + "\n")
         old_store.set_devices([Device(device, old.devices()[device].group, MOVED, now)])
         fields = read_handover(home.folder, campaign)
-        fields["devices"] = _without_arrived(fields["devices"], new)
-        fields["devices"][device] = {"campaigns": [to]}
+        fields["devices"] = _without_arrived(fields["devices"], campaign, new)
+        fields["devices"][device_key(campaign, device)] = {"campaigns": [to], "agreed": [policy.agreed]}
         write_handover(home.folder, fields, now, signer.sign)
         new.write_users({})
         new.regroup(device, group)
@@ -143,9 +150,9 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
     ]
 
 
-def _without_arrived(devices: dict[str, Any], new: FleetFiles) -> dict[str, Any]:
+def _without_arrived(devices: dict[str, Any], campaign: str, new: FleetFiles) -> dict[str, Any]:
     """Return the entries without those of devices that report in the new campaign already."""
-    arrived = {name for name, slot in new.last_slots().items() if slot is not None}
+    arrived = {device_key(campaign, name) for name, slot in new.last_slots().items() if slot is not None}
     return {name: entry for name, entry in devices.items() if name not in arrived}
 
 

@@ -7,7 +7,7 @@ device may spend in its life is counted over both, because its ledger is one.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,46 @@ from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.inventory import MOVED
 from undertone_aggregator.store.store import open_store
+from undertone_operate.agreements import Words, agreements, is_inside
 from undertone_operate.devices import FleetFiles
 from undertone_operate.lifetimes import allowed_reports, policies_in, turns_in
 from undertone_operate.provision import turns_in_a_life
-from undertone_shared.errors import Invalid
+from undertone_shared.campaign import Campaign
+from undertone_shared.errors import Invalid, Refused
+from undertone_shared.handover import MOST_AGREED
 from undertone_shared.policy import Policy
 
 
 def succeed(
-    home: Home, old: str, new: str, options: Mapping[str, Any], *, although_refused: bool = False, write: bool = True
+    home: Home,
+    old: str,
+    new: str,
+    options: Mapping[str, Any],
+    *,
+    about: str | None = None,
+    although_refused: bool = False,
+    write: bool = True,
 ) -> list[str]:
     """Make the campaign ``new`` for the devices of ``old``; return sentences about it.
 
     It has the old plan with these ``options``, and starts where the old campaign ends, or now if it has ended.
-    ``write``: False only shows. Raises Invalid if ``new`` exists, if ``old`` has not begun or is retired, and, without
+    ``about``: what it is for, if that is not what the old one was for; then each household is asked again. ``write``:
+    False only shows. Raises Invalid if ``new`` exists, if ``old`` has not begun or is retired, and, without
     ``although_refused``, if policies refuse the new campaign; OSError.
     """
     with home.changing():
-        return _succeed(home, old, new, options, although_refused=although_refused, write=write)
+        return _succeed(home, old, new, options, about, although_refused=although_refused, write=write)
 
 
 def _succeed(
-    home: Home, old: str, new: str, options: Mapping[str, Any], *, although_refused: bool, write: bool
+    home: Home,
+    old: str,
+    new: str,
+    options: Mapping[str, Any],
+    about: str | None,
+    *,
+    although_refused: bool,
+    write: bool,
 ) -> list[str]:
     before, now = home.config(home.only(old)), int(time.time())
     if home.file(new).exists() or new in home.stores():
@@ -64,11 +82,14 @@ def _succeed(
     text = _plan(home, old, new, options, end, now)
     config = home.config(new, text)
     signer = read_key(before.path(before.server.signing_key))
-    refusals = known_refusals(home.fleet(old), epochs_of(config).first(now).campaign)
+    campaign = epochs_of(config).first(now).campaign
+    refusals = known_refusals(home.fleet(old), campaign)
     if refusals.refusing and not although_refused:
         raise Invalid(f"{refusals}: nothing was written; --although-refused starts the campaign anyway")
     sentences = [*preview(config, now), *([str(refusals)] if refusals.known else [])]
-    sentences += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer)
+    words = agreements(home, *home.chain(old)) if about is None else [(home.join.asks if about else "", about)]
+    agreed = _agreed(home.fleet(old), words, campaign)
+    sentences += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer, agreed)
     if not write:
         return [*sentences, "nothing was written"]
     with open_store(config.store_url, campaign=new) as store:
@@ -81,7 +102,8 @@ def _succeed(
         write_private(path, json.dumps(device, indent=2) + "\n", durable=False)
     # The hand-over comes last: a device that hears of the new campaign may report to it already.
     fields = read_handover(home.folder, old)
-    fields["all"]["campaigns"] = [new]
+    fields["all"].pop("agreed", None)
+    fields["all"] |= {"campaigns": [new], **({"agreed": agreed} if agreed else {})}
     write_handover(home.folder, fields, now, signer.sign)
     note(home.folder, old, f"succeeded by {new}")
     note(home.folder, new, f"created: succeeds {old}")
@@ -102,17 +124,43 @@ def _plan(home: Home, old: str, new: str, options: Mapping[str, Any], end: int, 
     return tomlkit.dumps(parsed)
 
 
-def _policies(fleet: Path, drawn: int, new: Config, signer: Signer) -> list[str]:
+def _agreed(fleet: Path, words: Sequence[Words], campaign: Campaign) -> list[str]:
+    """Return the fingerprints of the policies by which households have agreed to the campaign, too. Raises Invalid."""
+    found = {
+        policy.agreed for policy, _ in policies_in(fleet) if is_inside(policy, words) and _allows(policy, campaign)
+    }
+    if len(found) > MOST_AGREED:
+        raise Invalid(
+            f"the devices have {len(found)} policies that households have agreed to, expected at most {MOST_AGREED}"
+        )
+    return sorted(found)
+
+
+def _allows(policy: Policy, campaign: Campaign) -> bool:
+    try:
+        policy.check_campaign(campaign)
+    except Refused:
+        return False
+    return True
+
+
+def _policies(fleet: Path, drawn: int, new: Config, signer: Signer, agreed: Sequence[str]) -> list[str]:
     """Return sentences about policies that allow no hand-over, or too few reports in a life for the new campaign, too.
 
-    ``drawn``: the reports that a device may have drawn in the campaigns before.
+    ``drawn``: the reports that a device may have drawn in the campaigns before. ``agreed``: see `_agreed`.
     """
     policies = policies_in(fleet)
     devices = sum(number for _, number in policies)
     by_hand = sum(number for policy, number in policies if not _obeys(policy, signer))
+    asked = sum(number for policy, number in policies if _obeys(policy, signer) and policy.agreed not in agreed)
     turns = drawn + turns_in_a_life(new.campaign)
     short = [(policy, number) for policy, number in policies if policy.lifetime and allowed_reports(policy) < turns]
-    sentences = [f"{devices - by_hand} of {devices} devices move to the new campaign by themselves"]
+    sentences = [f"{devices - by_hand - asked} of {devices} devices move to the new campaign by themselves"]
+    if asked:
+        sentences.append(
+            f"{asked} devices do not: the new campaign is outside what their households have agreed to. Phones and Home"
+            " Assistant say so; give those people new links, and owners of other devices new policies"
+        )
     if by_hand:
         sentences.append(
             f"{by_hand} devices need their changed device.json: their policies allow no hand-over by this server"

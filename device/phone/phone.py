@@ -279,7 +279,7 @@ class Phone:
         reset.forget_campaigns(self.storage, self.policy, unix_time(), self._capacity)
         ledger = Ledger(self.storage, self._capacity)
         ledger.sums.limit(self.policy.reports_per_period, ledger.spent_until, ledger.uptime)
-        ledger.sequence = 0
+        ledger.sequence = ledger.handover = 0
         ledger.write(ledger.spent_until, 0, 0)
 
     def describe(self) -> "dict[str, Any]":

@@ -7,7 +7,7 @@ import { fromHex, toHex } from './hex.js';
 import { Busy, openJournal } from './journal.js';
 import { Stream } from './socket.js';
 import { loadMicroPython } from './vendor/micropython.mjs';
-import { words } from './words.js';
+import { loadWords } from './words.js';
 
 const STEP_MILLISECONDS = 250;
 const BUSY_MILLISECONDS = 1000;
@@ -23,6 +23,8 @@ const LEFT = 'app/left';
 
 let journal = null;
 let python = null;
+// What `consent` needs of the person's language.
+let words = null;
 // The address of MQTT over WebSocket: always that of the files which the server serves now, so that a phone follows it.
 let websocket = null;
 let stream = null;
@@ -117,7 +119,7 @@ function startDevice() {
     const { files } = readJson(DEVICE);
     const { offer, source } = readJson(JOIN);
     // What the page shows is computed anew from the policy that is stored.
-    const agreed = python('describe_policy', files['policy.json'], words.consent);
+    const agreed = python('describe_policy', files['policy.json'], words);
     const status = python('start', files, websocket, source.whole);
     if (readJson(LEFT)) return finishLeaving();
     running = true;
@@ -186,7 +188,7 @@ async function invite({ code }) {
         const offer = await askUntilAnswered('offer', { code }, () => view.stage === 'asking');
         if (offer && unsuitable(offer)) throw new Final(unsuitable(offer));
         if (offer) {
-            const agreed = python('describe_offer', offer, words.consent);
+            const agreed = python('describe_offer', offer, words);
             post({ stage: 'offer', offer, agreed, code, error: null });
         }
     } catch (error) {
@@ -276,6 +278,8 @@ async function start() {
         return;
     }
     try {
+        // Not at the top of this module: messages that come while a module waits there are lost.
+        words = (await loadWords()).consent;
         await startPython();
         if (readJson(DEVICE)) startDevice();
         else if (readJson(JOIN)) await redeem();

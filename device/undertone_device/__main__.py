@@ -12,6 +12,7 @@ import sys
 
 from undertone_device.core import reset
 from undertone_device.host import gateway, household, status
+from undertone_device.host.words import DEFAULT
 from undertone_device.setup import clock
 from undertone_device.setup.assembly import read_policy
 from undertone_device.setup.config import DeviceConfig, read_config
@@ -114,6 +115,9 @@ def _status(config: DeviceConfig, as_json: bool) -> int:
         return 0
     for line in household.explain(state):
         print(line)
+    print("\nWhat the policy allows, whatever a server says:")
+    for line in household.agreement(read_policy(config), DEFAULT):
+        print(f"- {line}")
     return 0
 
 

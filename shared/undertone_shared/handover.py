@@ -2,13 +2,16 @@
 
 It follows the signature of a campaign's message: canonical JSON, then 64 bytes of Ed25519 signature of `digest_of` it::
 
-    {"all":{"host":"new.example","port":8883},"campaign":"power","devices":{"power-3":{"campaigns":["heat"]}},
+    {"all":{"host":"new.example","port":8883},"campaign":"power",
+     "devices":{"c01ffdc9a8b3a5e2":{"agreed":["82ecb1c98d1abaed3a65aa243bdfabbf"],"campaigns":["heat"]}},
      "number":1790000000}
 
-``all`` is for every device of the campaign, ``devices`` for single ones, whose fields come first. ``campaign`` is the
-campaign in whose message it is sent, ``number`` grows with each hand-over. A device obeys only if its policy says
-``handover``; the policy's limits hold in the new campaign as in the old one, and the new address must show a
-certificate that the device's authority signed.
+``all`` is for every device of the campaign, ``devices`` for single ones, whose fields come first: each has the key
+`device_key`, so that nobody reads the names of others. ``campaign`` is the campaign in whose message it is sent.
+``number`` grows with each hand-over and is no later than the time, in Unix seconds. A device obeys only if its policy
+says ``handover``; it goes over to ``campaigns`` only if ``agreed`` has the fingerprint of what its household agreed to.
+The policy's limits hold in the new campaign as in the old one, and the new address must show a certificate that the
+device's authority signed.
 """
 
 import hashlib
@@ -24,8 +27,9 @@ if TYPE_CHECKING:
 
 SIGNATURE_BYTES = 64
 MOST_CAMPAIGNS = 4
-_LARGEST_NUMBER = (1 << 53) - 1
-_ENTRY = ("host", "port", "campaigns")
+MOST_AGREED = 16
+_LARGEST_NUMBER = 0xFFFFFFFF
+_ENTRY = ("host", "port", "campaigns", "agreed")
 
 
 def digest_of(body: "bytes | memoryview") -> bytes:
@@ -33,6 +37,13 @@ def digest_of(body: "bytes | memoryview") -> bytes:
     digest = hashlib.sha256(b"undertone hand-over 1\n")
     digest.update(body)
     return digest.digest()
+
+
+def device_key(campaign: str, device: str) -> str:
+    """Return the key of a device in ``devices``: 16 hexadecimal digits of a hash of both names."""
+    digest = hashlib.sha256(b"undertone hand-over device 1\n")
+    digest.update(("%s\n%s" % (campaign, device)).encode())
+    return "".join(["%02x" % byte for byte in digest.digest()[:8]])
 
 
 def split(trailer: "bytes | memoryview") -> "tuple[bytes, bytes]":
@@ -56,12 +67,15 @@ def parse(body: bytes) -> "dict[str, Any]":
     if not isinstance(fields["devices"], dict):
         raise Invalid("devices is %r, expected an object" % (fields["devices"],))
     for name in fields["devices"]:
-        check_entry("devices." + check_name("device", name), fields["devices"][name])
+        check_entry("devices." + _hex("a device's key", name, 16), fields["devices"][name])
     return fields
 
 
 def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
-    """Return an entry: a host and its port, and names of campaigns, either or both. Raises Invalid."""
+    """Return an entry: a host and its port, and names of campaigns with what was agreed to, either or both.
+
+    Raises Invalid.
+    """
     if not isinstance(entry, dict):
         raise Invalid("%s is %r, expected an object" % (name, entry))
     check_object(name, entry, tuple([field for field in _ENTRY if field in entry]))
@@ -76,11 +90,23 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
             raise Invalid("%s.campaigns is %r, expected 1 to %d names" % (name, names, MOST_CAMPAIGNS))
         for each in names:
             check_name(name + ".campaigns", each)
+    if "agreed" in entry:
+        agreed = entry["agreed"]
+        if "campaigns" not in entry or not isinstance(agreed, list) or not 1 <= len(agreed) <= MOST_AGREED:
+            raise Invalid("%s.agreed is %r, expected 1 to %d, beside campaigns" % (name, agreed, MOST_AGREED))
+        for each in agreed:
+            _hex(name + ".agreed", each, 32)
     return entry
+
+
+def _hex(name: str, text: "Any", digits: int) -> str:
+    if not isinstance(text, str) or len(text) != digits or text.strip("0123456789abcdef"):
+        raise Invalid("%s is %r, expected %d hexadecimal digits" % (name, text, digits))
+    return text
 
 
 def entry_of(fields: "dict[str, Any]", device: str) -> "dict[str, Any]":
     """Return what a hand-over asks of one device: the fields of ``all``, replaced by its own."""
     entry = dict(fields["all"])
-    entry.update(fields["devices"].get(device, {}))
+    entry.update(fields["devices"].get(device_key(fields["campaign"], device), {}))
     return entry

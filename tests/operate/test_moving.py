@@ -18,6 +18,7 @@ from undertone_aggregator.store.store import open_store
 from undertone_shared import handover
 from undertone_shared.ed25519 import verify
 from undertone_shared.errors import Invalid
+from undertone_shared.handover import device_key
 from undertone_shared.topics import report_topic
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -88,8 +89,11 @@ def test_each_move_has_a_greater_number(home):
 def test_a_device_goes_to_another_campaign_and_may_report_to_both(home):
     run("devices", "move", "power-002", "--home", home.folder, "--campaign", "power", "--to", "heat")
     assert settings(home, "heat", "power-002")["campaigns"] == ["heat"]
-    assert read_handover(home.folder, "power")["devices"] == {"power-002": {"campaigns": ["heat"]}}
-    assert leaving(home.folder) == {"power-002": ["power"]}
+    agreed = json.loads((home.fleet("heat") / "devices/power-002/policy.json").read_text())["agreed"]
+    assert read_handover(home.folder, "power")["devices"] == {
+        device_key("power", "power-002"): {"campaigns": ["heat"], "agreed": [agreed]}
+    }
+    assert leaving(home.folder, ["power-001", "power-002"]) == {"power-002": ["power"]}
     rules = (home.broker / "access").read_text().splitlines()
     own = rules[rules.index("user power-002") + 1 :][:2]
     prefix = home.config("power").broker.prefix
@@ -113,7 +117,7 @@ def test_a_device_whose_policy_does_not_allow_it_stays(home):
         said = run("devices", "move", "power-001", "--home", home.folder, "--campaign", "power", "--to", "heat", code=2)
         assert word in said
         assert settings(home, "power", "power-001")["campaigns"] == ["power"]
-    assert leaving(home.folder) == {}
+    assert leaving(home.folder, ["power-001"]) == {}
     path.write_text(json.dumps(before | {"handover": False}))
     assert "2 of 3 devices" in run("move", home.folder, "new.example")
 

@@ -39,6 +39,15 @@ def begin(home: Home, name: str, now: int) -> int:
     return epoch.campaign.end
 
 
+def followed(home: Home, campaign: str) -> str:
+    """Return the campaign to which all devices go, because all have agreed to it."""
+    entry = read_handover(home.folder, campaign)["all"]
+    agreed = {json.loads(path.read_text())["agreed"] for path in home.fleet(campaign).glob("devices/*/policy.json")}
+    assert set(entry["agreed"]) == agreed
+    (name,) = entry["campaigns"]
+    return str(name)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     folder = tmp_path / "home"
@@ -60,7 +69,7 @@ def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
     assert (plan.succeeds, plan.start, plan.report_slots, str(plan.epsilon)) == ("power", end, 2880, "1/2")
     assert epochs_of(config).first(int(time.time())).campaign.epoch == end
     assert home.fleet("power-2") == home.fleet("power") == config.fleet
-    assert read_handover(home.folder, "power")["all"] == {"campaigns": ["power-2"]}
+    assert followed(home, "power") == "power-2"
     settings = json.loads((home.fleet("power") / "devices/power-001/device.json").read_text())
     assert settings["campaigns"] == ["power", "power-2"]
     rules = (home.broker / "access").read_text()
@@ -88,7 +97,7 @@ def test_a_third_campaign_follows_the_second(home: Home) -> None:
     begin(home, "power-2", end - 86400)
     run("campaign", "succeed", home.folder, "power-2", "power-3")
     assert home.fleet("power-3") == home.fleet("power")
-    assert read_handover(home.folder, "power-2")["all"] == {"campaigns": ["power-3"]}
+    assert followed(home, "power-2") == "power-3"
     assert set(home.fleets()) == {"power", "power-2", "power-3"}
 
 
@@ -118,7 +127,10 @@ def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     assert home.names() == ["power"]
     path = home.fleet("power") / "devices/power-001/policy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"handover": False}))
-    assert "2 of 3 devices move to the new campaign by themselves" in run(*dearer, "--although-refused")
+    said = run(*dearer, "--although-refused")
+    assert "0 of 3 devices move to the new campaign by themselves" in said
+    assert "2 devices do not: the new campaign is outside what their households have agreed to" in said
+    assert "agreed" not in read_handover(home.folder, "power")["all"]
     assert home.names() == ["power", "power-2"]
 
 
@@ -126,7 +138,7 @@ def test_a_campaign_has_one_successor(home: Home) -> None:
     begin(home, "power", 1_800_000_000)
     run("campaign", "succeed", home.folder, "power", "power-2")
     assert "power-2 succeeds power already" in run("campaign", "succeed", home.folder, "power", "power-3", code=2)
-    assert read_handover(home.folder, "power")["all"] == {"campaigns": ["power-2"]}
+    assert followed(home, "power") == "power-2"
     assert "delete power-2 first" in run("campaign", "delete", home.folder, "power", code=2)
     run("campaign", "delete", home.folder, "power-2")
     assert "power-3" in run("campaign", "succeed", home.folder, "power", "power-3")
@@ -152,7 +164,7 @@ def test_of_two_operators_at_once_one_is_refused(home: Home) -> None:
     (refusal,) = (outcome for outcome in outcomes.values() if isinstance(outcome, str))
     assert f"{winner} succeeds power already" in refusal
     assert home.names() == ["power", winner]
-    assert read_handover(home.folder, "power")["all"] == {"campaigns": [winner]}
+    assert followed(home, "power") == winner
 
 
 def test_what_has_no_successor_is_named(home: Home) -> None:
@@ -181,3 +193,36 @@ def test_a_campaign_cannot_change_whom_it_succeeds(home: Home) -> None:
     with open_store(config.store_url, campaign="power") as store:
         (change,) = changes(store.meta(), config.campaign, config.stream)
     assert (change.name, change.allowed) == ("succeeds", False)
+
+
+def test_a_campaign_for_another_purpose_asks_every_household_again(home: Home) -> None:
+    begin(home, "power", 1_800_000_000)
+    said = run("campaign", "succeed", home.folder, "power", "power-2", "--about", "How the heat pumps run")
+    assert "0 of 3 devices move to the new campaign by themselves" in said
+    assert "3 devices do not" in said
+    assert read_handover(home.folder, "power")["all"] == {"campaigns": ["power-2"]}
+
+
+@pytest.mark.parametrize("change", ["sensor", "measure", "unit"])
+def test_another_kind_of_measurement_asks_every_household_again(home: Home, change: str) -> None:
+    begin(home, "power", 1_800_000_000)
+    values = {"sensor": "gas", "measure": "max", "unit": "kWh"}
+    succeed_ = ("campaign", "succeed", home.folder, "power", "power-2", "--set", f"{change}={values[change]}")
+    assert f"({change}: " in run(*succeed_, code=2)
+    assert "0 of 3 devices move" in run(*succeed_, "--although-refused")
+
+
+def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_further(home: Home) -> None:
+    from undertone_operate.agreements import agreements, is_inside
+    from undertone_operate.join_offer import offered_policy
+    from undertone_shared.policy import parse_policy
+
+    config = home.config("power")
+    model = (home.fleet("power") / "devices/power-001/policy.json").read_text()
+    policy = parse_policy(offered_policy(config, model, "The town", "noise", 1_800_000_000).encode())
+    assert is_inside(policy, [("The town", "noise")])
+    assert not is_inside(policy, [("The town", "heat"), ("The country", "noise"), ("", "")])
+    assert agreements(home, "power") == [("", "")]
+    end = begin(home, "power", 1_800_000_000)
+    # One campaign like it uses up the time that was agreed to; two do not fit.
+    assert 0 < policy.until - end < end - 1_800_000_000

@@ -4,7 +4,7 @@ The file is ``handovers/NAME`` in the server's folder: the hand-over as JSON, an
 hexadecimal. The format is `undertone_shared.handover`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,13 @@ def signed_handover(folder: Path, campaign: str) -> bytes:
         raise Invalid(f"{path} has no signature in its second line: write it again with undertone move") from None
 
 
-def leaving(folder: Path) -> dict[str, list[str]]:
+def leaving(folder: Path, devices: Iterable[str]) -> dict[str, list[str]]:
     """Return a map: device -> campaigns that it leaves, to which it may still send reports. Raises Invalid, OSError."""
     found: dict[str, list[str]] = {}
     for path in sorted((folder / FOLDER).glob("[!.]*")):
-        for device, entry in read_handover(folder, path.name)["devices"].items():
-            if "campaigns" in entry:
+        entries = read_handover(folder, path.name)["devices"]
+        for device in devices if entries else ():
+            if "campaigns" in entries.get(handover.device_key(path.name, device), {}):
                 found.setdefault(device, []).append(path.name)
     return found
 

@@ -75,12 +75,15 @@ def create(
 
     A running server starts the campaign at once. `undertone campaign delete` deletes a campaign without reports.
     """
+    import math
     import time
 
     from undertone_aggregator.campaign.preview import preview
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.history import note
     from undertone_aggregator.settings.toml import document
+    from undertone_device.core.units import UNIT
+    from undertone_device.host.consent import LARGEST_FOR_PEOPLE, percent
     from undertone_operate.device_groups import with_group_file
 
     given = {"--devices": devices, "--population": population, "--data": data}
@@ -104,6 +107,12 @@ def create(
     plan = document({"campaign": values})
     config = home.config(name, plan)
     print("\n".join(preview(config, int(time.time()))))
+    if home.join.listen is not None and config.budget.epsilon > LARGEST_FOR_PEOPLE:
+        print(
+            f"warning: people will be asked, and epsilon is {float(config.budget.epsilon):g}: a guess of 50 % about one"
+            f" reading can become one of {percent(math.ceil(config.budget.epsilon * UNIT)) or 100} %. Choose at most"
+            f" {LARGEST_FOR_PEOPLE}, or be ready to explain it"
+        )
     if only_show:
         _predict(config, 1000 if devices is None else devices, population, data)
         print("nothing was written")
@@ -162,6 +171,10 @@ def succeed(
     options: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the plan that changes, such as --set epsilon=0.5.")
     ] = None,
+    about: Annotated[
+        str | None,
+        typer.Option(help="What it is for, if not what the old one was for: each household is then asked again."),
+    ] = None,
     although_refused: Annotated[
         bool, typer.Option("--although-refused", help="Start the campaign even if policies of devices refuse it.")
     ] = False,
@@ -169,14 +182,17 @@ def succeed(
 ) -> None:
     """Start the next campaign for the same devices when the old one ends, without touching a device.
 
-    The next campaign has the plan of the old one. The server moves the devices by a signed hand-over, if their policies
-    allow it. A device's lifetime budget covers both campaigns.
+    The next campaign has the plan of the old one. A device moves by itself, by a signed hand-over, if the new campaign
+    is inside what its household has agreed to; every other household is asked again. A device's lifetime budget covers
+    both campaigns.
     """
     from undertone_aggregator.server.folder import Home
     from undertone_operate.succession import succeed
 
     chosen = _settings(options, ("name", "version", "succeeds"))
-    sentences = succeed(Home(folder), name, new, chosen, although_refused=although_refused, write=not only_show)
+    home = Home(folder)
+    write = not only_show
+    sentences = succeed(home, name, new, chosen, about=about, although_refused=although_refused, write=write)
     print("\n".join(sentences))
 
 

@@ -13,57 +13,85 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from undertone_device.core.guard import Guard
     from undertone_device.core.ledger import Storage
-    from undertone_shared.policy import Policy
 
 FILE = "handover"
+_FURTHER = ("number", "history", "outside")
+_LONGEST_HISTORY = 8
 
 
 def load(storage: "Storage") -> "dict[str, Any]":
     """Return the entry of the newest hand-over that the device has obeyed, with its ``number``; {} without one.
 
-    A damaged file counts as none: the device then goes where its configuration says, and hears the hand-over again.
+    ``history``: [number, campaigns] of each hand-over to other campaigns, oldest first; ``outside``: the campaigns that
+    the last one named although the household had not agreed to them. A damaged file counts as none: the device then
+    goes where its configuration says, and hears the hand-over again.
     """
     try:
         entry = json.loads(storage.read(FILE) or b"{}")
-        number = entry.pop("number", 0)
+        further = {name: entry.pop(name) for name in _FURTHER if name in entry}
         handover.check_entry("the hand-over", entry)
-        entry["number"] = number
+        if not isinstance(further.get("history", []), list) or not isinstance(further.get("outside", []), list):
+            return {}
+        entry.update(further)
     except (ValueError, RuntimeError, AttributeError, TypeError):
         return {}
-    return entry if number else {}
+    return entry if further.get("number", 0) else {}
 
 
 def take(
     trailer: "bytes | memoryview",
     campaign: str,
     device: str,
-    policy: "Policy",
-    storage: "Storage",
+    guard: "Guard",
+    now: int,
     alive: "Callable[[], object] | None",
 ) -> "dict[str, Any] | None":
     """Keep a hand-over that is newer than the last one; return its entry if it changes anything, else None.
 
-    ``campaign``: the campaign in whose message it was. Raises Invalid and Refused for a hand-over that
-    the device does not obey, OSError if it cannot be stored.
+    ``campaign``: the campaign in whose message it was. ``now``: Unix seconds. The ledger keeps the number, so that a
+    damaged file lets no older one be obeyed. Raises Invalid and Refused for a hand-over that the device does not obey,
+    OSError if it cannot be stored.
     """
+    policy, ledger, storage = guard.policy, guard.ledger, guard.storage
     body, signature = handover.split(trailer)
     fields = handover.parse(body)
     before = load(storage)
-    number = before.pop("number", 0)
+    kept = before.pop("number", 0)
+    newest = max(kept, ledger.handover)
+    number = fields["number"]
     if fields["campaign"] != campaign:
         raise Refused("topic", "the hand-over is for %s, its topic says %s" % (fields["campaign"], campaign))
-    if fields["number"] <= number:
+    if number < newest or number == kept == ledger.handover:
         return None
     if not policy.signers:
         raise Refused("signature", "the policy names no signers")
     policy.check_signature(handover.digest_of(body), signature, alive)
+    if number > now + policy.lead_seconds:
+        # Whoever has stolen a key must not use up the numbers.
+        raise Refused(
+            "ahead", "the hand-over's number is %d, allowed to %d seconds after %d" % (number, policy.lead_seconds, now)
+        )
     entry = handover.entry_of(fields, device)
     after = dict(before)
+    campaigns = entry.pop("campaigns", None)
+    agreed = entry.pop("agreed", ())
     after.update(entry)
+    if campaigns is not None:
+        if policy.agreed and policy.agreed in agreed:
+            if after.get("campaigns") != campaigns:
+                after["history"] = (after.get("history", []) + [[number, campaigns]])[-_LONGEST_HISTORY:]
+            after["campaigns"] = campaigns
+            after.pop("outside", None)
+        else:
+            after["outside"] = campaigns
     stored = dict(after)
-    stored["number"] = fields["number"]
+    stored["number"] = number
     storage.write(FILE, json.dumps(stored).encode())
+    ledger.handover = number
+    if not ledger.lost:
+        guard.write()
     return after if after != before else None
 
 
@@ -74,16 +102,19 @@ def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
     """
     reporter = client.reporter
     try:
-        entry = take(trailer, campaign, reporter.device, reporter.policy, reporter.storage, client.alive)
+        entry = take(trailer, campaign, reporter.device, reporter.guard, client.clock(), client.alive)
     except (Refused, Invalid, OSError, MemoryError) as refused:
         client.trouble = "hand-over refused: %.300s" % refused
         return False
     if entry is None:
         return False
+    if entry.get("outside"):
+        client.trouble = "campaign refused: %s is outside what was agreed to" % ", ".join(entry["outside"])
+    before = (client.transport.places[:], client.campaigns)
     client.transport.places[:] = places(entry, client.transport.configured)
     client.campaigns = campaigns(entry, client.campaigns)
     reporter.accepted.successors = tuple(entry.get("campaigns", ()))
-    return True
+    return (client.transport.places, client.campaigns) != before
 
 
 def apply(config: "Any", storage: "Storage") -> None:

@@ -4,7 +4,7 @@ transmission.
 ======= ===== ==================================================================================
 byte    field meaning (big-endian)
 ======= ===== ==================================================================================
-0-3     4 B   ``UTL2``
+0-3     4 B   ``UTL3``
 4-7     u32   spent_until: Unix second at which the last spent interval ends
 8-11    u32   last_epoch: the newest epoch ever accepted
 12-15   u32   uptime: seconds of the tick counter, summed over all boots
@@ -24,8 +24,9 @@ byte    field meaning (big-endian)
 68-75   u64   ever: epsilon of all reports ever drawn, in multiples of 2^-20
 76-83   u64   ever_rho: rho of all streams ever charged, in multiples of 2^-20
 84-87   u32   began: Unix second from which both sums count
-88-619  532 B what `Sums` counts: the sliding cap's last draws, and epsilon by day (in the table below)
-620-    24 B  each report in the outbox, oldest first (d-dimensional streams: 24 + 4(d - 1) bytes)
+88-91   u32   handover: number of the newest hand-over that was obeyed
+92-623  532 B what `Sums` counts: the sliding cap's last draws, and epsilon by day (in the table below)
+624-    24 B  each report in the outbox, oldest first (d-dimensional streams: 24 + 4(d - 1) bytes)
 last 8  8 B   the first 8 bytes of the sha256 of all before
 ======= ===== ==================================================================================
 
@@ -78,9 +79,9 @@ FILE = "ledger"
 DEFAULT_OUTBOX = 96
 LARGEST_OUTBOX = 4096
 NO_CAMPAIGN = bytes(FINGERPRINT_BYTES)
-_MAGIC = b"UTL2"
-_HEADER = ">4sIIIIIHH8s8sIIIIIHHQQI"
-_HEADER_BYTES = 88
+_MAGIC = b"UTL3"
+_HEADER = ">4sIIIIIHH8s8sIIIIIHHQQII"
+_HEADER_BYTES = 92
 # Layout of `Sums`: the number of groups in which the cap is counted, the number of days with a sum of epsilon, and the
 # offsets in bytes at which the days' sums and the groups begin.
 GROUPS = 48
@@ -247,7 +248,7 @@ class Ledger:
         self.current = self.next = NO_CAMPAIGN
         self.rho_period = self.rho = self.rho_since = 0
         self.window = self.window_until = self.reports = self.chains = 0
-        self.ever = self.ever_rho = 0
+        self.ever = self.ever_rho = self.handover = 0
         self.urgent = False
         data = storage.read(FILE)
         if data is not None:
@@ -266,7 +267,7 @@ class Ledger:
         self.spent_until, self.last_epoch, self.uptime, self.sequence, self.day, self.boots = fields[1:7]
         self.current, self.next, self.rho_period, self.rho, self.rho_since = fields[8:13]
         self.window, self.window_until, self.reports, self.chains = fields[13:17]
-        self.ever, self.ever_rho, self.began = fields[17:]
+        self.ever, self.ever_rho, self.began, self.handover = fields[17:]
         self._view[_HEADER_BYTES:_OUTBOX] = data[_HEADER_BYTES:_OUTBOX]
         for i in range(_OUTBOX, end, width):
             self.outbox.append(data[i : i + width])
@@ -304,6 +305,7 @@ class Ledger:
             self.ever + reserved * units,
             self.ever_rho,
             self.began,
+            self.handover,
         )
         end = _OUTBOX + len(outbox) * outbox.width
         view[end : end + _CHECK_BYTES] = hashlib.sha256(view[:end]).digest()[:_CHECK_BYTES]

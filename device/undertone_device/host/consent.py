@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from undertone_shared.policy import Policy
 
 DAY = 86400
+# Above this epsilon, a guess of one half about one number can become one of more than 88 %.
+LARGEST_FOR_PEOPLE = 2
 # Streams are counted in rho (zCDP); epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 DELTA_BITS = 20
 # A guess with these odds, 199 to 1 or 99.5 %, is not protected in any useful sense, and the sentence says so.

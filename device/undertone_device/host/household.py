@@ -7,11 +7,13 @@ from typing import Any
 from undertone_device.core import pauses
 from undertone_device.core.pauses import ENDLESS
 from undertone_device.core.units import UNIT
-from undertone_device.host import status
+from undertone_device.host import consent, status
+from undertone_device.host.words import read_words
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig
 from undertone_device.setup.storage import FileStorage, read_bounded
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import Policy
 
 # Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 _DELTA_BITS = 20
@@ -67,6 +69,12 @@ def _pausing(config: DeviceConfig) -> tuple[FileStorage, int, int]:
     return FileStorage(config.state), slot, policy.rest_seconds
 
 
+def agreement(policy: Policy, language: str) -> list[str]:
+    """Return what the owner has agreed to with this policy, as lines of text."""
+    agreed = consent.consent(policy, read_words(language)["consent"])
+    return [f"{title}: {text}" for _, title, text in agreed["rows"]] + [agreed["expert"]]
+
+
 def explain(state: dict[str, Any]) -> list[str]:
     """Return the status as lines of text, every epsilon with its guarantee."""
     age = clock.unix_time() - state["time"]
@@ -90,6 +98,16 @@ def explain(state: dict[str, Any]) -> list[str]:
     failures = counts["sensor_failures"]
     if failures:
         lines.append(f"sensor      {failures} samples since the start could not be had, or took longer than their slot")
+    for number, campaigns in state["history"]:
+        names = ", ".join(campaigns)
+        lines.append(
+            f"history     {_date(number)}: {names} follows, inside what was agreed to, and counts to all limits"
+        )
+    if state["outside"]:
+        lines.append(
+            f"question    {', '.join(state['outside'])} shall follow, which is outside what was agreed to: nothing is"
+            " sent for it; to agree, take a new policy"
+        )
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
     if state.get("source"):

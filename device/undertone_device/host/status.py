@@ -2,7 +2,7 @@
 
 import json
 
-from undertone_device.core import pauses
+from undertone_device.core import handover, pauses
 from undertone_device.core.guard import BEGUN
 from undertone_device.core.spent import drawn_since, month, most_reports
 from undertone_shared.errors import Invalid
@@ -28,6 +28,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
     storage = reporter.storage
     losses = max(int(storage.read(BEGUN) or 1) - 1, 0)
     pause = list(pauses.read(storage, now))
+    handed = handover.load(storage)
     state: dict[str, Any] = {
         "device": reporter.device,
         "time": now,
@@ -57,6 +58,8 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
         "dropped": reporter.dropped,
         "refusals": reporter.refusals,
         "signers": len(policy.signers),
+        "history": handed.get("history", []),
+        "outside": handed.get("outside", []),
         "campaign": None,
     }
     campaign = reporter.campaign

@@ -3,6 +3,9 @@
 import html
 from pathlib import Path
 
+from undertone_device.host import consent
+from undertone_device.host.words import DEFAULT, read_words
+from undertone_device.setup.assembly import read_policy
 from undertone_device.setup.config import read_config
 from undertone_shared.errors import Invalid
 
@@ -19,7 +22,14 @@ def label(folder: Path) -> str:
     code = segno.make_qr(f"undertone:{config.name}", error="m")
     side = code.symbol_size(scale=_SIZE, border=2)[0]
     picture = code.svg_inline(scale=_SIZE, border=2)
-    lines = (("700 22px", config.name), ("14px", f"campaign {', '.join(config.campaigns)}"), ("14px", "Undertone"))
+    words = read_words(DEFAULT)["consent"]
+    bounds = consent.Bounds(read_policy(config))
+    lines = (
+        ("700 22px", config.name),
+        ("14px", f"campaign {', '.join(config.campaigns)}"),
+        ("14px", f"any 24 h: ε {consent.figure(bounds.day, words)}, life: ε {consent.figure(bounds.life, words)}"),
+        ("14px", "Undertone"),
+    )
     texts = "".join(
         f'<text x="{side + 10}" y="{side // 3 + 28 * i}" style="font:{font} sans-serif">{html.escape(text)}</text>'
         for i, (font, text) in enumerate(lines)

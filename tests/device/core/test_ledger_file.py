@@ -13,7 +13,7 @@ from undertone_device.core.spent import drawn_since, month
 
 # A ledger of version 2 with two reports; whoever changes it changes what devices in the field have on flash.
 FROZEN = bytes.fromhex(
-    "55544c32"  # UTL2
+    "55544c33"  # UTL3
     "6ae6d800"  # spent_until 1793513472
     "6ae58680"  # last_epoch
     "0001e240"  # uptime
@@ -33,6 +33,7 @@ FROZEN = bytes.fromhex(
     "0000000002a00000"  # ever: 42 reports of epsilon 1
     "0000000000009301"  # ever_rho
     "6ae58600"  # began
+    "6ae58601"  # handover
     # sums
     "0002"  # groups
     "0001"  # the newest
@@ -59,15 +60,16 @@ def load(data):
 
 def test_the_frozen_bytes_are_read_and_written_back_alike():
     storage, ledger = load(FROZEN)
-    assert SUMS_END == 620
+    assert SUMS_END == 624
     assert not ledger.lost
     assert (ledger.spent_until, ledger.last_epoch) == (0x6AE6D800, 0x6AE58680)
     assert (ledger.uptime, ledger.sequence, ledger.day, ledger.boots) == (123456, 42, 0x5117, 2)
     assert (ledger.current, ledger.next) == (bytes.fromhex("a1b2c3d4e5f60718"), bytes(8))
-    assert [ledger.outbox[i] for i in range(2)] == [FROZEN[620:644], FROZEN[644:668]]
+    assert [ledger.outbox[i] for i in range(2)] == [FROZEN[624:648], FROZEN[648:672]]
     assert (ledger.rho_period, ledger.rho, ledger.rho_since) == (0x17, 0x9301, 0x10000)
     assert (ledger.window, ledger.window_until, ledger.reports, ledger.chains) == (3, 0x11111, 17, 2)
     assert (ledger.ever, ledger.ever_rho, ledger.began) == (42 << 20, 0x9301, 0x6AE58600)
+    assert ledger.handover == 0x6AE58601
     ledger.sums.limit(2, ledger.spent_until, ledger.uptime)
     assert month(ledger.sums, 0x5117, 0) == 10 << 20
     assert drawn_since(ledger.sums, 0) == 2

@@ -213,7 +213,7 @@ def test_a_service_is_not_written_without_a_yes(folder: Path, tmp_path: Path, mo
 def test_a_label_shows_the_name_and_no_secret(folder: Path) -> None:
     text = label(folder)
     words = [element.text for element in ElementTree.fromstring(text).iter() if element.tag.endswith("text")]
-    assert words == ["meter-17", "campaign load", "Undertone"]
+    assert words == ["meter-17", "campaign load", "any 24 h: ε 49, life: ε no limit", "Undertone"]
     assert "secret" not in text
 
 

@@ -7,7 +7,15 @@ from homeassistant.helpers import issue_registry
 from .const import DOMAIN
 from .participation import Participation
 
-ISSUES = ("wrong_unit", "no_entity", "campaign_refused", "wrong_clock", "campaign_over", "lifetime_spent")
+ISSUES = (
+    "wrong_unit",
+    "no_entity",
+    "campaign_refused",
+    "campaign_outside",
+    "wrong_clock",
+    "campaign_over",
+    "lifetime_spent",
+)
 # Word of the device for its silence -> issue.
 _BY_PAUSE = {"clock": "wrong_clock", "ended": "campaign_over"}
 
@@ -21,7 +29,10 @@ def update_issues(hass: HomeAssistant, entry: ConfigEntry, participation: Partic
         show_issue(hass, entry, name, state["paused"] == word)
     show_issue(hass, entry, "lifetime_spent", bool(state["lifetime"]) and state["ever"] >= state["lifetime"])
     trouble: str = state["trouble"]
-    show_issue(hass, entry, "campaign_refused", trouble.startswith("campaign refused"), reason=trouble)
+    outside = state["outside"]
+    refused = trouble.startswith("campaign refused") and not outside
+    show_issue(hass, entry, "campaign_refused", refused, reason=trouble)
+    show_issue(hass, entry, "campaign_outside", bool(outside), campaign=", ".join(outside))
     if participation.refused:
         entry.async_start_reauth(hass)
 

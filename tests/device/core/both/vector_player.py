@@ -8,6 +8,8 @@ import struct
 from rig import Memory, Ticks
 
 from undertone_device.core import handover
+from undertone_device.core.guard import Guard
+from undertone_device.core.ledger import Ledger
 from undertone_device.core.reporter import Reporter
 from undertone_shared import ed25519
 from undertone_shared.campaign import Campaign, body_of, digest_of, header
@@ -140,11 +142,12 @@ def _handover(given):
     """Return what each hand-over of a device's life changes: its whole new state, None, or a refusal."""
     policy = parse_policy(json.dumps(given["policy"]).encode())
     storage = Memory()
+    guard = Guard(policy, storage, Ledger(storage, 1), Ticks(), None, {})
     states = []
     for trailer in given["handovers"]:
         try:
             states.append(
-                handover.take(bytes.fromhex(trailer), given["campaign"], given["device"], policy, storage, None)
+                handover.take(bytes.fromhex(trailer), given["campaign"], given["device"], guard, given["now"], None)
             )
         except Refused as refused:
             states.append({"refused": refused.reason})

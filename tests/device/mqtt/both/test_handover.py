@@ -6,11 +6,13 @@ from fake_broker import FakeBroker
 from rig import DAY, SLOT, START, Device, make_campaign, make_entropy
 
 from undertone_device.core import handover
+from undertone_device.core.ledger import Ledger
 from undertone_device.core.units import epsilon_units
 from undertone_device.mqtt.client import Client
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.ed25519 import verify
 from undertone_shared.errors import Invalid, Refused
+from undertone_shared.handover import device_key
 from undertone_shared.off_board import intake, issue
 
 CONFIG = "undertone/v2/load/config"
@@ -19,10 +21,14 @@ OLD, NEW = ("old.example", 8883), ("new.example", 8883)
 # The policy's signer; `check` takes the place of the verification, which has tests of its own.
 KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 GOOD = b"\x01" * 64
+# The fingerprint of what the household has agreed to.
+AGREED = "0123456789abcdef" * 2
+HEAT = {"campaigns": ["heat"], "agreed": [AGREED]}
 
 
 def packed(everybody=None, devices=None, number=1, campaign="load", signature=GOOD):
-    fields = {"all": everybody or {}, "campaign": campaign, "devices": devices or {}, "number": number}
+    keyed = {device_key(campaign, name): entry for name, entry in (devices or {}).items()}
+    fields = {"all": everybody or {}, "campaign": campaign, "devices": keyed, "number": number}
     return issue.pack_handover(fields, lambda digest: signature)
 
 
@@ -46,7 +52,9 @@ class Network:
 class Rig:
     def __init__(self, *reachable, handover=True, **policy):
         self.network = Network(*(reachable or (OLD, NEW)))
-        self.device = device = Device(now=START - SLOT, handover=handover, signers=[KEY], **policy)
+        self.device = device = Device(
+            now=START - SLOT, handover=handover, signers=[KEY], **dict({"agreed": AGREED}, **policy)
+        )
         device.policy.check_signature = check
         self.transport = SessionTransport(
             self.network.connect, device.ticks, "meter-1", "meter-1", "secret", 60, self.network.places
@@ -174,11 +182,78 @@ def test_only_the_device_that_is_named_goes():
     assert rig.network.tried == [OLD, NEW]
 
 
+def test_a_number_ahead_of_the_clock_is_refused_and_takes_none_away():
+    rig = online(lead_seconds=DAY)
+    stolen = rig.device.now + DAY + 1
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=stolen))
+    rig.steps()
+    assert rig.network.tried == [OLD]
+    assert "86400 seconds" in rig.client.trouble
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=rig.device.now))
+    rig.steps()
+    assert rig.network.tried == [OLD, NEW], "an honest one is obeyed afterwards"
+
+
+def test_a_damaged_file_lets_no_older_hand_over_be_obeyed():
+    rig = online()
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=5))
+    rig.steps()
+    reporter = rig.device.reporter
+    assert reporter.ledger.handover == Ledger(rig.device.storage, 96).handover == 5
+    rig.device.storage.files["handover"] = b"{"
+    for number in (4, 5):
+        trailer = packed({"host": OLD[0], "port": OLD[1]}, number=number)
+        entry = handover.take(trailer, "load", "meter-1", reporter.guard, rig.device.now, None)
+        # The newest one itself is heard again.
+        assert (entry is None) == (number == 4), number
+
+
+def test_nobody_reads_the_names_of_other_devices():
+    trailer = packed(devices={"meier-3": {"host": NEW[0], "port": NEW[1]}})
+    assert b"meier" not in trailer
+    assert device_key("load", "meier-3") != device_key("heat", "meier-3") != device_key("heat", "meier-4")
+    try:
+        issue.pack_handover({"all": {}, "campaign": "load", "devices": {"meter-1": HEAT}, "number": 1}, lambda _: GOOD)
+    except Invalid as wrong:
+        assert "hexadecimal" in str(wrong)
+    else:
+        raise AssertionError("a name was taken")
+
+
+def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed():
+    for policy, entry in (
+        ({}, {"campaigns": ["heat"]}),
+        ({}, {"campaigns": ["heat"], "agreed": ["00" * 16]}),
+        ({"agreed": ""}, HEAT),
+    ):
+        rig = online(**policy)
+        heat = make_campaign(name="heat", epoch=START + DAY)
+        rig.broadcast(OLD, topic=NEXT, campaign=heat)
+        rig.broadcast(OLD, packed(dict({"host": NEW[0], "port": NEW[1]}, **entry)))
+        rig.steps()
+        kept = handover.load(rig.device.storage)
+        assert kept["outside"] == ["heat"]
+        assert "campaigns" not in kept
+        assert rig.client.campaigns == ("load",)
+        assert rig.device.reporter.accepted.following is None
+        assert rig.network.tried == [OLD, NEW], "the new address counts all the same"
+    # A later one inside what was agreed to is followed, and is in the history.
+    rig.broadcast(NEW, packed(HEAT, number=7))
+    rig.steps()
+    assert "outside" in handover.load(rig.device.storage)
+    rig = online()
+    rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
+    rig.broadcast(OLD, packed(HEAT, number=7))
+    rig.steps()
+    kept = handover.load(rig.device.storage)
+    assert (kept["campaigns"], kept["history"], "outside" in kept) == (["heat"], [[7, ["heat"]]], False)
+
+
 def test_a_device_follows_to_another_campaign_which_may_begin_before_the_old_one_ends():
     rig = online()
     heat = make_campaign(name="heat", epoch=START + DAY)
     rig.broadcast(OLD, topic=NEXT, campaign=heat)
-    rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
+    rig.broadcast(OLD, packed(HEAT))
     rig.steps()
     reporter = rig.device.reporter
     assert (reporter.campaign.name, reporter.accepted.following.name) == ("load", "heat")
@@ -207,7 +282,7 @@ def test_what_a_device_may_spend_in_its_life_counts_over_both_campaigns():
         rig = Rig(lifetime=reports * epsilon_units(2, 1))
         rig.broadcast(NEW)
         rig.broadcast(OLD, topic=NEXT, campaign=make_campaign(name="heat", epoch=START + DAY))
-        rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
+        rig.broadcast(OLD, packed(HEAT))
         for _ in range(70):
             rig.device.pass_time(SLOT)
             rig.steps()
@@ -232,7 +307,7 @@ def test_without_a_hand_over_the_accepted_campaign_holds_the_sensor():
 
 def test_what_is_kept_survives_and_what_is_damaged_is_as_if_it_were_not_there():
     rig = online()
-    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1], "campaigns": ["heat"]}))
+    rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1], "campaigns": ["heat"], "agreed": [AGREED]}))
     rig.steps()
     storage = rig.device.storage
     entry = handover.load(storage)
@@ -252,6 +327,10 @@ def test_a_hand_over_that_is_wrong_is_named():
         ({"campaigns": []}, "campaigns"),
         ({"campaigns": ["a"] * 5}, "campaigns"),
         ({"colour": 1}, "colour"),
+        ({"agreed": [AGREED]}, "campaigns"),
+        ({"campaigns": ["heat"], "agreed": []}, "agreed"),
+        ({"campaigns": ["heat"], "agreed": [AGREED] * 17}, "agreed"),
+        ({"campaigns": ["heat"], "agreed": ["g" * 32]}, "hexadecimal"),
     ):
         try:
             packed(fields)

@@ -1,0 +1,28 @@
+"""What households have agreed to: who asks, what for, and the limits of a policy, whose fingerprint is in the policy.
+
+The server knows who asks (`[join] operator`) and what for (the codes of a campaign). Owners who get their policy as a
+file have agreed to that file alone: both words are empty for them.
+"""
+
+from collections.abc import Sequence
+
+from undertone_aggregator.server.folder import Home
+from undertone_device.host.consent import fingerprint
+from undertone_operate.join_codes import JoinCodes
+from undertone_shared.policy import Policy
+
+# (who asks, what for), as households read them.
+Words = tuple[str, str]
+NO_WORDS: Words = ("", "")
+
+
+def agreements(home: Home, *campaigns: str) -> list[Words]:
+    """Return who asks and what for in these campaigns of a server's folder, in each wording. Raises OSError."""
+    purposes = {code.about for code in JoinCodes(home.folder).codes() if code.campaign in campaigns}
+    asks = home.join.asks if purposes else ""
+    return [NO_WORDS, *((asks, purpose) for purpose in sorted(purposes))]
+
+
+def is_inside(policy: Policy, words: Sequence[Words]) -> bool:
+    """Return True if a household with this policy has agreed to one of these."""
+    return bool(policy.agreed) and any(policy.agreed == fingerprint(policy, asks, purpose) for asks, purpose in words)
