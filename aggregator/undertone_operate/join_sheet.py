@@ -37,16 +37,22 @@ def check_sheet(path: Path, links: int) -> None:
         raise Invalid("QR codes need segno: pip install 'undertone-ldp[server]'") from None
 
 
-def write_sheet(path: Path, links: Sequence[str], operator: str, about: str, expires: int) -> None:
-    """Write the QR codes of links to a file that only its owner can read. Raises Invalid, OSError."""
+def write_sheet(
+    path: Path, links: Sequence[str], operator: str, about: str, expires: int, agreement: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Write the QR codes of links to a file that only its owner can read. Raises Invalid, OSError.
+
+    ``agreement``: (title, text) of each thing that a person agrees to, see `undertone_device.host.consent`.
+    """
     if path.suffix == PICTURE:
         write_private(path, picture(links[0]))
         return
     until = time.strftime("%Y-%m-%d", time.gmtime(expires))
+    rules = "".join(f"<p><strong>{html.escape(title)}:</strong> {html.escape(text)}</p>" for title, text in agreement)
     parts = [
         f"<section>{picture(link)}<div><p><strong>{html.escape(about)}</strong></p>"
         f"<p>{html.escape(operator)} asks you to take part. Scan this code with your phone, or open the link."
-        f" It works once, until {until}.</p><code>{html.escape(link)}</code></div></section>"
+        f" It works once, until {until}.</p><code>{html.escape(link)}</code>{rules}</div></section>"
         for link in links
     ]
     head = f'<meta charset="utf-8"><title>{html.escape(about)}</title><style>{_STYLE}</style>'

@@ -23,6 +23,8 @@ from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.inventory import ACTIVE
 from undertone_aggregator.store.store import open_store
+from undertone_device.host.consent import consent
+from undertone_device.host.words import read_words
 from undertone_operate.authority import device_key, is_for_key, key_text
 from undertone_operate.devices import FleetFiles, model_of, revoke_at_home
 from undertone_operate.join_codes import (
@@ -40,6 +42,7 @@ from undertone_operate.join_offer import campaign_end, iso, offer, offered_polic
 from undertone_operate.join_words import DEFAULT, REFUSALS
 from undertone_operate.provision import DEVICE, IDENTITY, device_files, shown_secret, write_folder
 from undertone_shared.errors import Invalid
+from undertone_shared.policy import parse_policy
 
 KEY_BYTES = 32
 # For so long after its redemption, a code and its key get the same reply again.
@@ -246,6 +249,16 @@ class Joining:
             self._offers.clear()
         self._offers[campaign, about] = now, fields
         return fields
+
+
+def agreement(home: Home, code: bytes) -> list[tuple[str, str]]:
+    """Return (title, text) of each thing that a person agrees to by a code, as the person's own program says it.
+
+    Raises JoinRefused, Invalid, OSError.
+    """
+    policy = json.dumps(Joining(home).offer(code)["policy"])
+    shown = consent(parse_policy(policy.encode()), read_words(DEFAULT)["consent"])
+    return [(title, text) for _, title, text in shown["rows"]]
 
 
 def _refusal(found: JoinCode | None, asked: Redemption, now: float) -> JoinRefused | None:

@@ -194,6 +194,7 @@ function about(view) {
         facts([
             ['Who asks', offer.operator],
             ...rows(view, 'measured', 'often', 'until', 'reading', 'day', 'life', 'next'),
+            ...status.history.map(([at, names]) => [moment(at), `${names.join(', ')} follows, inside what you agreed to`]),
             ['This phone’s name there', status.device],
             ['A lost phone', `Tell ${offer.operator} the name above: they can shut this phone out.`],
             ['If you clear the data', FORGETTING],
@@ -228,6 +229,12 @@ function running(started) {
             : 'The server cannot be reached now; the app tries again by itself.';
         const lines = [];
         if (OBSTACLES[paused] && (counts.heard || paused !== 'no_campaign')) lines.push(OBSTACLES[paused]);
+        if (view.status.outside.length) {
+            lines.push(
+                `A new question for you: ${view.status.outside.join(', ')} shall follow, which is outside what you agreed` +
+                    ' to. Nothing is sent for it. To take part, leave and open the new link that you were given.',
+            );
+        }
         if (outbox) lines.push(`${number(outbox)} ${outbox === 1 ? 'report waits' : 'reports wait'} to be sent.`);
         if (why && !online) lines.push(`The reason: ${why}.`);
         if (why && online) lines.push(`${why}.`);

@@ -399,6 +399,27 @@ def test_an_offer_of_a_stream_allows_no_reports_beside_it(home):
     assert "except with a chance of 1 in 1,048,576" in shown["life"]
 
 
+def test_a_printed_sheet_says_what_the_policy_allows(tmp_path):
+    pytest.importorskip("segno")
+    home = make_home(tmp_path / "home", "--join-port", "8444")
+    run("join", "create", "--home", home.folder, "--qr", tmp_path / "sheet.html")
+    sheet = (tmp_path / "sheet.html").read_text()
+    assert "<strong>Any 24 hours:</strong> In any 24 hours the device sends at most 49 reports." in sheet
+    assert "<strong>Until:</strong>" in sheet
+
+
+def test_a_campaign_for_people_warns_above_epsilon_2(tmp_path):
+    asking = make_home(tmp_path / "asking", "--join-port", "8444")
+    silent = make_home(tmp_path / "silent")
+
+    def said(home: Home, epsilon: str) -> str:
+        return run("campaign", "create", home.folder, "other", *CREATE[:-1], epsilon, "--preview")
+
+    assert "epsilon is 2.5: a guess of 50 % about one reading can become one of 93 %" in said(asking, "2.5")
+    assert "people will be asked" not in said(asking, "2")
+    assert "people will be asked" not in said(silent, "2.5")
+
+
 def test_a_code_outlives_its_campaign_if_another_one_succeeds_it(home):
     run("devices", "add", 1, "--home", home.folder, "--successors", 1)
     first, second = codes_of(home, 2)

@@ -63,9 +63,10 @@ def create(
     from undertone_aggregator.base.files import write_private
     from undertone_aggregator.store.store import open_store
     from undertone_operate.devices import FleetFiles, model_of
-    from undertone_operate.join_codes import JoinCodes
+    from undertone_operate.join_codes import JoinCodes, parse_code
     from undertone_operate.join_sheet import check_sheet, write_sheet
     from undertone_operate.join_tls import JoinTls, join_link
+    from undertone_operate.joining import agreement
 
     home = choice.open()
     name = home.only(choice.campaign)
@@ -85,7 +86,7 @@ def create(
     codes = JoinCodes(home.folder).create(name, devices, group, about, now, ends)
     addresses = [join_link(options.url or "", code, None if tls is None else tls.authority) for code in codes]
     if qr is not None:
-        write_sheet(qr, addresses, options.asks, about or name, ends)
+        write_sheet(qr, addresses, options.asks, about or name, ends, agreement(home, parse_code(codes[0])))
     if links is not None:
         write_private(links, "\n".join([*addresses, ""]))
     if as_json:
