@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from undertone_aggregator.counts.epochs import Timeline
+from support import server
+from support.factory import FIRST
+from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_simulator.wire.faults import FAULTS
-from undertone_simulator.wire.verify import Accounts
+from undertone_simulator.wire.ledger import Sent
+from undertone_simulator.wire.verify import Accounts, digest_key
 from undertone_studies.chaos import judge
-from undertone_studies.chaos.judge import failures
+from undertone_studies.chaos.judge import failures, refused_in_absence
 from undertone_studies.chaos.schedule import EVENTS, QUIET, Event, device_faults, schedule
 
 
@@ -72,6 +75,29 @@ def test_what_is_not_as_it_should_be_is_said(changes, of, said, monkeypatch):
     store = SimpleNamespace(epochs=lambda: [])
     wrong = list(failures(soak(**{**GOOD, **changes}), events, of, store))
     assert wrong == [] if said is None else any(said in sentence for sentence in wrong), wrong
+
+
+def test_a_report_refused_for_an_epoch_of_its_devices_absence_is_a_fault():
+    """Two epochs follow the first: one while devices were offline, one before."""
+    first, second, third = (server.campaign(FIRST + 100 * n, theta=500 + n) for n in range(3))
+    epochs = Timeline([Epoch(first, FIRST - 10), Epoch(second, FIRST + 90), Epoch(third, FIRST + 190)])
+
+    def faults(made, offline):
+        sent = Sent(faults=[(1000 * (FIRST + at), name, "-") for at, name in offline])
+        judged = {}
+        for device, issued, outcome in made:
+            key = (device, server.delivery(issued, "d1", FIRST + 150)[1])
+            sent.sent[key] = 0
+            judged[digest_key(key)] = outcome
+        return list(refused_in_absence(sent, judged, epochs, "hostile"))
+
+    refused = [("d1", first, "other_campaign"), ("d2", first, "other_campaign"), ("d3", first, "counted")]
+    (sentence,) = faults(refused, [(80, "offline"), (95, "online")])
+    assert sentence.startswith("2 reports")
+    assert str(second.epoch) in sentence
+    assert len(faults(refused, [(80, "offline")])) == 1, "still offline"
+    assert not faults(refused, [(80, "offline"), (89, "online"), (91, "offline")])
+    assert not faults([("hostile", first, "other_campaign"), ("d1", third, "other_campaign")], [(0, "offline")])
 
 
 def timeline(theta, low, high, epochs=1):

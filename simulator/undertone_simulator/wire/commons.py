@@ -12,7 +12,10 @@ from undertone_simulator.wire.ledger import FleetLedger
 
 @dataclass
 class Wire:
-    """What all devices of a fleet on the wire share: the server's address, topics, the clock, the ledger."""
+    """What all devices of a fleet on the wire share: the server's address, topics, the clock, the ledger.
+
+    ``cut``: True while no device reaches the server.
+    """
 
     host: str
     port: int
@@ -23,4 +26,5 @@ class Wire:
     on_campaign: Callable[[bytes], None]
     tls: ssl.SSLContext | None = None
     keepalive: int = DEFAULT_KEEPALIVE
+    cut: bool = False
     connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(100))

@@ -193,6 +193,13 @@ class Fleet:
 
     # Methods that run the devices.
 
+    def cut(self, cut: bool) -> None:
+        """Cut all devices from the network, or let them connect again."""
+        self.wire.cut = cut
+        if cut:
+            for device in self.devices:
+                device.drop_connection()
+
     async def run(
         self,
         slots: int,

@@ -39,6 +39,8 @@ REFUSED = "refused"
 PEAK = "peak"
 SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
+# Signals that cut the devices' network, and join it again.
+CUT, JOINED = signal.SIGUSR1, signal.SIGUSR2
 # Largest number of missing devices whose names are printed.
 _NAMED = 5
 
@@ -114,8 +116,11 @@ async def run(job: FleetJob) -> None:
         jitter=job.jitter,
     )
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    saying = asyncio.get_running_loop().create_task(_say_ready(fleet))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    for sign, cut in ((CUT, True), (JOINED, False)):
+        loop.add_signal_handler(sign, fleet.cut, cut)
+    saying = loop.create_task(_say_ready(fleet))
     try:
         faults = schedule(fleet, [Fault(*fault) for fault in job.faults])
         await fleet.run(job.slots, stop, faults, ramp_up=job.ramp_up)

@@ -90,6 +90,8 @@ class WireDevice:
             # The attribute is set before the connection exists, which may be lost before this task runs again.
             connection = self._connection = DeviceConnection(self.name, self._password(), wire.keepalive, self)
             try:
+                if wire.cut:
+                    raise ConnectionRefusedError
                 async with wire.connecting:
                     await loop.create_connection(lambda made=connection: made, wire.host, wire.port, ssl=wire.tls)
                 return

@@ -14,9 +14,9 @@ from undertone_simulator.demo.plan import DemoOptions, prepare
 from undertone_simulator.demo.reports import Reports
 from undertone_simulator.mosquitto import free_port
 from undertone_simulator.processes import Processes
-from undertone_simulator.wire.ledger import REPORT, LedgerTail, read_ledgers
-from undertone_simulator.wire.verify import Accounts, reconcile
-from undertone_studies.chaos.judge import failures, thetas
+from undertone_simulator.wire.ledger import REPORT, LedgerTail
+from undertone_simulator.wire.verify import Accounts, outcomes, reconcile
+from undertone_studies.chaos.judge import failures, refused_in_absence, thetas
 from undertone_studies.chaos.schedule import CALM, WORKERS, Event, schedule
 from undertone_studies.chaos.soak import SoakProcesses
 
@@ -82,7 +82,9 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
         soak.stop_aggregator()
     with open_store(folder / "store.sqlite", read_only=True) as store:
         wrong = list(failures(soak, events, accounts, store))
-        chosen = thetas(Timeline(store.epochs()))
+        timeline = Timeline(store.epochs())
+        wrong += refused_in_absence(soak.sent(), outcomes(store), timeline, soak.hostile.name)
+        chosen = thetas(timeline)
     say(accounts.sentence())
     say(f"faults: {dict(accounts.faults)}; lost: {dict(accounts.lost)}; theta: {chosen}")
     for event, code, sentence in soak.refusals:
@@ -123,13 +125,11 @@ def _play(soak: SoakProcesses, events: list[Event]) -> None:
 def _drained(soak: SoakProcesses) -> Accounts:
     """Return the accounts once every report is accounted for, or when the time is up."""
     folder = soak.plan.folder
-    paths = [folder / name for name in ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")]
     deadline = time.monotonic() + _DRAIN_SECONDS
     while True:
         soak.check()
         with open_store(folder / "store.sqlite", read_only=True) as store:
-            sent = read_ledgers([path for path in paths if path.exists()])
-            accounts = reconcile(sent, store, hostile=frozenset([soak.hostile.name]))
+            accounts = reconcile(soak.sent(), store, hostile=frozenset([soak.hostile.name]))
         if accounts.holds or time.monotonic() > deadline:
             return accounts
         time.sleep(0.5)

@@ -1,22 +1,30 @@
 """Verdict on a soak: identities of report counts, θ, alarms."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from statistics import median
 
-from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.ingest.admission import OTHER_CAMPAIGN
 from undertone_aggregator.store.store import Store
+from undertone_shared.report import fingerprint_of
 from undertone_simulator.demo.plan import PreparedDemo
 from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.playback import Playback
-from undertone_simulator.wire.verify import Accounts
+from undertone_simulator.wire.verify import Accounts, Judged, digest_key
 from undertone_studies.chaos.schedule import Event
-from undertone_studies.chaos.soak import FULL, SoakProcesses
+from undertone_studies.chaos.soak import FULL, OFFLINE, ONLINE, SoakProcesses
 
 # Event -> regular expression that a line of the server's log must match at least once.
 SAID = {
     "aggregator-kill": r"resuming campaign",
     "aggregator-term": r"resuming campaign",
+    "offline-kill": r"resuming campaign",
+    "offline-term": r"resuming campaign",
     "worker-kill": r"ended with code -9: starting it again",
     "broker-kill": r"connected again|cannot be reached",
     "broker-term": r"connected again|cannot be reached",
@@ -55,6 +63,24 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
     if "flood" in names and not accounts.rejected_deliveries:
         yield "flood: nothing was rejected"
     yield from _thetas(soak.plan, Timeline(store.epochs()))
+
+
+def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: str) -> Iterator[str]:
+    """Yield a sentence for each epoch that was decided while devices were offline, and for which their reports were
+    refused: they could not know it, and nobody used its θ.
+    """
+    begun = [moment for moment, name, _ in sent.faults if name == OFFLINE]
+    over = [moment for moment, name, _ in sent.faults if name == ONLINE]
+    absences = list(zip(begun, [*over, *([math.inf] * (len(begun) - len(over)))], strict=True))
+    following = {epoch.campaign.fingerprint: later for epoch, later in pairwise(timeline.epochs)}
+    refused: Counter[Epoch] = Counter()
+    for key in sent.sent:
+        if key[0] != hostile and judged.get(digest_key(key)) == OTHER_CAMPAIGN:
+            later = following.get(fingerprint_of(key[1]))
+            if later is not None and any(first <= 1000 * later.issued_at <= last for first, last in absences):
+                refused[later] += 1
+    for epoch, n in refused.items():
+        yield f"{n} reports were refused for epoch {epoch.campaign.epoch}, which was decided in their devices' absence"
 
 
 def _thetas(plan: PreparedDemo, timeline: Timeline) -> Iterator[str]:

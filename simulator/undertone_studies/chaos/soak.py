@@ -14,8 +14,8 @@ from pathlib import Path
 
 from undertone_simulator.demo.plan import PreparedDemo
 from undertone_simulator.processes import Processes, end, find_micropython
-from undertone_simulator.wire.fleet_process import FleetJob
-from undertone_simulator.wire.ledger import FleetLedger
+from undertone_simulator.wire.fleet_process import CUT, JOINED, FleetJob
+from undertone_simulator.wire.ledger import FleetLedger, Sent, read_ledgers
 from undertone_simulator.wire.verify import BROKER_STARTED
 from undertone_studies.chaos.hostile import Hostile
 from undertone_studies.chaos.processes import children_of, command_of, limit_files, pause
@@ -28,6 +28,8 @@ _FULL = 4096
 # with ten times too much work.
 _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
+# Names in the ledger of the beginning and the end of the devices' absence.
+OFFLINE, ONLINE = "offline", "online"
 FULL = "cannot be written, trying again"
 
 
@@ -154,7 +156,9 @@ class SoakProcesses:
         self._ledger.fault(event.name.replace("-", "_"))
         self._ledger.flush()
         name, _, how = event.name.partition("-")
-        if how in ("kill", "term", "stop") and name != "worker":
+        if name == "offline":
+            self._offline(how, event.seconds)
+        elif how in ("kill", "term", "stop") and name != "worker":
             self._signal(name, how, event.seconds)
         else:
             getattr(self, "_" + event.name.replace("-", "_"))(event.seconds)
@@ -186,6 +190,25 @@ class SoakProcesses:
             self.start_aggregator()
         else:
             self.processes.start_fleet(self.job)
+
+    def _offline(self, how: str, seconds: float) -> None:
+        """Cut the devices' network, and restart the server meanwhile. The ledger has both ends of the absence."""
+        fleet = self.processes.fleet
+        ends = time.monotonic() + seconds
+        if fleet is None or fleet.poll() is not None:
+            return
+        self._note(OFFLINE)
+        fleet.send_signal(CUT)
+        time.sleep(self._chance.uniform(1, 5))
+        self._signal("aggregator", how, self._chance.uniform(0.5, 3.0))
+        time.sleep(max(ends - time.monotonic(), 0))
+        if fleet.poll() is None:
+            fleet.send_signal(JOINED)
+        self._note(ONLINE)
+
+    def _note(self, fault: str) -> None:
+        self._ledger.fault(fault)
+        self._ledger.flush()
 
     def _worker_kill(self, seconds: float) -> None:
         for pid in self._chance.sample(self.workers(), min(1, len(self.workers()))):
@@ -286,6 +309,11 @@ class SoakProcesses:
         self._end_aggregator(signal.SIGTERM)
         if self._copier is not None:
             self._copier.join(5)
+
+    def sent(self) -> Sent:
+        """Return what all ledgers hold."""
+        names = ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")
+        return read_ledgers([path for name in names if (path := self.plan.folder / name).exists()])
 
     def log(self) -> list[str]:
         """Return the sentences of the server's log."""
