@@ -24,7 +24,7 @@ from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.campaign.watch import Look, Watch
-from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, Share, no_failpoint
 from undertone_aggregator.ingest.lag import Lag
 from undertone_aggregator.ingest.shared_workers import WorkerContext
@@ -33,12 +33,13 @@ from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.source import Outgoing, Source
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import keep_groups, read_groups
-from undertone_aggregator.store.disk_space import retry_while_full
+from undertone_aggregator.store.disk_space import is_full, retry_while_full
 from undertone_aggregator.store.kept import note_kept
 from undertone_aggregator.store.leases import Fenced, Lease
 from undertone_aggregator.store.store import LOCK_SECONDS, Store, StoreError, open_store
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
+from undertone_shared.stream import StreamRule
 from undertone_shared.topics import config_topic
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _TICK_SECONDS = 0.1
 # Seconds between two checks whether an operator has paused the campaign.
 _STATE_SECONDS = 1.0
 _WATCH_SECONDS = 30.0
+# Name of the store's entry that is written to find out whether it can be.
+_TRIED = "tried"
 # Name of the store's entry which says that the campaign was once broadcast with a signature.
 _SIGNED = "signed"
 
@@ -98,8 +101,14 @@ class Running:
         self._signed: bool | None = None
         self._newest: int | None = None
         self._epochs = 0
+        self._last: Epoch | None = None
         self._due: int | None = None
         self._end: int | None = None
+        # The Unix second until which a stream's devices have spent their budget, and the one since which the server
+        # takes in reports without a break; whether the disk of the store is full.
+        self._spent: int | None = None
+        self._since: int | None = None
+        self._full = False
         # Time of the last pass of the campaign's loop, by the monotonic clock; None outside the loop.
         self._advanced: float | None = None
         self._lease: Lease | None = None
@@ -130,13 +139,17 @@ class Running:
         """The campaign's state; any thread may read it."""
         coordinator = self.coordinator
         if not self._begun:
-            return CampaignState(STARTING, self._trouble)
+            return CampaignState(STARTING, self._trouble, full=self._full)
         state = self._wanted_state
         if state == RUNNING and self._end is not None and self._options.clock() > self._end:
             state = OVER
         elif state == RUNNING and coordinator is not None and coordinator.issuing.choosing:
             state = CHOOSING
-        return CampaignState(state, self._trouble, self.ready, self._newest, self._due, self._end, self._signed)
+        quiet = (self.config.campaign.stride - 1) * self.config.campaign.slot_seconds
+        return CampaignState(
+            *(state, self._trouble, self.ready, self._newest, self._due, self._end, self._signed),
+            *(quiet, self._spent, self._since, self._full),
+        )
 
     @property
     def idle(self) -> float:
@@ -155,7 +168,7 @@ class Running:
         """
 
         def wait_for_room(trouble: str) -> None:
-            self._trouble = trouble.removeprefix("alarm: ")
+            self._trouble, self._full = trouble.removeprefix("alarm: "), True
             self.journal.say_once("room", trouble)
 
         retry_while_full(lambda: self._run(outlet, stop), wait_for_room, stop)
@@ -209,6 +222,7 @@ class Running:
         self._groups_kept = None
         self._begun, self._lease, self.coordinator = False, None, None
         self._trouble, self._advanced, self.lasting = "", None, frozenset()
+        self._full, self._since = False, None
 
     def _election(self, store: Store) -> Election:
         """Return the election: by the database if workers on any machine share the campaign."""
@@ -329,10 +343,13 @@ class Running:
         while not stop.wait(_TICK_SECONDS):
             self._advanced = time.monotonic()
             self._check()
+            if self._since is None or self._trouble or not self.ready:
+                self._since = int(self._options.clock())
             try:
                 if time.monotonic() > asked + _STATE_SECONDS:
                     asked = time.monotonic()
                     self._note(store)
+                    self._try_to_write(store)
                 coordinator = self._elected_coordinator(election, seed, store, outlet)
                 if coordinator is None:
                     continue
@@ -342,6 +359,8 @@ class Running:
                     for event, sentence in watch.look(look):
                         self.journal.alarm(event, sentence)
                     self.lasting = watch.lasting
+                    for sentence in watch.over:
+                        self.journal.say("over", f"over: {sentence}")
                     for event, sentence in watch.notices(look):
                         self.journal.say(event, sentence)
                 if self._wanted_state == RETIRED:
@@ -349,11 +368,13 @@ class Running:
                 elif self._wanted_state != PAUSED:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
-                self._trouble = ""
+                if not self._full:
+                    self._trouble = ""
             except Fenced:
                 # Another server has been elected. The election logs that; a new term gets a new coordinator.
                 self._lease, self.coordinator = None, None
             except StoreError as wrong:
+                self._full = is_full(wrong)
                 self._trouble = f"the store cannot be written: {wrong}"
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
                 if none_left():
@@ -391,6 +412,15 @@ class Running:
             epochs = store.epochs()
             self._epochs = len(epochs)
             self._due, self._end = epochs[0].campaign.epoch, epochs[-1].campaign.end
+            self._last = epochs[-1]
+        if self._last is not None:
+            self._spent = spent_until(self._last, newest)
+
+    def _try_to_write(self, store: Store) -> None:
+        """Find out whether the store can be written, where that is in doubt. Raises StoreError."""
+        if self._full or not self.ready:
+            store.set_meta({_TRIED: ""})
+            self._full = False
 
     def _look(self, store: Store) -> Look:
         free = shutil.disk_usage(self.config.disk).free
@@ -405,3 +435,19 @@ class Running:
 
     def _say(self, sentence: str) -> None:
         self.journal.say_once("ingest", sentence)
+
+
+def spent_until(last: Epoch, newest: int | None) -> int | None:
+    """Return the Unix second until which a stream's devices have spent their budget; None while they have some left.
+
+    ``newest``: the newest slot with a report. A device that has reported in every slot of a window has spent its budget
+    after as many slots as it has reports.
+    """
+    campaign, rule = last.campaign, last.campaign.rule
+    if not isinstance(rule, StreamRule) or newest is None or newest < campaign.first_slot:
+        return None
+    length = rule.renewal or campaign.last_slot + 1 - campaign.first_slot
+    begins = newest - (newest - campaign.first_slot) % length
+    ends = min(begins + length, campaign.last_slot + 1)
+    used = (newest - begins) // campaign.schedule.stride + 1
+    return ends * campaign.slot_seconds if used >= rule.reports and newest + 1 < ends else None

@@ -37,6 +37,10 @@ class CampaignState:
     which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end``:
     the one at which its last slot ends; None if no epoch has been issued. ``signed``: the campaign's signing key
     exists; None if that is not known yet.
+
+    ``quiet``: seconds without a report that turns cause by design. ``spent``: the Unix second until which the devices
+    of a stream have spent their budget, None while they have some left. ``since``: the Unix second since which the
+    server takes in reports without a break. ``full``: the disk of the store is full.
     """
 
     state: str
@@ -46,12 +50,21 @@ class CampaignState:
     due: int | None = None
     end: int | None = None
     signed: bool | None = None
+    quiet: int = 0
+    spent: int | None = None
+    since: int | None = None
+    full: bool = False
 
     def silence(self, now: float) -> float:
-        """Return the seconds without a report at Unix second ``now``, 0 while none is expected."""
+        """Return the seconds for which reports are overdue at Unix second ``now``, 0 while none is expected.
+
+        None is expected between the turns of the same devices, from a stream whose budget is spent, nor while the
+        server itself takes none in.
+        """
         if self.state not in _OPEN or self.due is None or (self.end is not None and now > self.end):
             return 0.0
-        return max(now - max(self.due, self.newest or self.due), 0.0)
+        known = [each for each in (self.due, self.newest, self.spent, self.since) if each is not None]
+        return max(now - max(known) - self.quiet, 0.0)
 
     def notice(self, now: float) -> int | None:
         """Return the days of the notice that is due at Unix second ``now`` because the campaign ends soon, else None.
@@ -67,6 +80,15 @@ class CampaignState:
         if self.state not in _OPEN or self.due is None or now >= self.due:
             return ""
         return f"its first slot begins at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(self.due))}"
+
+    def note(self, now: float) -> str:
+        """Return a sentence about what is in order and worth knowing, "" for none: a beginning that is ahead, a budget
+        that is spent, an end that is near.
+        """
+        if self.state in _OPEN and self.spent is not None and now < self.spent:
+            when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.spent))
+            return f"the devices have spent their budget: no report is due before {when}"
+        return self.beginning(now) or self.ending(now)
 
     def ending(self, now: float) -> str:
         """Return a sentence about the campaign's end if `notice` announces it, else ""."""
@@ -127,6 +149,9 @@ class ServerState:
     def own_problems(self, name: str) -> dict[str, str]:
         """Return a map: name of a problem of campaign ``name`` alone -> sentence."""
         campaign = self.campaigns.get(name)
+        if campaign is not None and campaign.full:
+            why = f"the disk of campaign {name} is full: {campaign.reason}"
+            return {"full": f"{why}; free space, and it goes on by itself"}
         if campaign is not None and campaign.state in (FAILED, STARTING):
             return {"failed": f"campaign {name} is {campaign.sentence()}"}
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:

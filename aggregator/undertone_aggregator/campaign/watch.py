@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from undertone_aggregator.base.endings import days_left, notice
+from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, CampaignState
 from undertone_aggregator.counts.seen import CONFLICT
 from undertone_aggregator.ingest.admission import REASONS
@@ -52,8 +53,11 @@ class Watch:
     # Seconds that a landed file may wait for the engine that counts.
     patience: float = _PATIENCE_SECONDS
     _last: Look | None = None
-    # Events of the last snapshot: the name and, where several events have that name, words that tell them apart.
-    _active: set[str] = field(default_factory=set)
+    # Event of the last snapshot -> its sentence; an event is its name and, where several events have that name, words
+    # that tell them apart.
+    _active: dict[str, str] = field(default_factory=dict)
+    # Sentences of the problems that were over with the last snapshot.
+    over: list[str] = field(default_factory=list)
     _noticed: set[str] = field(default_factory=set)
 
     def look(self, look: Look) -> list[Alarm]:
@@ -61,7 +65,12 @@ class Watch:
         active = dict(self._found(look))
         self._last = look
         new = [(_name(event), sentence) for event, sentence in active.items() if event not in self._active]
-        self._active = set(active)
+        self.over = [
+            sentence
+            for event, sentence in self._active.items()
+            if event not in active and _name(event) not in _MOMENTARY
+        ]
+        self._active = active
         return new
 
     @property
@@ -81,7 +90,10 @@ class Watch:
         return new
 
     def _found(self, look: Look) -> Iterator[Alarm]:
-        yield from self._silence(look)
+        # Nothing is expected of a retired campaign's devices.
+        retired = look.state.state == RETIRED
+        if not retired:
+            yield from self._silence(look)
         if look.free < _LEAST_FREE:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
         for path, end in look.certificates.items():
@@ -91,7 +103,7 @@ class Watch:
                 )
                 yield f"certificate {path} {days}", sentence
         last = self._last
-        if last is None:
+        if last is None or retired:
             return
         off = (look.now - last.now) - (look.ticks - last.ticks)
         if abs(off) > CLOCK_SECONDS:
@@ -121,7 +133,7 @@ class Watch:
         slots = self.settle_slots + _SILENT_SLOTS + (look.state.newest is None)
         if look.state.silence(look.now) > slots * self.slot_seconds:
             before = "since the campaign began" if look.state.newest is None else "for several slots"
-            yield "silent", f"no report has come {before}"
+            yield "silent", f"no report has come {before}, although the server takes them in: look at the devices"
 
 
 def _name(event: str) -> str:

@@ -10,18 +10,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, ServerState
 
 # Name of a problem that lasts until it is mended -> what a message says of it.
 LASTING = {
     "hangs": "the server does not advance: it hangs",
     "broker": "the broker cannot be reached: reports wait there, and nothing is published",
+    "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
+    "have room; free space",
     "disk": "little space is left on the disk of the stores",
     "certificate": "a certificate of the server ends soon: undertone authority renew",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
     "unsigned": "the signing key is missing: devices that verify campaigns refuse this one",
-    "silent": "no report has come for several slots",
+    "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
+    " network",
     "uncounted": "landed files wait for Spark: is undertone spark run running?",
     "refused": "more than a fifth of the deliveries are refused",
     "ends": "the campaign ends soon: undertone campaign succeed starts the next one",
@@ -73,7 +77,7 @@ def lasting_problems(state: ServerState, seen: Mapping[str, Iterable[str]], now:
             found[campaign, "ends"] = -days
         if status.state == OVER:
             found[campaign, "ended"] = 0
-        if status.signed is False:
+        if status.signed is False and status.state != RETIRED:
             found[campaign, "unsigned"] = 0
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.base.timing import CHOICES, COMMITS
-from undertone_aggregator.campaign.binding import PAUSED, RUNNING
+from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.state import CHOOSING, STATES
 from undertone_aggregator.counts.partial import EVERYBODY
@@ -149,7 +149,7 @@ def _collect(server: "Server", families: Families) -> None:
             families.add("undertone_campaign_state", status.state == word, name, word)
         families.add("undertone_campaign_ready", status.ready, name)
         families.add("undertone_silence_seconds", status.silence(now), name)
-        if status.signed is not None:
+        if status.signed is not None and status.state != RETIRED:
             families.add("undertone_campaign_signed", status.signed, name)
         families.add("undertone_commits", COMMITS.of(name).times, name)
         families.add("undertone_commit_seconds", COMMITS.of(name).seconds, name)

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.results import open_public
 from undertone_aggregator.campaign.state import FAILED, read_state, state_of
 from undertone_aggregator.estimate.public import PublicResults
@@ -140,13 +141,12 @@ class HomeSite(StoreSite):
         now, served = time.time(), read_state(self._home.state)
         answer = self.read(name, lambda results: {"life": results.life, **results.status})
         state = state_of(served, name, answer.pop("life"), now)
-        facts = {
-            "state": state.state,
-            "reason": state.reason or state.beginning(now) or state.ending(now),
-            "newest_report": state.newest,
-        }
+        facts = {"state": state.state, "reason": state.reason or state.note(now), "newest_report": state.newest}
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
+        if state.state == RETIRED:
+            # Nobody has to look at a campaign that is over for good.
+            return {**answer, **facts, "alarms": [], "problems": []}
         return {**answer, **facts, "problems": [] if served is None else served.problems_of(name, now)}
 
     def mark(self, name: str) -> Mark:

@@ -406,5 +406,5 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
         if state_of(served, name, life, now).state != FAILED:
             raise
     state = state_of(served, name, life, now)
-    reason = state.reason or state.beginning(now) or state.ending(now)
+    reason = state.reason or state.note(now)
     return facts | {"state": state.state, "reason": reason, "newest_report": state.newest}

@@ -7,13 +7,17 @@ import sqlite3
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from support import server
 from support.command import undertone
 from support.many import PLAN
 from support.stores import simulated_store
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
+from undertone_aggregator.campaign.runner import spent_until
 from undertone_aggregator.campaign.state import (
     CHOOSING,
     FAILED,
@@ -28,11 +32,14 @@ from undertone_aggregator.campaign.state import (
     read_state,
     state_of,
 )
+from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.web.site import HomeSite
 from undertone_operate.doctor import examine
 from undertone_shared.errors import Invalid
+from undertone_shared.schedule import Schedule
+from undertone_shared.stream import StreamRule
 
 NOW = 1_800_000_000.0
 POWER = CampaignState(RUNNING, ready=True, newest=int(NOW) - 60, due=int(NOW) - 86400, end=int(NOW) + 86400)
@@ -100,6 +107,65 @@ def test_silence_counts_while_reports_are_due() -> None:
     assert replace(POWER, end=int(NOW) - 1).silence(NOW) == 0
     for state in (RETIRED, OVER, FAILED, STARTING):
         assert replace(POWER, state=state).silence(NOW) == 0
+
+
+def test_silence_that_is_by_design_or_the_servers_own_is_none() -> None:
+    overdue = replace(POWER, newest=int(NOW) - 3600)
+    assert overdue.silence(NOW) == 3600
+    # Turns: each device reports once in an hour, and the next one may be a minute from now.
+    assert replace(overdue, quiet=3660).silence(NOW) == 0
+    assert replace(overdue, quiet=3000).silence(NOW) == 600
+    # The devices of a stream have spent their budget until the next window.
+    assert replace(overdue, spent=int(NOW) + 60).silence(NOW) == 0
+    assert replace(overdue, spent=int(NOW) - 60).silence(NOW) == 60
+    # The server itself took none in until a minute ago.
+    assert replace(overdue, since=int(NOW) - 60).silence(NOW) == 60
+
+
+def test_a_spent_budget_and_a_near_end_are_said_and_are_no_problem() -> None:
+    spent = replace(POWER, spent=int(NOW) + 3600)
+    assert "spent their budget" in spent.note(NOW)
+    assert spent.note(NOW + 3600) == spent.ending(NOW + 3600)
+    assert replace(WELL, campaigns={"power": spent}).problems(NOW) == []
+    ending = replace(POWER, due=int(NOW) - 365 * 86400)
+    assert ending.note(NOW) == ending.ending(NOW) != ""
+
+
+@pytest.mark.parametrize(
+    ("renewal", "newest", "until"),
+    [
+        (0, None, None),
+        (0, 1, None),
+        (0, 2, 20),
+        (0, 7, 20),
+        (0, 19, None),
+        (8, 2, 8),
+        (8, 6, 8),
+        # The window's last slot: the next report is due at once.
+        (8, 7, None),
+        (8, 9, None),
+        (8, 11, 16),
+        # The last window is cut by the campaign's end.
+        (8, 18, 20),
+    ],
+)
+def test_a_streams_budget_is_spent_until_its_next_window(renewal: int, newest: int | None, until: int | None) -> None:
+    rule = StreamRule.__new__(StreamRule)
+    rule.reports, rule.renewal = 3, renewal
+    campaign = SimpleNamespace(
+        rule=rule, first_slot=100, last_slot=119, slot_seconds=60, schedule=Schedule(bytes(16), 1, 1)
+    )
+    epoch = cast(Epoch, SimpleNamespace(campaign=campaign))
+    found = spent_until(epoch, None if newest is None else 100 + newest)
+    assert found == (None if until is None else (100 + until) * 60)
+    assert spent_until(Epoch(server.campaign(), 0), server.FIRST + 10) is None, "no stream"
+
+
+def test_a_full_disk_is_named_and_is_the_one_problem() -> None:
+    for state in (RUNNING, STARTING):
+        (sentence,) = campaign(state=state, ready=False, full=True, reason="/srv/a.sqlite: no space").problems(NOW)
+        assert "disk" in sentence
+        assert "/srv/a.sqlite" in sentence
 
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -60,6 +60,26 @@ def test_a_campaign_that_never_got_a_report_rings_and_a_retired_one_does_not() -
     assert rung([retired, later(retired, 90 * 86400)]) == [[], []]
 
 
+def test_what_is_over_is_said_once() -> None:
+    watch = Watch(slot_seconds=1800, settle_slots=2)
+    watch.look(FINE)
+    full = later(FINE, free=1 << 20, outcomes={"received": 1010, "counted": 1009, "conflict": 1})
+    watch.look(full)
+    assert watch.over == []
+    fine = later(full, free=1 << 40)
+    watch.look(fine)
+    assert watch.over == ["1 MB are free where the store is"], "a moment's event has no end"
+    watch.look(later(fine))
+    assert watch.over == []
+
+
+def test_nothing_is_expected_of_a_retired_campaign_but_its_disk_is_the_servers() -> None:
+    retired = replace(FINE, state=replace(RUNS, state=RETIRED))
+    refused = {"received": 1100, "counted": 1000, "revoked": 100, "conflict": 3}
+    assert rung([retired, later(retired, outcomes=refused)]) == [[], []]
+    assert rung([retired, later(retired, free=1 << 20)]) == [[], ["disk"]]
+
+
 def test_a_campaigns_end_is_foreseen_twice_and_is_no_alarm() -> None:
     watch = Watch(slot_seconds=1800, settle_slots=2)
     found = []

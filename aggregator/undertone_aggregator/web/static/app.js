@@ -56,6 +56,7 @@ const Z = 1.96;
 
 function glance(campaign) {
   const fresh = about?.name !== campaign.name || about.settled !== campaign.settled;
+  const moved = about?.server.state !== campaign.server.state;
   about = campaign;
   const newest = campaign.newest;
   ends = newest ? newest.start + campaign.slot_seconds : null;
@@ -77,6 +78,7 @@ function glance(campaign) {
   $("api").href = `api/v1/campaigns/${campaign.name}`;
   $("topic").textContent = `${campaign.server.prefix ?? "<prefix>"}/${campaign.name}/aggregate/all/filtered`;
   drawWidgets(campaign);
+  if (moved) actions().catch(() => {});
   if (fresh) answers(campaign).catch(say);
 }
 
