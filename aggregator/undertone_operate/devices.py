@@ -1,6 +1,6 @@
 """Changes of a fleet while it reports: add devices, renew passwords, revoke devices, forget them.
 
-The files of `provision` and the store's inventory are kept consistent. A name is never given twice, even after its
+The devices' files and the store's inventory are kept consistent. A name is never given twice, even after its
 device was forgotten. The reports of a revoked device stay in the sums, because they cannot be separated there.
 """
 
@@ -63,13 +63,6 @@ class FleetFiles:
     stem: str
 
     @staticmethod
-    def provisioned(config: Config, folder: Path, store: Store) -> "FleetFiles":
-        """Open a folder that `provision` wrote, with a broker of its own. Raises Invalid."""
-        if not (folder / "devices").is_dir() or not (folder / "passwords").is_file():
-            raise Invalid(f"{folder} contains no fleet, expected a folder that undertone provision wrote")
-        return FleetFiles(config, folder, store, folder, {config.campaign.name: folder}, config.campaign.sensor)
-
-    @staticmethod
     def at_home(home: Home, name: str, store: Store) -> "FleetFiles":
         """Open the devices of one campaign of a server's folder, whose campaigns share one broker. Raises Invalid."""
         if not (home.broker / "passwords").is_file():
@@ -88,9 +81,7 @@ class FleetFiles:
         return JoinCodes(self.config.folder)
 
     def devices(self) -> dict[str, Device]:
-        """Return every device that is not forgotten, including those that were provisioned before the inventory
-        existed.
-        """
+        """Return every device that is not forgotten, including those whose files alone exist."""
         stored = self.store.devices()
         names = {path.name for path in (self.folder / "devices").iterdir() if path.is_dir()}
         devices = {name: device for name, device in stored.items() if device.state != FORGOTTEN}
@@ -111,6 +102,9 @@ class FleetFiles:
                 for name in names
             }
             self.register(admitted, group, now)
+            if target.certificates and target.authority is not None:
+                # A broker does not start without the list of revoked certificates.
+                revoke_certificates(target.authority)
         return names
 
     def changing(self) -> AbstractContextManager[None]:
@@ -232,9 +226,8 @@ class FleetFiles:
 
     @property
     def authority(self) -> Path:
-        """The certificate file of the fleet's own authority; if it has none, that of the server folder's authority."""
-        own = self.folder / AUTHORITY
-        return own if own.is_file() else self.config.path(AUTHORITY)
+        """The certificate file of the server folder's authority."""
+        return self.config.path(AUTHORITY)
 
     def check_active(self, name: str) -> Device:
         """Return an active device. Raises Invalid for any other."""

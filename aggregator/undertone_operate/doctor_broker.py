@@ -100,10 +100,7 @@ def _absence(configs: list[Config]) -> Iterator[Finding]:
             f"devices of {name} keep {OUTBOX} reports, {each:.3g} hours, while this server is away; no broker queues"
             " them"
         )
-        fix = (
-            "provision devices with --absence, which sets their queue's size, restart the server in time, or use a"
-            " broker"
-        )
+        fix = "add devices with --absence, which sets their queue's size, restart the server in time, or use a broker"
         yield Finding("absence", WARNING, sentence, fix) if name in short else Finding("absence", OK, sentence)
 
 

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 from undertone_aggregator.base.files import sync
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.server.folder import STATE, Home
+from undertone_aggregator.settings.landing_plan import SPARK
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_operate.join_codes import FILE as JOIN_CODES
@@ -160,6 +161,11 @@ def restore_home(file: Path, folder: Path) -> list[str]:
         "reports that were acknowledged after the backup was made are not in these stores; the devices' sequence"
         " numbers will show them as lost"
     )
+    if by_spark := [name for name in Home(folder).names() if Home(folder).config(name).landing.counts == SPARK]:
+        sentences.append(
+            f"Spark counts the landed reports of {', '.join(by_spark)}: count the files that are still there into the"
+            " restored store with undertone spark recount, and a new checkpoint"
+        )
     sentences.append(
         "devices reach the server at the name or address in server.toml: give it to this machine, then start the server"
     )
@@ -168,11 +174,6 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             "codes that people redeemed after the backup was made are open again: undertone join revoke --all"
         )
     return sentences
-
-
-def is_home_backup(file: Path) -> bool:
-    """Return True if a file is the backup of a server's folder and not of a store. Raises OSError."""
-    return tarfile.is_tarfile(file)
 
 
 def _new(path: Path) -> BinaryIO:

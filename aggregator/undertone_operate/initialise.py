@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ class Wishes:
     broker/. ``certificates``: with mode "direct", each device has a certificate by that authority, and no password.
     ``audit``: store a row for each report; ``page``: ADDRESS:PORT of the page; ``join_port``: port at
     which people join, 0 for none; ``program``: the command line of this
-    program, word by word; ``user``: the user that the server runs as.
+    program, word by word; ``user``: the user that the server runs as. ``more``: further options of `server.toml` by
+    name, such as ``workers``.
     """
 
     mode: str
@@ -103,6 +104,7 @@ class Wishes:
     audit: bool = False
     health: str | None = HEALTH
     page: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 def initialise(folder: Path, wishes: Wishes) -> list[str]:
@@ -151,7 +153,8 @@ def _options(port: int, wishes: Wishes) -> dict[str, Any]:
             options["ca_file"] = "tls/ca.crt"
     if wishes.audit:
         options["audit"] = True
-    return options | {name: where for name in ("health", "page") if (where := getattr(wishes, name))}
+    options |= {name: where for name in ("health", "page") if (where := getattr(wishes, name))}
+    return {**options, **wishes.more}
 
 
 def _join_options(wishes: Wishes) -> dict[str, Any]:

@@ -1,12 +1,9 @@
-"""Files of a fleet before its first report: names, passwords, policies, configurations, broker files, private CA.
+"""The files of a device before its first report: name, password or certificate, policy, configuration.
 
-    DIR/devices/<name>/device.json, policy.json, password or device.crt and device.key, ca.crt (with TLS)
-    DIR/passwords, access                 for mosquitto's password_file and acl_file
-    signing.key                           beside the server's configuration: signs campaigns, stays there
-    DIR/aggregator.password
-    DIR/tls/ca.crt, ca.key, server.crt, server.key; ca.crl, the certificates that were revoked
+    fleets/NAME/devices/<device>/device.json, policy.json, password or device.crt and device.key, ca.crt (with TLS)
 
-Only the owner can read the secret files.
+The folder `fleets/NAME` is in the server's folder, see `undertone_aggregator.server.folder`. Only the owner can read
+the secret files.
 """
 
 import json
@@ -24,23 +21,17 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.mqtt.credentials import Secret, ShownCertificate
 from undertone_aggregator.mqtt.signing import ensure_key
-from undertone_aggregator.server.folder import SERVER
 from undertone_aggregator.settings.broker_options import is_loopback
 from undertone_aggregator.settings.config import CampaignPlan, Config
-from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
-from undertone_aggregator.settings.toml import document
 from undertone_device.core.ledger import LARGEST_OUTBOX
 from undertone_device.core.units import UNIT, epsilon_units
 from undertone_device.host.consent import fingerprint
-from undertone_operate.authority import device_certificate, revoke_certificates
-from undertone_operate.device_names import device_names
-from undertone_shared.checks import check_integer
+from undertone_operate.authority import device_certificate
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
-from undertone_shared.topics import check_name, shard
+from undertone_shared.topics import shard
 
 DAY = 86400
-LARGEST_PROVISIONED = 1_000_000
 # Path of the private authority's certificate within the folder that has the authority.
 AUTHORITY = "tls/ca.crt"
 # File name of a device's configuration.
@@ -70,37 +61,33 @@ class Target:
         return self.places[shard(device) % len(self.places)] if self.places else (self.host, self.port)
 
 
-def target_of(
-    config: Config, host: str | None = None, port: int | None = None, ca: Path | None = None, *, insecure: bool = False
-) -> Target:
-    """Return the configured broker as devices reach it, unless arguments override it.
+def target_of(config: Config) -> Target:
+    """Return the configured broker, or the server's own endpoint, as devices reach it.
 
-    ``ca``: file with the certificate of the authority by which devices verify the broker. ``insecure``: without TLS.
-    Raises Invalid if TLS is needed and no authority is known, or if ``ca`` is not a file.
+    Without TLS only on loopback, or if [broker] says insecure. Raises Invalid if TLS is needed and no authority is
+    known, or if the authority's certificate is not a file.
     """
     broker = config.broker
     direct = not broker.source.broker
-    several = broker.hosts if host is None else ()
-    host = host or broker.reached_as or broker.places[0][0]
+    host = broker.reached_as or broker.places[0][0]
     # As the server itself connects or listens: without TLS on this machine alone, or where the settings say so.
     open_endpoint = direct and broker.certificate is None and is_loopback(host)
     open_broker = not direct and broker.ca_file is None and (broker.insecure or is_loopback(host))
-    plain = insecure or (ca is None and (open_endpoint or open_broker))
-    own = config.path(AUTHORITY)
-    if ca is None and not plain and direct and own.is_file():
+    plain = open_endpoint or open_broker
+    own, ca = config.path(AUTHORITY), None
+    if not plain and direct and own.is_file():
         ca = own
-    if ca is None and not plain:
-        if broker.ca_file is None or direct:
-            raise Invalid(
-                f"devices cannot verify {host}: ca_file is missing in [broker] of server.toml, expected the certificate"
-                " of the broker's authority"
-            )
-        ca = config.path(broker.ca_file)
+    elif not plain and (direct or broker.ca_file is None):
+        raise Invalid(
+            f"devices cannot verify {host}: ca_file is missing in [broker] of server.toml, expected the certificate of"
+            " the broker's authority"
+        )
+    elif not plain:
+        ca = config.path(str(broker.ca_file))
     if ca is not None and not ca.is_file():
         raise Invalid(f"{ca} is not a file, expected the authority's certificate")
-    port = port or broker.port or (PLAIN_PORT if plain else TLS_PORT)
-    check_integer("--port", port, 1, 65535)
-    places = [(name, own or port) for name, own in broker.places] if several else []
+    port = broker.port or (PLAIN_PORT if plain else TLS_PORT)
+    places = [(name, each or port) for name, each in broker.places] if broker.hosts else []
     # If the endpoint authenticates devices by the authority that devices trust, devices log in with certificates from
     # it.
     shown = direct and broker.ca_file is not None and config.path(broker.ca_file) == ca
@@ -131,30 +118,6 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
             " a broker queues more"
         )
     return reports
-
-
-def local_server(port: int, *, direct: bool = False) -> str:
-    """Return the first tables of the `aggregator.toml` of a fleet: a broker on loopback, and a store with its audit.
-
-    ``direct``: without a broker; the devices connect to the server.
-    """
-    broker = {"mode": DIRECT}
-    if not direct:
-        broker = {"mode": EXTERNAL, "password_file": "aggregator.password"}
-    tables = {"broker": {**broker, "host": "127.0.0.1", "port": port}, "store": {"path": "store.sqlite", "audit": True}}
-    return document(tables)
-
-
-def checked_names(sensor: str, count: int) -> list[str]:
-    """Return `sensor`-001 and so on, with as many digits as the last number.
-
-    Raises Invalid for a count out of range.
-    """
-    if not 1 <= count <= LARGEST_PROVISIONED:
-        raise Invalid(f"devices is {count}, expected 1 to {LARGEST_PROVISIONED}")
-    names = device_names(sensor, count)
-    check_name("a device's name", names[-1])
-    return names
 
 
 def reports_in_a_life(plan: CampaignPlan) -> int:
@@ -254,17 +217,13 @@ def agreeing(policy: dict[str, Any], asks: str, purpose: str) -> dict[str, Any]:
 
 
 def signers(config: Config) -> list[str]:
-    """Return the policy's field ``signers``: the server's public key; make the key pair of a new fleet.
+    """Return the policy's field ``signers``: the server's public key.
 
-    Raises Invalid if the key of a server's folder is missing: devices would obey a second key, and not the server's.
+    Raises Invalid if the key is missing: devices would obey a second key, and not the server's.
     """
     key = config.path(config.server.signing_key)
-    for folder in (config.folder, config.folder.parent):
-        if not key.exists() and (folder / SERVER).is_file():
-            raise Invalid(
-                f"{key} is missing, expected the signing key of the server in {folder} (docs/keys.md); undertone"
-                " devices add --home adds devices to a campaign of that folder"
-            )
+    if not key.exists():
+        raise Invalid(f"{key} is missing, expected the signing key that undertone init made (docs/keys.md)")
     return [ensure_key(key).public]
 
 
@@ -283,32 +242,6 @@ def stream_policy(config: Config) -> dict[str, Any]:
     life = 2 * rule.charge() * rule.windows_of(plan.report_slots)
     fields = {"rho": rule.charge(), "lifetime": life, "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
     return {"cap": [1, 1], "lifetime": 0, "stream": {**fields, "dimension": rule.dimension}}
-
-
-def provision(
-    config: Config, names: list[str], directory: Path, target: Target, policy: dict[str, Any], outbox: int | None = None
-) -> dict[str, Secret]:
-    """Write the fleet's files below `directory`; return each device's credentials. ``outbox``: see `outbox_for`.
-
-    Raises Invalid if the folder contains a fleet already, OSError if files cannot be written.
-    """
-    devices = directory / "devices"
-    if devices.exists():
-        raise Invalid(
-            f"{devices} exists already, expected an empty folder, because undertone provision never replaces passwords"
-        )
-    devices.mkdir(mode=0o700, parents=True)
-    password = credentials.new_password()
-    write_private(directory / f"{credentials.AGGREGATOR}.password", password + "\n")
-    policy_text = json.dumps(policy, indent=2) + "\n"
-    admitted = {name: write_device(config, name, devices / name, target, policy_text, outbox) for name in names}
-    credentials.write_passwords(directory / "passwords", {**admitted, **credentials.server_users(password)})
-    own = {name: [config.campaign.name] for name in names}
-    home_assistant = config.server.home_assistant
-    credentials.write_access_rules(directory / "access", config.broker.prefix, own, home_assistant=home_assistant)
-    if target.certificates and target.authority is not None:
-        revoke_certificates(target.authority)
-    return admitted
 
 
 def write_device(
@@ -405,6 +338,6 @@ def _device(config: Config, name: str, target: Target, outbox: int | None) -> di
 
 
 def _write(path: Path, text: str) -> None:
-    """Create a private file. It is not synced, because a fleet has many files and can be provisioned again."""
+    """Create a private file. It is not synced, because a fleet has many files, which can be made again."""
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(text)

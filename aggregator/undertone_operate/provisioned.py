@@ -1,4 +1,4 @@
-"""The devices of a fleet, read from the files that `provision` wrote."""
+"""The devices of a fleet, read from their files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ProvisionedDevice:
 
 
 def read_provisioned(folder: Path) -> list[ProvisionedDevice]:
-    """The devices that `provision` wrote to `folder`, by name. Raises Invalid for files that no device would take."""
+    """Return the devices of a folder such as `fleets/NAME`, by name. Raises Invalid for files that no device takes."""
     members = []
     for path in sorted((folder / "devices").iterdir()):
         config = read_config(str(path / "device.json"))

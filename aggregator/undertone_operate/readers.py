@@ -10,7 +10,6 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.broker_options import BrokerOptions
-from undertone_aggregator.settings.config import Config
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import check_name
 
@@ -32,11 +31,6 @@ class ReaderFiles:
     def at_home(home: Home) -> "ReaderFiles":
         """Open the readers of a server's folder. Raises Invalid."""
         return ReaderFiles(home.folder, home.broker, home.broker_options, home.server.home_assistant)
-
-    @staticmethod
-    def provisioned(config: Config, fleet: Path) -> "ReaderFiles":
-        """Open the readers of a folder that `provision` wrote."""
-        return ReaderFiles(fleet, fleet, config.broker, config.server.home_assistant)
 
     def names(self) -> list[str]:
         """Return the names of the readers. Raises Invalid."""

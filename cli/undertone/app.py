@@ -33,7 +33,7 @@ SECTIONS = {
         "upgrade",
         "move",
     ),
-    "Set up and run devices": ("provision", "device"),
+    "Run devices": ("device",),
     "Read and check results": ("query", "export", "verify", "recount", "spark"),
     "Plan and simulate": ("plan", "simulate", "demo", "fleet", "certify"),
     "Publish raw readings that you hold": ("release",),

@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "devices conflicts": ("devices conflicts --home home --campaign load", "devices conflicts --home home --json"),
     "devices export": (
         "devices export --home home --output devices.csv",
-        "devices export --plan aggregator.toml --fleet fleet --output devices.csv",
+        "devices export --home home --campaign load --output devices.csv",
     ),
     "devices forget": ("devices forget load-007 --home home", "devices forget load-007 --home home --campaign load"),
     "devices list": ("devices list --home home --silent 2d", "devices list --home home --campaign load --json"),
@@ -56,10 +56,6 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "init": ("init home", "init home --host meters.example.org --page 0.0.0.0:8080"),
     "move": ("move home meters.example.org", "move home 192.0.2.7:8884"),
     "plan": ("plan --devices 5000 --epsilon 1", "plan --devices 20000 --epsilon 2 --window 24h"),
-    "provision": (
-        "provision --plan aggregator.toml --devices 20 --output fleet",
-        "provision --plan aggregator.toml --devices 20 --output fleet --private-ca --host broker.example.org",
-    ),
     "query": (
         "query home/stores/load.sqlite --newest 4",
         "query load.sqlite --since 7d --between 18:00-23:00 --days workdays --by group --total",
@@ -71,7 +67,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "join list": ("join list --home home", "join list --home home --campaign power --json"),
     "join revoke": ("join revoke 12 13 --home home", "join revoke --all --home home --campaign power"),
     "join serve": ("join serve --home home", "join serve --home home --attached"),
-    "readers add": ("readers add grafana --home home", "readers add grafana --plan aggregator.toml --fleet fleet"),
+    "readers add": ("readers add grafana --home home", "readers add grafana --home /srv/undertone"),
     "readers list": ("readers list --home home", "readers list --home home --json"),
     "readers remove": ("readers remove grafana --home home", "readers remove telegraf --home home"),
     "readers rotate": ("readers rotate grafana --home home", "readers rotate telegraf --home home"),
@@ -135,18 +131,18 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "restore /backup/home.tar home",
         "restore /backup/home.tar home --passphrase-file passphrase",
     ),
-    "serve": ("serve home", "serve aggregator.toml --log-format json"),
+    "serve": ("serve home", "serve home --log-format json"),
     "simulate": (
         "simulate --devices 5000 --slots 48 --store day.sqlite",
-        "simulate --plan aggregator.toml --data readings.parquet --json",
+        "simulate --plan home/campaigns/load.toml --data readings.parquet --json",
     ),
     "spark recount": (
-        "spark recount --plan aggregator.toml --checkpoint /srv/checkpoint-2",
-        "spark recount --plan aggregator.toml --checkpoint /srv/checkpoint-2 --master local[*]",
+        "spark recount --home home --campaign load --checkpoint /srv/checkpoint-2",
+        "spark recount --home home --campaign load --checkpoint /srv/checkpoint-2 --master local[*]",
     ),
     "spark run": (
-        "spark run --plan aggregator.toml --checkpoint /srv/checkpoint",
-        "spark run --plan aggregator.toml --checkpoint /srv/checkpoint --once",
+        "spark run --home home --campaign load --checkpoint /srv/checkpoint",
+        "spark run --home home --campaign load --checkpoint /srv/checkpoint --once",
     ),
     "upgrade": ("upgrade home --check", "upgrade undertone.sqlite"),
     "verify": (

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -50,7 +50,8 @@ def _parameters(options: type) -> list[inspect.Parameter]:
         words = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
         option = typer.Option(*words, help=text)
         annotation: Any = Annotated[(kind | None if type(None) in kinds else kind, option)]
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
         parameters.append(
-            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         )
     return parameters

@@ -1,4 +1,4 @@
-"""The processes of a demonstration, and their logs."""
+"""The rig of demonstrations, load tests and soaks: server, broker or endpoint, fleet, MicroPython devices, logs."""
 
 import contextlib
 import json
@@ -8,16 +8,27 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from undertone_aggregator.base.uninterrupted import uninterrupted
+from undertone_aggregator.store.store import open_store
 from undertone_device.tools.shipped import shipped
 from undertone_simulator.mosquitto import Mosquitto
-from undertone_simulator.wire.fleet_process import READY, FleetJob
+from undertone_simulator.site import LocalHome
+from undertone_simulator.wire.fleet_process import CONNECTED, MISSING, READY, FleetJob
+from undertone_simulator.wire.ledger import read_ledgers
+from undertone_simulator.wire.verify import Accounts, reconcile
 
+# Seconds within which all devices connect, and within which the fleet's process begins to connect them.
+CONNECT_SECONDS = 60.0
+START_SECONDS = 60.0
+# Seconds within which the server has counted what devices have sent.
+DRAIN_SECONDS = 60.0
 _STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.1
 NO_MICROPYTHON = (
     "MicroPython is not here, so all devices run under CPython. In a clone, `make test` installs it on x86-64 Linux and"
     " on Apple silicon; elsewhere name MicroPython's unix port in UNDERTONE_MICROPYTHON."
@@ -49,22 +60,29 @@ class Log:
 
 
 class Processes:
-    """Starts the processes of a demonstration, and ends all that still run on exit. The caller starts ``broker``.
+    """Starts the processes of a run, and ends all that still run on exit. Their logs and ledgers are in ``folder``.
 
-    ``log_messages``: log every message at the broker.
+    ``site``: the server's folder; None if server and devices' files are somebody else's. ``log_messages``: log every
+    message at the broker. The caller starts ``broker``.
     """
 
-    def __init__(self, folder: Path, port: int, *, log_messages: bool = False):
+    def __init__(self, folder: Path, site: LocalHome | None = None, *, log_messages: bool = False):
         self.folder = folder
-        passwords, access = folder / "passwords", folder / "access"
-        self.broker = Mosquitto(folder / "broker", port, passwords=passwords, access=access, log_messages=log_messages)
+        self.site = site
+        self._broker = None if site is None or site.direct else site.mosquitto(log_messages=log_messages)
         self.aggregator: subprocess.Popen[bytes] | None = None
         self.fleet: subprocess.Popen[bytes] | None = None
         self.micropython: subprocess.Popen[bytes] | None = None
         self.micropythons: list[subprocess.Popen[bytes]] = []
         self._children: list[subprocess.Popen[bytes]] = []
-        self.micropython_log = folder / "micropython.log"
         self._aggregator_log = Log(folder / "aggregator.log")
+        self._failures = Log(folder / "aggregator.log")
+
+    @property
+    def broker(self) -> Mosquitto:
+        """The broker. There is none if devices connect to the server itself."""
+        assert self._broker is not None
+        return self._broker
 
     def __enter__(self) -> "Processes":
         return self
@@ -74,22 +92,18 @@ class Processes:
         with uninterrupted():
             for child in (*self._children, self.aggregator):
                 end(child, signal.SIGKILL)
-            self.broker.stop()
+            if self._broker is not None:
+                self._broker.stop()
 
-    def start_aggregator(self, config: Path) -> None:
+    def start_aggregator(self) -> None:
         """Start `undertone serve` with its log as JSON lines."""
-        command = [sys.executable, "-m", "undertone", "serve", str(config), "--log-format", "json"]
+        assert self.site is not None
+        command = [sys.executable, "-m", "undertone", "serve", str(self.site.folder), "--log-format", "json"]
         self.aggregator = self._start(command, self._aggregator_log.path)
 
     def aggregator_events(self) -> list[dict[str, Any]]:
         """Return the aggregator's log entries since the last call."""
-        events = []
-        for line in self._aggregator_log.new():
-            with contextlib.suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    events.append(event)
-        return events
+        return _events(self._aggregator_log)
 
     def start_fleet(self, job: FleetJob) -> None:
         """Start the fleet's process."""
@@ -103,17 +117,82 @@ class Processes:
         """Return True if all devices of the fleet are connected."""
         return READY in self.words("fleet.log")
 
+    def check(self) -> None:
+        """Raises Failed if a process has ended with an error, or if the server's campaign does not run."""
+        for child, name, log in (
+            (self.aggregator, "the aggregator", "aggregator.log"),
+            (self.fleet, "the fleet", "fleet.log"),
+            *((child, "MicroPython", "micropython.log") for child in self.micropythons),
+        ):
+            check_alive(child, name, self.words(log))
+        for event in _events(self._failures):
+            if event.get("event") == "failed":
+                raise Failed(f"the aggregator: {event.get('message')}")
+
+    def wait_until_connected(
+        self, clients: int, seconds: float = CONNECT_SECONDS, show: Callable[[str], None] | None = None
+    ) -> None:
+        """Wait until the fleet's ``clients`` are connected; ``show`` gets a line of progress.
+
+        Raises Failed ``seconds`` after the first may have connected, or if a process ends.
+        """
+        deadline = time.monotonic() + START_SECONDS + seconds
+        begun = False
+        while not self.fleet_ready():
+            self.check()
+            connected = self.last_number("fleet.log", CONNECTED)
+            if connected is not None and not begun:
+                # The clients start to connect only now; until then the process was starting.
+                begun, deadline = True, time.monotonic() + seconds
+            if show is not None:
+                show(f"{connected or 0} of {clients} connected")
+            if time.monotonic() > deadline:
+                missing = self.last_line("fleet.log", MISSING)
+                raise Failed(f"{connected or 0} of {clients} clients connected within {seconds:g} s; not {missing}")
+            time.sleep(_POLL_SECONDS)
+
+    def ledgers(self) -> list[Path]:
+        """Return the ledgers of the fleet and of other devices, and those that name the faults of this run."""
+        return [*sorted(self.folder.glob("*.ledger")), *sorted(self.folder.glob("micropython*.log"))]
+
+    def drain(self, hostile: frozenset[str] = frozenset(), show: Callable[[Accounts], None] | None = None) -> Accounts:
+        """Return the accounts once every report is accounted for, or after `DRAIN_SECONDS`.
+
+        ``hostile``: devices that send what they like. ``show`` gets the accounts meanwhile.
+        """
+        assert self.site is not None
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while True:
+            with open_store(self.site.config.store_url, read_only=True) as store:
+                accounts = reconcile(read_ledgers(self.ledgers()), store, hostile=hostile)
+            if accounts.holds or time.monotonic() > deadline:
+                return accounts
+            if show is not None:
+                show(accounts)
+            time.sleep(0.3)
+
+    def last_number(self, log: str, what: str) -> int | None:
+        """Return the number on the last line of a child's log that begins with ``what``, None without one."""
+        line = self.last_line(log, what)
+        return int(line) if line else None
+
+    def last_line(self, log: str, what: str) -> str:
+        """Return the rest of the last line of a child's log that begins with ``what``, '' without one."""
+        lines = [line.partition(" ")[2] for line in self.words(log).splitlines() if line.startswith(f"{what} ")]
+        return lines[-1] if lines else ""
+
     def start_micropython(
         self, device: str, readings: Sequence[int | tuple[int, ...]], slots: int, name: str = "micropython"
     ) -> None:
-        """Start one device under MicroPython, from its provisioned files; its log is called ``name``."""
+        """Start one device under MicroPython, from its files; its log is called ``name``."""
+        assert self.site is not None
         program = find_micropython()
         if program is None:
             raise FileNotFoundError("there is no MicroPython to start")
         file = self.folder / f"{name}.readings"
         lines = (" ".join(map(str, (x,) if isinstance(x, int) else x)) for x in readings)
         file.write_text("\n".join(lines) + "\n")
-        config = self.folder / "devices" / device / "device.json"
+        config = self.site.device(device) / "device.json"
         command = [program, str(shipped("examples/unix_device.py")), str(config), str(slots), str(file)]
         self.micropython = self._start(command, self.folder / f"{name}.log")
         self.micropythons.append(self.micropython)
@@ -137,6 +216,17 @@ class Processes:
             )
             self._children.append(child)
         return child
+
+
+def _events(log: Log) -> list[dict[str, Any]]:
+    """Return the entries of a log of JSON lines since the last call."""
+    events = []
+    for line in log.new():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                events.append(event)
+    return events
 
 
 def _beside(file: IO[bytes], log: Path) -> int | IO[bytes]:

@@ -14,6 +14,7 @@ from support import deliveries
 from support.child_server import Server
 from support.factory import policy_of
 from support.refusal import refused
+from support.serving import serve
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.collection import cells_of
@@ -22,7 +23,6 @@ from undertone_aggregator.ingest.ingest import IngestPlan
 from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.sessions import open_intake
-from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import parse_config
 from undertone_aggregator.store.store import open_store
 from undertone_shared.errors import Invalid

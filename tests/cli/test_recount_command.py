@@ -7,6 +7,7 @@ import pytest
 
 from support import landed
 from undertone.__main__ import main
+from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import Batch, open_store
 
 
@@ -63,6 +64,7 @@ def test_a_folder_without_files_is_one_sentence(folder, call):
 
 def test_spark_counts_only_what_the_configuration_leaves_to_it(folder, call):
     lines = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 10\nepsilon = 1\n'
-    (folder / "c.toml").write_text(lines + '[landing]\nfolder = "landing"\n')
-    code, _, err = call("spark", "run", "--plan", folder / "c.toml", "--checkpoint", folder / "check")
+    (folder / "server.toml").write_text("")
+    Home(folder).write_plan("meters", lines + '[landing]\nfolder = "landing"\n')
+    code, _, err = call("spark", "run", "--home", folder, "--checkpoint", folder / "check")
     assert (code, err) == (2, "error: landing.counts is 'server', expected 'spark', with the folder of the files\n")

@@ -5,19 +5,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.waiting import wait_for
-from undertone_aggregator.mqtt import credentials
 from undertone_simulator import processes as processes
 from undertone_simulator.processes import Processes
+from undertone_simulator.site import make_site
 
 
 def processes_of(folder: Path) -> list[str]:
-    return [line for line in command_lines() if f"{folder}/" in line]
+    return [line for line in command_lines() if f"{folder}/" in line or f"serve {folder}" in line]
 
 
 def command_lines() -> list[str]:
@@ -60,12 +61,16 @@ def test_sigterm_leaves_nothing_running(words: str, tmp_path: Path, mosquitto_bi
 
 @pytest.mark.parametrize("what", ["broker", "child"])
 def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
-    what: str, tmp_path: Path, mosquitto_binary: str, monkeypatch: pytest.MonkeyPatch
+    what: str,
+    tmp_path: Path,
+    mosquitto_binary: str,
+    monkeypatch: pytest.MonkeyPatch,
+    free_port: Callable[[], int],
 ) -> None:
     """It comes when the process is there, and before anybody has noted it."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
-    credentials.write_passwords(tmp_path / "passwords", credentials.server_users("a"))
-    (tmp_path / "access").write_text("")
+    plan = '[campaign]\nname = "load"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
+    site = make_site(tmp_path / "home", plan, "load", 1, free_port(), direct=False)
     started: list[subprocess.Popen[bytes]] = []
     start = subprocess.Popen
 
@@ -75,7 +80,7 @@ def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
         return started[-1]
 
     def stage() -> None:
-        with Processes(tmp_path, 0) as made:
+        with Processes(tmp_path, site) as made:
             if what == "broker":
                 made.broker.start()
             else:
@@ -110,7 +115,7 @@ def test_a_second_signal_while_processes_are_ended_leaves_none_running(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(processes, "end", interrupted)
     try:
-        with pytest.raises(KeyboardInterrupt), Processes(tmp_path, 0) as stage:
+        with pytest.raises(KeyboardInterrupt), Processes(tmp_path) as stage:
             stage._children += children
         assert all(child.poll() is not None for child in children)
     finally:

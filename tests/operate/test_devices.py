@@ -14,39 +14,25 @@ from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
+from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
-from undertone_aggregator.settings.config import read_config
 from undertone_operate import devices
-
-CONFIG = """
-[broker]
-port = {port}
-passwords = "fleet/passwords"
-access = "fleet/access"
-[store]
-audit = true
-[campaign]
-name = "demo"
-sensor = "load"
-unit = "Wh"
-bound = 10000
-epsilon = 1
-slot_seconds = 60
-"""
 
 
 @pytest.fixture
 def run(tmp_path, free_port):
-    path = tmp_path / "aggregator.toml"
-    path.write_text(CONFIG.format(port=free_port()))
+    home = str(tmp_path / "home")
 
     def call(*words, code=0):
-        at = ["--plan", str(path), "--fleet", str(tmp_path / "fleet")] if words[0] == "devices" else []
+        at = ["--home", home] if words[0] == "devices" else []
         done = undertone(*words, *at)
         assert done.returncode == code, done.stderr
         return done.stderr if code else done.stdout
 
-    call("provision", "--plan", str(path), "--devices", "3", "--output", str(tmp_path / "fleet"))
+    call("init", home, "--port", str(free_port()), "--audit")
+    plan = ("--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1", "--slot-seconds", "60")
+    call("campaign", "create", home, "load", *plan)
+    call("devices", "add", "3")
     return call
 
 
@@ -74,7 +60,7 @@ class Client:
 
 
 def password(tmp_path: Path, name: str) -> str:
-    return (tmp_path / "fleet/devices" / name / "password").read_text().strip()
+    return (tmp_path / "home/fleets/load/devices" / name / "password").read_text().strip()
 
 
 def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
@@ -89,7 +75,7 @@ def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
 
 
 def test_add_rotate_and_revoke_at_a_running_endpoint(run, tmp_path):
-    config = read_config(tmp_path / "aggregator.toml")
+    config = Home(tmp_path / "home").config("load")
     stop = threading.Event()
     with open(tmp_path / "log", "w") as log, open_source(config, Journal(log)) as source:
         watch_hang_up(source, Journal(log), stop, lambda: True)
@@ -122,7 +108,7 @@ def test_names_are_never_given_twice(run, tmp_path):
     run("devices", "revoke", "load-004")
     assert "expected a revoked device" in run("devices", "forget", "load-001", code=2)
     run("devices", "forget", "load-004")
-    assert not (tmp_path / "fleet/devices/load-004").exists()
+    assert not (tmp_path / "home/fleets/load/devices/load-004").exists()
     assert "load-005" in run("devices", "add", "1")
     names = [row["name"] for row in json.loads(run("devices", "list", "--json"))]
     assert names == ["load-001", "load-002", "load-003", "load-005"]
@@ -138,20 +124,20 @@ def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monk
     with monkeypatch.context() as patched:
         patched.setattr(devices.credentials, "change_passwords", cut)
         assert "power cut" in run("devices", "revoke", "load-001", code=2)
-    assert "load-001:" in (tmp_path / "fleet/passwords").read_text()
+    assert "load-001:" in (tmp_path / "home/broker/passwords").read_text()
     since = json.loads(run("devices", "show", "load-001", "--json"))
     assert since["state"] == "revoked", "admission comes first"
     run("devices", "revoke", "load-001")
-    assert "load-001:" not in (tmp_path / "fleet/passwords").read_text()
+    assert "load-001:" not in (tmp_path / "home/broker/passwords").read_text()
     assert json.loads(run("devices", "show", "load-001", "--json")) == since
 
 
 @pytest.mark.parametrize(("file", "sentence"), [("device.json", "is not JSON"), ("policy.json", "is not JSON")])
 def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, sentence):
     """A power cut may leave them empty: they are not synced one by one."""
-    (tmp_path / "fleet/devices/load-001" / file).write_text("")
+    (tmp_path / "home/fleets/load/devices/load-001" / file).write_text("")
     told = run("devices", "add", "1", code=2)
-    assert f"{tmp_path / 'fleet/devices/load-001'}, the model of the new devices, cannot be read: " in told
+    assert f"{tmp_path / 'home/fleets/load/devices/load-001'}, the model of the new devices, cannot be read: " in told
     assert sentence in told
 
 
@@ -163,7 +149,7 @@ def test_who_is_lost(run, monkeypatch):
 
     run("devices", "revoke", "load-001")
     run("devices", "add", "1")
-    assert lost() == ["load-002", "load-003"], "nobody knows since when; one that is new is not lost"
+    assert lost() == [], "one that is new is not lost"
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 3 * 86400)
     assert lost() == ["load-002", "load-003", "load-004"]
@@ -181,5 +167,16 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600, "when a household reported is nobody else's to read"
     assert run("devices", "conflicts").strip() == "none"
     assert "--silent is 'ever'" in run("devices", "list", "--silent", "ever", code=2)
+    plan = tmp_path / "home/campaigns/load.toml"
+    plan.write_text("".join(line for line in plan.read_text().splitlines(True) if not line.startswith("groups")))
     assert "has no groups" in run("devices", "add", "1", "--group", "north", code=2)
     assert "expected 1 to 100000" in run("devices", "add", "0", code=2)
+
+
+def test_an_absence_sizes_what_new_devices_keep(run, tmp_path):
+    told = run("devices", "add", "1", "--absence", "1h")
+    assert "each device keeps its newest 61 reports, 1,464 bytes, while the server is away: 1h" in told
+    device = json.loads((tmp_path / "home/fleets/load/devices/load-004/device.json").read_text())
+    assert device["outbox"] == 61
+    assert "absence is 259200 s, expected at most 172800 s" in run("devices", "add", "1", "--absence", "3d", code=2)
+    assert "absence is 'long', expected" in run("devices", "add", "1", "--absence", "long", code=2)

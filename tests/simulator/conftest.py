@@ -1,4 +1,4 @@
-"""A broker with a provisioned fleet, and an aggregator in this process; both by an injected clock, if need be."""
+"""A broker with a fleet, and an aggregator in this process; both by an injected clock, if need be."""
 
 import asyncio
 import importlib
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from support.ports import free_port as next_free_port
+from support.serving import serve
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.server.server import serve
-from undertone_aggregator.settings.config import Config, parse_config
+from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.store import open_store
-from undertone_operate.provision import Target, checked_names, make_policy, provision
 from undertone_operate.provisioned import read_provisioned
 from undertone_simulator.mosquitto import Mosquitto
 from undertone_simulator.readings.populations import households
+from undertone_simulator.site import LocalHome, make_site
 from undertone_simulator.wire.clock import Clock
 from undertone_simulator.wire.commons import Wire
 from undertone_simulator.wire.fleet import Fleet
@@ -33,11 +33,9 @@ HOST = "127.0.0.1"
 class World:
     """Everything that a wire test needs, in one folder."""
 
-    folder: Path
+    site: LocalHome
     broker: Mosquitto
-    config: Config
     clock: Clock
-    names: list[str]
     journal: Path
     ledger_path: Path
     failures: list[BaseException] = field(default_factory=list)
@@ -45,12 +43,24 @@ class World:
     _thread: threading.Thread | None = None
 
     @property
+    def folder(self) -> Path:
+        return self.site.folder
+
+    @property
+    def config(self) -> Config:
+        return self.site.config
+
+    @property
+    def names(self) -> list[str]:
+        return self.site.names
+
+    @property
     def store_path(self) -> Path:
-        return self.folder / "store.sqlite"
+        return self.folder / "stores" / f"{self.config.campaign.name}.sqlite"
 
     def password(self, user: str) -> str:
         if user in self.names:
-            return (self.folder / "devices" / user / "password").read_text().strip()
+            return (self.site.device(user) / "password").read_text().strip()
         return (self.folder / f"{user}.password").read_text().strip()
 
     def start_aggregator(self, failpoint: Callable[[str], None] = lambda place: None) -> None:
@@ -79,7 +89,7 @@ class World:
             self._thread = None
 
     def fleet(self, state: Path | None = None, **options: object) -> Fleet:
-        """A fleet of all provisioned devices; its ledger goes on where an earlier fleet's ended."""
+        """A fleet of all devices; its ledger goes on where an earlier fleet's ended."""
         earlier = read_ledgers([self.ledger_path]) if self.ledger_path.exists() else None
         config = self.config
         wire = Wire(
@@ -92,7 +102,7 @@ class World:
             on_campaign=lambda message: None,
         )
         return Fleet(
-            read_provisioned(self.folder),
+            read_provisioned(self.site.fleet),
             households(len(self.names), 6, 1),
             Playback(48, 4),
             wire,
@@ -134,42 +144,23 @@ def make_world(tmp_path, mosquitto_binary, topic_prefix, monkeypatch, free_port)
         devices: int, campaign: str = "", clock: Clock | None = None, direct: bool = False, **policy: object
     ) -> World:
         folder = tmp_path / f"world-{len(worlds)}"
-        folder.mkdir()
-        port = free_port()
         # Designing a table takes seconds, in which fast clocks run on.
         mechanism = "" if "mechanism" in campaign else 'mechanism = "hybrid"'
-        broker = 'mode = "external"\npassword_file = "aggregator.password"'
-        if direct:
-            broker = 'mode = "direct"\npasswords = "passwords"'
-        text = f"""
-[broker]
-{broker}
-host = "{HOST}"
-port = {port}
-prefix = "{topic_prefix}"
-[store]
-path = "store.sqlite"
-audit = true
+        plan = f"""
 [campaign]
-name = "test"
+name = "load"
 sensor = "load"
 unit = "Wh"
 bound = 10000
 {mechanism}
 {campaign}
 """
-        (folder / "aggregator.toml").write_text(text)
-        config = parse_config(text, folder)
-        names = checked_names("load", devices)
-        provision(
-            config, names, folder, Target(HOST, port, None), make_policy(config.campaign, insecure=True, **policy)
-        )
-        broker = Mosquitto(
-            folder / "broker", port, passwords=folder / "passwords", access=folder / "access", autosave_seconds=1
-        )
+        server = {"prefix": topic_prefix}
+        site = make_site(folder, plan, "load", devices, free_port(), direct=direct, server=server, **policy)
+        broker = site.mosquitto(autosave_seconds=1)
         if not direct:
             broker.start()
-        world = World(folder, broker, config, clock or Clock(), names, folder / "journal", folder / "ledger")
+        world = World(site, broker, clock or Clock(), folder / "journal", folder / "ledger")
         worlds.append(world)
         return world
 

@@ -1,4 +1,4 @@
-"""``mortal_aggregator.py CONFIG DEATHS``: an aggregator that kill -9 ends at one failpoint after another.
+"""``mortal_aggregator.py HOME DEATHS``: an aggregator that kill -9 ends at one failpoint after another.
 
 Each life is a forked child that runs `serve` until it has passed its failpoint a few times. It prints one line per
 death, then lives on until SIGTERM.
@@ -11,14 +11,14 @@ import sys
 import threading
 from pathlib import Path
 
+from support.serving import serve
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.server.server import serve
-from undertone_aggregator.settings.config import read_config
+from undertone_aggregator.server.folder import Home
 
 PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement")
 
 
-def live(path: Path, place: str | None, passes: int) -> None:
+def live(home: Home, place: str | None, passes: int) -> None:
     """Serve; die the `passes`-th time at `place`, or at SIGTERM without one."""
     stop = threading.Event()
     left = [passes]
@@ -30,22 +30,22 @@ def live(path: Path, place: str | None, passes: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with (path.parent / "journal").open("a") as stream:
-        serve(read_config(path), stop, Journal(stream, as_json=True), failpoint=failpoint)
+    with (home.folder / "journal").open("a") as stream:
+        serve(home.config(home.only(None)), stop, Journal(stream, as_json=True), failpoint=failpoint)
 
 
-def main(path: Path, deaths: int) -> None:
+def main(home: Home, deaths: int) -> None:
     """Die so many times, then live."""
     chance = random.Random(1)
     for number in range(deaths):
         place, passes = PLACES[number % len(PLACES)], chance.randint(1, 4)
         child = os.fork()
         if not child:
-            live(path, place, passes)
+            live(home, place, passes)
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         print(place, passes, os.WIFSIGNALED(status) and os.WTERMSIG(status), flush=True)
-    live(path, None, 0)
+    live(home, None, 0)
 
 
-main(Path(sys.argv[1]), int(sys.argv[2]))
+main(Home(Path(sys.argv[1])), int(sys.argv[2]))

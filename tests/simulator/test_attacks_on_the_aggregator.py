@@ -86,7 +86,7 @@ class Scene:
             return store.outcomes()
 
     def topic(self, liar):
-        return report_topic(self.world.config.broker.prefix, "test", liar.name)
+        return report_topic(self.world.config.broker.prefix, "load", liar.name)
 
     def report(self, slot=0, symbol=3, kind=COHORT, fingerprint=None):
         return pack(kind, fingerprint or self.campaign.fingerprint, self.campaign.first_slot + slot, (symbol,), 1)
@@ -152,7 +152,7 @@ def test_names_with_wildcards_end_the_connection_and_reach_nobody(scene):
 
 
 def test_a_device_cannot_publish_a_campaign(scene):
-    topic = config_topic(scene.world.config.broker.prefix, "test")
+    topic = config_topic(scene.world.config.broker.prefix, "load")
     seen = []
     arrived = threading.Event()
     reader = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="reader")

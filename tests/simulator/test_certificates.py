@@ -18,47 +18,18 @@ from support.paho_client import leave
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
+from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
-from undertone_aggregator.settings.config import read_config
 
-BROKERS = {
-    "direct": """
-mode = "direct"
-host = "localhost"
-passwords = "fleet/passwords"
-certificate = "fleet/tls/server.crt"
-key = "fleet/tls/server.key"
-ca_file = "fleet/tls/ca.crt"
-""",
-    "mosquitto": """
-mode = "external"
-host = "localhost"
-ca_file = "fleet/tls/ca.crt"
-password_file = "fleet/aggregator.password"
-""",
-}
-CONFIG = """
-[broker]
-port = {port}
-{broker}
-[store]
-[campaign]
-name = "demo"
-sensor = "load"
-unit = "Wh"
-bound = 10000
-epsilon = 1
-slot_seconds = 60
-"""
 MOSQUITTO = """\
 listener {port} 127.0.0.1
-cafile {fleet}/tls/ca.crt
-crlfile {fleet}/tls/ca.crl
-certfile {fleet}/tls/server.crt
-keyfile {fleet}/tls/server.key
+cafile {home}/tls/ca.crt
+crlfile {home}/tls/ca.crl
+certfile {home}/broker/server.crt
+keyfile {home}/broker/server.key
 require_certificate true
 use_identity_as_username true
-acl_file {fleet}/access
+acl_file {home}/broker/access
 user root
 """
 
@@ -67,13 +38,13 @@ class Site:
     """Commands on one fleet, and what its devices connect to."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.file = folder / "aggregator.toml"
-        self.fleet = folder / "fleet"
+        self.home = folder / "home"
+        self.fleet = self.home / "fleets/load"
         self.port = port
         self.mosquitto: subprocess.Popen[bytes] | None = None
 
     def command(self, *words: str) -> None:
-        at = ["--plan", str(self.file), "--fleet", str(self.fleet)] if words[0] == "devices" else []
+        at = ["--home", str(self.home)] if words[0] == "devices" else []
         done = undertone(*words, *at)
         assert done.returncode == 0, done.stderr
         if self.mosquitto is not None:
@@ -127,8 +98,8 @@ class Client:
 
 @contextlib.contextmanager
 def mosquitto(site: Site, binary: str) -> Iterator[None]:
-    config = site.fleet / "mosquitto.conf"
-    config.write_text(MOSQUITTO.format(port=site.port, fleet=site.fleet))
+    config = site.home / "certificates.conf"
+    config.write_text(MOSQUITTO.format(port=site.port, home=site.home))
     site.mosquitto = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
         yield
@@ -140,7 +111,7 @@ def mosquitto(site: Site, binary: str) -> Iterator[None]:
 @contextlib.contextmanager
 def endpoint(site: Site, folder: Path) -> Iterator[None]:
     stop = threading.Event()
-    with open(folder / "log", "w") as log, open_source(read_config(site.file), Journal(log)) as source:
+    with open(folder / "log", "w") as log, open_source(Home(site.home).config("load"), Journal(log)) as source:
         source.endpoint.listen()  # type: ignore[attr-defined]
         watch_hang_up(source, Journal(log), stop, lambda: True)
         yield
@@ -150,9 +121,11 @@ def endpoint(site: Site, folder: Path) -> Iterator[None]:
 @pytest.fixture(params=["direct", pytest.param("mosquitto", marks=pytest.mark.broker)])
 def site(request: pytest.FixtureRequest, tmp_path: Path, free_port, mosquitto_binary: str) -> Iterator[Site]:
     made = Site(tmp_path, free_port())
-    made.file.write_text(CONFIG.format(port=made.port, broker=BROKERS[request.param]))
-    new = ("--plan", str(made.file), "--devices", "3", "--output", str(made.fleet))
-    made.command("provision", *new, "--private-ca", "--certificates")
+    address = ("--host", "localhost", "--port", str(made.port), "--websocket-port", "0")
+    made.command("init", str(made.home), "--tls", "--certificates", *address)
+    plan = ("--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1", "--slot-seconds", "60")
+    made.command("campaign", "create", str(made.home), "load", *plan)
+    made.command("devices", "add", "3")
     with endpoint(made, tmp_path) if request.param == "direct" else mosquitto(made, mosquitto_binary):
         yield made
 

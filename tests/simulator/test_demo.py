@@ -18,8 +18,7 @@ from undertone_shared.report import COHORT, REPORT
 from undertone_simulator.demo import DemoOptions, run
 from undertone_simulator.demo.cost import meaning
 from undertone_simulator.demo.picture import draw
-from undertone_simulator.demo.run import ledgers
-from undertone_simulator.processes import find_micropython
+from undertone_simulator.processes import Processes, find_micropython
 from undertone_simulator.wire.ledger import read_ledgers
 
 # The package has a function of the module's name.
@@ -102,7 +101,7 @@ def test_the_certificate_is_below_e_to_the_epsilon(demo):
 
 def test_the_micropython_device_is_admitted_like_any_other(demo):
     result, folder, display = demo
-    name = f"load-{DEVICES:03d}"
+    name = f"demo-{DEVICES:03d}"
     if find_micropython() is None:
         assert any(loud and "MicroPython" in sentence for sentence, loud in display.said)
         unavailable("no MicroPython here")
@@ -176,15 +175,16 @@ def test_table_sentences_and_picture(demo, tmp_path):
 
 def test_undertone_verify_agrees(demo, monkeypatch, capsys):
     _, folder, _ = demo
-    arguments = [word for path in ledgers(folder) for word in ("--ledger", str(path))]
-    command = ["undertone", "verify", *arguments, "--store", str(folder / "store.sqlite")]
+    arguments = [word for path in Processes(folder).ledgers() for word in ("--ledger", str(path))]
+    command = ["undertone", "verify", *arguments, "--store", str(folder / "stores/demo.sqlite")]
     monkeypatch.setattr("sys.argv", [*command, "--json"])
     assert main() == 0
     told = json.loads(capsys.readouterr().out)
     assert told["holds"] is True
     assert told["reports"]["sent"] == told["reports"]["counted"]
     # Without the MicroPython device's ledger its reports came from nowhere.
-    monkeypatch.setattr("sys.argv", ["undertone", "verify", *command[2:4], "--store", command[-1]])
+    command = ["undertone", "verify", "--ledger", str(folder / "fleet.ledger"), "--store", command[-1]]
+    monkeypatch.setattr("sys.argv", command)
     expected = 1 if find_micropython() else 0
     assert main() == expected
 

@@ -18,8 +18,8 @@ def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):
     assert not np.array_equal(demo.readings.values, other.readings.values)
     assert demo.config.campaign.cohort_seed == same.config.campaign.cohort_seed != other.config.campaign.cohort_seed
     # Passwords, like noise, come from the machine's entropy alone.
-    assert {m.password() for m in read_provisioned(tmp_path / "a")}.isdisjoint(
-        m.password() for m in read_provisioned(tmp_path / "b")
+    assert {m.password() for m in read_provisioned(demo.site.fleet)}.isdisjoint(
+        m.password() for m in read_provisioned(same.site.fleet)
     )
 
 
@@ -34,7 +34,7 @@ def test_rounds_play_every_fourth_half_hour_of_a_day_each(tmp_path):
 
 def test_the_policy_allows_the_campaign(tmp_path):
     demo = plan(tmp_path / "a", epsilon="0.5")
-    policy = read_provisioned(demo.folder)[0].policy
+    policy = read_provisioned(demo.site.fleet)[0].policy
     assert policy.insecure
     assert policy.write_seconds == 1
     p, q = policy.cap

@@ -65,12 +65,12 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
     if find_micropython():
         assert result.micropython >= 7 - late
     for flags in ([], ["--filtered"]):
-        asked = CliRunner().invoke(app, ["query", str(tmp_path / "store.sqlite"), "--json", *flags])
+        asked = CliRunner().invoke(app, ["query", str(tmp_path / "stores/demo.sqlite"), "--json", *flags])
         assert asked.exit_code == 0, asked.output
         answer = json.loads(asked.stdout)
         assert answer["delta"] == 1e-5
         assert {slot["filtered"] for slot in answer["slots"]} == ({False, True} if flags else {False})
-    runs = CliRunner().invoke(app, ["query", str(tmp_path / "store.sqlite"), "--every", "4"])
+    runs = CliRunner().invoke(app, ["query", str(tmp_path / "stores/demo.sqlite"), "--every", "4"])
     assert "user-level" in runs.stdout
     # The killed device came back with a new chain.
     reports = [slot.reports for slot in result.slots]

@@ -39,7 +39,7 @@ def stage(make_world, old):
 def allow(world, *signers):
     """The owner's new policies."""
     for name in world.names:
-        path = world.folder / "devices" / name / "policy.json"
+        path = world.site.device(name) / "policy.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "signers": [signer.public for signer in signers]}))
 
 

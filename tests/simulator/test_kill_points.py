@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.micropython import REPO
+
 SECONDS = """
 slot_seconds = 1
 cycle = 4
@@ -34,9 +36,9 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
     deaths = world.folder / "deaths"
     with deaths.open("wb") as out:
         aggregator = subprocess.Popen(
-            [sys.executable, str(script), str(world.folder / "aggregator.toml"), str(number)],
+            [sys.executable, str(script), str(world.folder), str(number)],
             stdout=out,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(REPO / "tests")},
         )
 
     async def go():

@@ -41,7 +41,7 @@ def test_a_provisioned_fleet_against_a_running_aggregator(make_world, tmp_path):
     )
     world.start_aggregator()
     folder = tmp_path / "load"
-    result = run(LoadOptions(clients=4, slots=4, provisioned=world.folder), folder, lambda sentence: None)
+    result = run(LoadOptions(clients=4, slots=4, provisioned=world.site.fleet), folder, lambda sentence: None)
     assert result.accounts is None
     # A slot that the machine was too slow for costs its devices the next one, too, which is not whole.
     assert result.sent == result.acknowledged >= 4 * 4 - 2 * result.skipped
@@ -59,7 +59,7 @@ def test_a_campaign_that_runs_already_gets_all_slots_asked_for(make_world, tmp_p
     world = make_world(3, RUNNING, write_seconds=1)
     world.start_aggregator()
     first, second = (
-        run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / name, lambda sentence: None)
+        run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / name, lambda sentence: None)
         for name in ("first", "second")
     )
     # A slot that the machine was too slow for costs its devices the next one, too, which is not whole.
@@ -85,10 +85,10 @@ class Jumping:
 
 def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkeypatch):
     world = make_world(3, RUNNING)
-    (world.folder / "devices" / "load-002" / "password").write_text("another\n")
+    (world.site.device("load-002") / "password").write_text("another\n")
     clock = Jumping(monkeypatch, lambda said: said == "2 of 3 connected")
     with refused("2 of 3", "load-002", error=Failed):
-        run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", clock.show)
+        run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / "load", clock.show)
 
 
 def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, monkeypatch):
@@ -97,7 +97,7 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
     log = tmp_path / "load" / "fleet.log"
     clock = Jumping(monkeypatch, lambda said: said.startswith("waiting") and REFUSED in log.read_text())
     with pytest.raises(Failed, match=r"no device accepted a campaign within 60 s: \w+: [1-9]"):
-        run(LoadOptions(clients=3, slots=3, provisioned=world.folder), tmp_path / "load", clock.show)
+        run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / "load", clock.show)
 
 
 @pytest.mark.long
@@ -114,8 +114,8 @@ def test_turns_under_load(tmp_path):
 
 def test_more_clients_than_devices_are_refused(make_world, tmp_path):
     world = make_world(2, "epsilon = 1")
-    with refused("clients", 3, world.folder, "2 devices"):
-        run(LoadOptions(clients=3, provisioned=world.folder), tmp_path / "load", lambda sentence: None)
+    with refused("clients", 3, world.site.fleet, "2 devices"):
+        run(LoadOptions(clients=3, provisioned=world.site.fleet), tmp_path / "load", lambda sentence: None)
 
 
 @pytest.mark.slow

@@ -49,9 +49,9 @@ GOOD = {
         "the store cannot be written, trying again: full",
     ],
     "refusals": [
-        ("edit", 2, 'campaign.epsilon "4" -> "1/2". Nothing was changed: run with --apply'),
-        ("second-server", 2, "error: another aggregator uses the store /tmp/s.sqlite"),
-        ("other-store", 2, "holds a campaign that another server issued at"),
+        ("edit", 'campaign.epsilon "4" -> "1/2". Nothing was changed: run with --apply'),
+        ("second-server", "error: another server serves /tmp/home: stop it first"),
+        ("other-store", "holds a campaign that another server issued at"),
     ],
 }
 
@@ -62,7 +62,7 @@ GOOD = {
         ({}, accounts(), None),
         ({"log": GOOD["log"][1:]}, accounts(), "aggregator-kill: the server never said"),
         ({"log": GOOD["log"][:1]}, accounts(), "disk-full: the server never said"),
-        ({"refusals": [("edit", 0, "it went on")]}, accounts(), "edit: code 0"),
+        ({"refusals": [("edit", "it went on")]}, accounts(), "edit: 'it went on'"),
         ({"ended": ["the server ended by itself with code 1"]}, accounts(), "ended by itself"),
         ({}, accounts(unexplained={"drawn twice": 1}), "unexplained: 1 drawn twice"),
         ({}, Accounts(), "no report was counted"),

@@ -6,9 +6,9 @@ import sys
 import threading
 from pathlib import Path
 
+from support.serving import serve
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign import runner
-from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import read_config
 from undertone_aggregator.store.store import LOCK_SECONDS
 

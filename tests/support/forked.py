@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 _PRELOADED = [
-    "undertone_aggregator.server.server",
+    "support.serving",
     "undertone_aggregator.campaign.coordinator",
     "undertone_aggregator.campaign.rounds",
     "undertone_aggregator.store.migrations",

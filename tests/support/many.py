@@ -15,7 +15,6 @@ from undertone_aggregator.campaign.runner import RunOptions
 from undertone_aggregator.server.alert_sender import run_alerts
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.health import serve_health
-from undertone_aggregator.server.plan_file import PlanFile
 from undertone_aggregator.server.supervisor import Server, open_server
 
 PLAN = """[campaign]
@@ -48,9 +47,8 @@ class Running:
 
     def _run(self, folder: Path) -> None:
         journal = Journal(self.log, as_json=True)
-        home = Home(folder) if folder.is_dir() else PlanFile.read(folder)
         with (
-            open_server(home, self._stop, journal, RunOptions()) as server,
+            open_server(Home(folder), self._stop, journal, RunOptions()) as server,
             serve_health(server, "127.0.0.1:0") as self.port,
             run_alerts(server, journal),
         ):

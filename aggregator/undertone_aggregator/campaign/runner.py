@@ -88,7 +88,8 @@ class RunOptions:
 class Running:
     """A running campaign. Create it, then call ``run`` in the same thread.
 
-    Raises Invalid as `undertone_aggregator.server.server.serve` does.
+    Raises Invalid for a store of another campaign, a changed plan that was not applied, a campaign of another server,
+    bad files, or a broker that does not start.
     """
 
     def __init__(self, config: Config, source: Source, journal: Journal, options: RunOptions) -> None:

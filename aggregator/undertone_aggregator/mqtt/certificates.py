@@ -5,7 +5,7 @@ from pathlib import Path
 
 from undertone_aggregator.settings.config import Config
 
-# Certificates as `undertone init` and `provision` place them: the server's or broker's own, and the authority's.
+# Certificates as `undertone init` places them: the server's or broker's own, and the authority's.
 _USUAL = ("broker/server.crt", "tls/server.crt", "tls/ca.crt")
 
 

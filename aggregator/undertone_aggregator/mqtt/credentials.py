@@ -162,7 +162,7 @@ def write_readers(path: Path, prefix: str, readers: Collection[str], *, home_ass
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     before = _between(path, _READERS_BEGIN, _READERS_END)
     if before is None:
-        raise Invalid(f"{path} has no line {_READERS_BEGIN!r}, expected the file that init or provision wrote")
+        raise Invalid(f"{path} has no line {_READERS_BEGIN!r}, expected the file that undertone init wrote")
     rules = _reader_rules(check_prefix(prefix), readers, home_assistant or discovery.DEFAULT_PREFIX)
     lines = text.splitlines()
     begin = lines.index(_READERS_BEGIN) + 1

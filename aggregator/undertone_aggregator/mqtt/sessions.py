@@ -25,7 +25,7 @@ DRAINED_SECONDS = 1.0
 # the secret in their client ids.
 _SESSIONS = "broker_sessions"
 _SECRET_BYTES = 16
-# Number of broker users provisioned for ingest workers, of all campaigns together.
+# Number of broker users made for ingest workers, of all campaigns together.
 WORKER_USERS = 64
 
 

@@ -43,9 +43,6 @@ _OWN = ("campaign", "stream", "landing")
 class Home:
     """The folder of a server. Raises Invalid, also later, for invalid files."""
 
-    # True if the server ends when a campaign fails. Here it goes on, because the folder may hold other campaigns.
-    alone = False
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if not (folder / SERVER).is_file():
@@ -82,14 +79,9 @@ class Home:
         return self.folder / BROKER
 
     @property
-    def lock(self) -> Path | None:
+    def lock(self) -> Path:
         """Lock file that the running server holds."""
         return self.folder / "serve.lock"
-
-    @property
-    def page(self) -> list[str]:
-        """Arguments with which `undertone web` shows this folder."""
-        return ["--home", str(self.folder)]
 
     @property
     def state(self) -> Path:

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.server.folder import Home
-from undertone_aggregator.server.plan_file import PlanFile
-from undertone_shared.errors import Invalid
 
 _AGAIN_SECONDS = 5.0
 _STOP_SECONDS = 5.0
@@ -19,15 +17,13 @@ _NICE = 10
 
 
 @contextlib.contextmanager
-def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
+def run_page(home: Home, journal: Journal) -> Iterator[None]:
     """Run `undertone web` as [server] page and page_token say, restart it when it ends; do nothing without page."""
     options = home.server
     if options.page is None:
         yield
         return
-    if options.page_token is not None and home.alone:
-        raise Invalid("server.page_token is for a server's folder, as undertone init makes it, not for a single file")
-    web = ["web", *home.page, "--listen", options.page, "--attached"]
+    web = ["web", "--home", str(home.folder), "--listen", options.page, "--attached"]
     for name in options.page_names:
         web += ["--name", name]
     if options.page_token is not None:
@@ -37,14 +33,12 @@ def run_page(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def run_join(home: Home | PlanFile, journal: Journal) -> Iterator[None]:
+def run_join(home: Home, journal: Journal) -> Iterator[None]:
     """Run the listener of [join], restart it when it ends; do nothing without listen."""
     options = home.join
     if options.listen is None:
         yield
         return
-    if home.alone:
-        raise Invalid("[join] is for a server's folder, as undertone init makes it, not for a single file")
     words = ["join", "serve", "--home", str(home.folder), "--attached"]
     with _beside("join", "the listener for joining", f"{options.url}/join", words, journal):
         yield

@@ -1,7 +1,6 @@
 """The supervisor of `undertone serve`: campaigns in one process over one source of reports; one that fails stops alone.
 
-A folder holds any number of campaigns (`undertone_aggregator.server.folder`), a file one
-(`undertone_aggregator.server.plan_file`).
+The server's folder holds the campaigns, see `undertone_aggregator.server.folder`.
 """
 
 import math
@@ -23,7 +22,6 @@ from undertone_aggregator.mqtt.sessions import slots_of
 from undertone_aggregator.mqtt.source import Outgoing, Source, enter_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
-from undertone_aggregator.server.plan_file import PlanFile
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.disk_space import retry_while_full
 from undertone_aggregator.store.store import DiskFull, StoreError, open_store
@@ -106,9 +104,6 @@ class Member:
                 self.running.run(server.outlet, self._stop)
             except Exception as wrong:
                 # Whatever the exception is, the other campaigns go on.
-                if server.home.alone:
-                    server.fail(wrong)
-                    return
                 self.failure = str(wrong) or repr(wrong)
                 self.journal.alarm("failed", f"campaign {self.name} does not run: {self.failure}")
                 self._wait_for_a_change()
@@ -123,9 +118,7 @@ class Member:
 class Server:
     """The server of all campaigns of a folder. ``members``: name -> campaign."""
 
-    def __init__(
-        self, home: Home | PlanFile, source: Source, outlet: Outgoing, journal: Journal, options: RunOptions
-    ) -> None:
+    def __init__(self, home: Home, source: Source, outlet: Outgoing, journal: Journal, options: RunOptions) -> None:
         self.home = home
         self.source = source
         self.outlet = outlet
@@ -137,7 +130,6 @@ class Server:
         self.members: dict[str, Member] = {}
         # Campaigns that were asked to stop and end in their own time; the loop does not wait for them.
         self._leaving: dict[str, Member] = {}
-        self._failure: Exception | None = None
         self._watchdog = Watchdog()
         self._written_at = -math.inf
         self._written: ServerState | None = None
@@ -152,7 +144,7 @@ class Server:
 
         try:
             retry_while_full(lambda: self._note_slots(stop), wait_for_room, stop)
-            while not stop.is_set() and self._failure is None:
+            while not stop.is_set():
                 self._look()
                 self._pass()
                 stop.wait(_LOOK_SECONDS)
@@ -165,12 +157,6 @@ class Server:
                 member.join()
             # Remove the state's file when the server stops, because an old state would mean that the server hangs.
             self.home.state.unlink(missing_ok=True)
-        if self._failure is not None:
-            raise self._failure
-
-    def fail(self, wrong: Exception) -> None:
-        """End the server soon because its only campaign cannot run."""
-        self._failure = wrong
 
     @property
     def ready(self) -> bool:
@@ -294,17 +280,14 @@ class Stopped(Exception):
 
 
 @contextmanager
-def open_server(
-    home: Home | PlanFile, stop: threading.Event, journal: Journal, options: RunOptions
-) -> Iterator[Server]:
+def open_server(home: Home, stop: threading.Event, journal: Journal, options: RunOptions) -> Iterator[Server]:
     """Open the source and the outlet, and yield the server. Waits for the first campaign.
 
     Raises Invalid, at once if another server uses the folder. Raises Stopped if ``stop`` is set during a wait.
     """
     with ExitStack() as opened:
         refusal = f"another server serves {home.folder}: stop it first"
-        if home.lock is not None:
-            opened.enter_context(locked(home.lock, home.folder, _LOCK_SECONDS, refusal))
+        opened.enter_context(locked(home.lock, home.folder, _LOCK_SECONDS, refusal))
         config = _first(home, stop, journal)
         source = enter_source(opened, config, journal, stop)
         if source is None:
@@ -319,7 +302,7 @@ def open_server(
             outlet.stop()
 
 
-def _first(home: Home | PlanFile, stop: threading.Event, journal: Journal) -> Config:
+def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
     """Return the first readable campaign's configuration, for the settings that all campaigns share."""
     watchdog = Watchdog()
     while not home.names():

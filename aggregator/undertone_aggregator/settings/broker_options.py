@@ -83,9 +83,9 @@ class BrokerOptions(Checked):
     mode: str = option(DIRECT, "; ".join(f"{name}: {kind.help}" for name, kind in SOURCES.items()), source)
     prefix: str = option(DEFAULT_PREFIX, "topics start with this", topic_prefix)
     port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
-    passwords: str = option("passwords", "direct: the devices' password file, as undertone init and provision write it",
+    passwords: str = option("passwords", "direct: the devices' password file, as undertone init writes it",
                             text)  # fmt: skip
-    access: str | None = option(None, "direct: the access-control file, as undertone init and provision write it: "
+    access: str | None = option(None, "direct: the access-control file, as undertone init writes it: "
                                 "the campaigns that each device may report to; absent: all", text)  # fmt: skip
     directory: str = option("broker", "external: where undertone init has put the broker's files", text)
     host: str = option(
@@ -108,7 +108,7 @@ class BrokerOptions(Checked):
                                  "this machine, without it by the system's authorities; direct: devices show "
                                 "certificates that it signed", text)  # fmt: skip
     worker_users: bool = option(True, "each ingest worker connects as a broker user of its own, user-0 to "
-                                "user-63, as undertone provision writes them; false: all connect as `user`",
+                                "user-63, as undertone init writes them; false: all connect as `user`",
                                 boolean)  # fmt: skip
     insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "
                             "to the network", boolean)  # fmt: skip

@@ -1,6 +1,6 @@
 """The sample configuration: every option with its help and its default, from the one definition."""
 
-from undertone_aggregator.settings.config import SECTIONS, StreamPlan
+from undertone_aggregator.settings.config import SECTIONS
 from undertone_aggregator.settings.options import sample
 
 _EXAMPLES: dict[str, dict[str, str]] = {
@@ -58,11 +58,3 @@ _EXAMPLES: dict[str, dict[str, str]] = {
 def sample_tables(*names: str) -> str:
     """Return the tables of these names, as TOML with every option, its help and its default."""
     return "\n".join(sample(SECTIONS[name], name, _EXAMPLES[name]) for name in names)
-
-
-def sample_config() -> str:
-    """Return a complete configuration with every option, its help and its default."""
-    tables = [sample(section, name, _EXAMPLES[name]) for name, section in SECTIONS.items() if name != "stream"]
-    stream = sample(StreamPlan, "stream", _EXAMPLES["stream"])
-    # [stream] is refused where reports are collected: the sample has it as a comment.
-    return "\n".join([*tables, "".join(f"# {line}\n" for line in stream.splitlines())])

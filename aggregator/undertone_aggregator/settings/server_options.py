@@ -33,7 +33,7 @@ class ServerOptions(Checked):
                                 integer(1, 3600))  # fmt: skip
     batch: int = option(8000, "most reports per transaction", integer(1, 100_000))
     signing_key: str = option("signing.key", "the file with the key that signs campaigns, made by undertone "
-                              "provision; without it they are not signed, and only insecure devices accept them",
+                              "init; without it they are not signed, and only insecure devices accept them",
                               text)  # fmt: skip
     batch_milliseconds: int = option(50, "longest wait for a batch to fill", integer(1, 10_000))
     health: str | None = option(

@@ -1,4 +1,4 @@
-"""``undertone backup`` and ``undertone restore``, for a server's folder or for one store."""
+"""``undertone backup`` and ``undertone restore`` of a server's folder."""
 
 import json
 from pathlib import Path
@@ -22,42 +22,19 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    source: Annotated[str, typer.Argument(help="A server's folder, or one store: a file.")],
+    folder: Annotated[Path, typer.Argument(help="The server's folder.")],
     file: Annotated[Path, typer.Argument(help="File for the copy; an existing file is never replaced.")],
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a consistent copy of a server's folder, or of one store, while the server runs.
+    """Make a consistent copy of a server's folder while the server runs.
 
-    The copy of a folder has all that a new machine needs: plans, stores, keys, the authority, fleets, groups and
-    passwords. The command lists the secrets in it. Protect the file as you protect them.
+    The copy has all that a new machine needs: plans, stores, keys, the authority, fleets, groups and passwords. The
+    command lists the secrets in it. Protect the file as you protect them.
     """
-    if Path(source).is_dir():
-        _backup_home(Path(source), file, _passphrase(passphrase_file), as_json=as_json)
-        return
-    if passphrase_file is not None:
-        raise Invalid("--passphrase-file encrypts the backup of a server's folder, and this is a store")
-    from undertone_aggregator.store.store import open_store
-
-    with open_store(source, read_only=True) as opened:
-        opened.backup(file)
-    with open_store(file, read_only=True) as copied:
-        counted, newest = copied.outcomes()["counted"], copied.newest_slot()
-    print(json.dumps({"file": str(file), "counted": counted, "newest_slot": newest}) if as_json
-          else f"{file}: {counted} reports" + (f", the newest of slot {newest}" if counted else ""))  # fmt: skip
-
-
-def _passphrase(file: Path | None) -> str | None:
-    from undertone_aggregator.base.files import read_secret
-    from undertone_operate.sealed import LEAST_PASSPHRASE
-
-    return None if file is None else read_secret(file, private=True, least=LEAST_PASSPHRASE)
-
-
-def _backup_home(folder: Path, file: Path, passphrase: str | None, *, as_json: bool) -> None:
     from undertone_operate.home_backup import back_up_home
 
-    backed = back_up_home(folder, file, passphrase)
+    backed = back_up_home(folder, file, _passphrase(passphrase_file))
     if as_json:
         secrets = [{"name": name, "what": what} for name, what in backed.secrets]
         print(json.dumps({"file": str(file), "files": backed.files, "secrets": secrets, "notes": backed.notes}))
@@ -69,18 +46,21 @@ def _backup_home(folder: Path, file: Path, passphrase: str | None, *, as_json: b
         print(f"note: {note}")
 
 
+def _passphrase(file: Path | None) -> str | None:
+    from undertone_aggregator.base.files import read_secret
+    from undertone_operate.sealed import LEAST_PASSPHRASE
+
+    return None if file is None else read_secret(file, private=True, least=LEAST_PASSPHRASE)
+
+
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup of a server's folder, or of a store.")],
-    target: Annotated[
-        Path,
-        typer.Argument(help="An empty or new folder, or the store to replace; the old store is kept beside it."),
-    ],
+    file: Annotated[Path, typer.Argument(help="A backup of a server's folder.")],
+    folder: Annotated[Path, typer.Argument(help="An empty or new folder.")],
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Restore a server's folder or a store from its backup, and list what the backup cannot know."""
-    from undertone_operate.backup import restore as put_back
-    from undertone_operate.home_backup import is_home_backup, restore_home, restore_sealed_home
+    """Restore a server's folder from its backup, and list what the backup cannot know."""
+    from undertone_operate.home_backup import restore_home, restore_sealed_home
     from undertone_operate.sealed import is_sealed
 
     passphrase = _passphrase(passphrase_file)
@@ -88,10 +68,5 @@ def restore(
         if passphrase is None:
             raise Invalid(f"{file} is encrypted: give its passphrase by --passphrase-file")
         raise Invalid(f"{file} is not encrypted, expected no --passphrase-file")
-    if passphrase is not None:
-        sentences, kind = restore_sealed_home(file, target, passphrase), "home"
-    elif is_home_backup(file):
-        sentences, kind = restore_home(file, target), "home"
-    else:
-        sentences, kind = put_back(file, target), "store"
-    print(json.dumps({kind: str(target), "notes": sentences}) if as_json else "\n".join(sentences))
+    sentences = restore_home(file, folder) if passphrase is None else restore_sealed_home(file, folder, passphrase)
+    print(json.dumps({"home": str(folder), "notes": sentences}) if as_json else "\n".join(sentences))

@@ -130,7 +130,7 @@ def demo(
         ledgers = " ".join(f"--ledger {path}" for path in sorted(folder.glob("*.ledger")))
         console.print(
             f"check the accounts: undertone verify {ledgers} --ledger {folder / 'micropython.log'}"
-            f" --store {folder / 'store.sqlite'}"
+            f" --store {folder / 'stores/demo.sqlite'}"
         )
     if not result.accounts.holds:
         for example in result.accounts.examples:

@@ -23,34 +23,22 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name.")]
 
 @dataclass(frozen=True, kw_only=True)
 class FleetChoice:
-    """The fleet that a command works on: one campaign of a server's folder, or a folder that `provision` wrote."""
+    """The fleet that a command works on: the devices of one campaign of a server's folder."""
 
-    home: Annotated[Path | None, "The server's folder, as undertone init makes it."] = None
-    campaign: Annotated[str | None, "With --home: the campaign; needed if there are several."] = None
-    plan: Annotated[Path | None, "Without --home: the campaign's file, TOML."] = None
-    fleet: Annotated[Path | None, "With --plan: the folder that undertone provision wrote."] = None
+    home: Annotated[Path, "The server's folder, as undertone init makes it."]
+    campaign: Annotated[str | None, "The campaign; needed if there are several."] = None
 
     @contextmanager
     def open(self) -> "Iterator[FleetFiles]":
-        """Open the fleet and its store. Raises Invalid if the options name no fleet, or two."""
+        """Open the fleet and its store. Raises Invalid."""
         from undertone_aggregator.server.folder import Home
-        from undertone_aggregator.settings.config import read_config
         from undertone_aggregator.store.store import open_store
         from undertone_operate.devices import FleetFiles
 
-        if (self.home is None) == (self.plan is None) or (self.plan is None) != (self.fleet is None):
-            raise Invalid("the fleet is missing, expected --home DIR [--campaign NAME], or --plan FILE --fleet DIR")
-        if self.home is not None:
-            home = Home(self.home)
-            name = home.only(self.campaign)
-            with open_store(home.config(name).store_url, campaign=name) as store:
-                yield FleetFiles.at_home(home, name, store)
-            return
-        assert self.plan is not None
-        assert self.fleet is not None
-        config = read_config(self.plan)
-        with open_store(config.store_url, campaign=config.campaign.name) as store:
-            yield FleetFiles.provisioned(config, self.fleet, store)
+        home = Home(self.home)
+        name = home.only(self.campaign)
+        with open_store(home.config(name).store_url, campaign=name) as store:
+            yield FleetFiles.at_home(home, name, store)
 
 
 app = typer.Typer(help="Add, list, change and remove the devices of a running fleet.", no_args_is_help=True)
@@ -70,14 +58,23 @@ def add(
     successors: Annotated[
         int, typer.Option(help="Number of later campaigns like this one that a device's lifetime budget allows.")
     ] = 0,
+    absence: Annotated[
+        str | None,
+        typer.Option(
+            help="Longest absence of the server, such as 2d, for which devices keep reports (default: 96 reports)."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Provision more devices like the first one of the fleet. No two devices ever get the same name."""
+    """Make the files of new devices, like those of the fleet's first one. No two devices ever get the same name."""
+    from undertone_aggregator.base.durations import seconds_of
     from undertone_operate.devices import for_successors, model_of
-    from undertone_operate.provision import life_sentence
+    from undertone_operate.provision import life_sentence, outbox_for
 
     with choice.open() as fleet:
         target, policy, outbox = model_of(fleet)
+        if absence is not None:
+            outbox = outbox_for(fleet.config.campaign, seconds_of("absence", absence))
         if successors:
             policy = for_successors(fleet.config, target, successors)
         names = fleet.add(count, group, target, policy, int(time.time()), outbox)
@@ -86,6 +83,11 @@ def add(
         return
     print(f"{len(names)} devices in {fleet.folder / 'devices'}: {names[0]} to {names[-1]}, group {group}")
     print(life_sentence(json.loads(policy)))
+    if absence is not None and outbox is not None:
+        print(
+            f"each device keeps its newest {outbox} reports, {24 * outbox:,} bytes, while the server is away: {absence}"
+        )
+        print("a device that restarts while the server is away draws nothing until it hears from the server")
     print(broker_advice(fleet.config.broker, fleet.broker))
 
 
@@ -142,7 +144,7 @@ def show(
 def move(
     choice: FleetChoice,
     name: Name,
-    to: Annotated[str | None, typer.Option(help="With --home: the campaign that the device moves to.")] = None,
+    to: Annotated[str | None, typer.Option(help="The campaign of this folder that the device moves to.")] = None,
     group: Annotated[str | None, typer.Option(help="Group of the device from now on.")] = None,
 ) -> None:
     """Move a device to another campaign of the server's folder, or to another group, while it reports.
@@ -160,8 +162,6 @@ def move(
             fleet.regroup(name, group or "all")
         print(f"{name} is in group {group} from now on; what it reported stays in the sums of its old group")
         return
-    if choice.home is None:
-        raise Invalid("--to needs --home, because both campaigns must be in one server's folder")
     home = Home(choice.home)
     print("\n".join(move_device(home, home.only(choice.campaign), name, to, group or "all")))
 

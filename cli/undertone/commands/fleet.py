@@ -63,7 +63,7 @@ def fleet(
     micropython: Annotated[int, typer.Option(help="Number of clients that are processes under MicroPython.")] = 0,
     provisioned: Annotated[
         Path | None,
-        typer.Option("--fleet", help="Folder of undertone provision whose broker, TLS and campaign to use."),
+        typer.Option("--fleet", help="Folder of a running campaign's devices, such as home/fleets/power."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -158,7 +158,7 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
         )
     if has_output:
         ledgers = " ".join(f"--ledger {path}" for path in result.ledgers)
-        store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "store.sqlite"
+        store = "THE-AGGREGATORS-STORE" if theirs else result.ledgers[0].parent / "stores/load.sqlite"
         console.print(f"check the accounts: undertone verify {ledgers} --store {store}", soft_wrap=True)
 
 

@@ -70,6 +70,7 @@ def init(
 ) -> None:
     """Write the configuration, keys, passwords, certificates and systemd unit of a new server."""
     from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT, WEBSOCKET_PORT
+    from undertone_aggregator.mqtt.signing import ensure_key
     from undertone_aggregator.settings.broker_options import is_loopback
     from undertone_aggregator.settings.options import split_address
     from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
@@ -126,6 +127,8 @@ def init(
     if mode == EXTERNAL:
         print(f"the broker: mosquitto -c {shlex.quote(str(folder.resolve() / 'broker/mosquitto.conf'))} -d")
     quoted = shlex.quote(str(folder))
+    key = folder / "signing.key"
+    print(f"each device accepts only campaigns that {key} signs: {ensure_key(key).public}")
     print(f"next: undertone campaign create {quoted} NAME ...")
     print(f"      undertone devices add 20 --home {quoted} --campaign NAME")
     print(f"      undertone serve {quoted}, undertone doctor {quoted}")

@@ -9,7 +9,6 @@ import typer
 
 from undertone.commands.devices import AsJson, Name, broker_advice
 from undertone.options import with_options
-from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_operate.readers import ReaderFiles
@@ -17,25 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderChoice:
-    """The server whose readers a command changes: a server's folder, or a folder that `provision` wrote."""
+    """The server whose readers a command changes."""
 
-    home: Annotated[Path | None, "The server's folder, as undertone init makes it."] = None
-    plan: Annotated[Path | None, "Without --home: the campaign's file, TOML."] = None
-    fleet: Annotated[Path | None, "With --plan: the folder that undertone provision wrote."] = None
+    home: Annotated[Path, "The server's folder, as undertone init makes it."]
 
     def open(self) -> "ReaderFiles":
-        """Return the files of the readers. Raises Invalid if the options name no server, or two."""
+        """Return the files of the readers. Raises Invalid."""
         from undertone_aggregator.server.folder import Home
-        from undertone_aggregator.settings.config import read_config
         from undertone_operate.readers import ReaderFiles
 
-        if (self.home is None) == (self.plan is None) or (self.plan is None) != (self.fleet is None):
-            raise Invalid("the server is missing, expected --home DIR, or --plan FILE --fleet DIR")
-        if self.home is not None:
-            return ReaderFiles.at_home(Home(self.home))
-        assert self.plan is not None
-        assert self.fleet is not None
-        return ReaderFiles.provisioned(read_config(self.plan), self.fleet)
+        return ReaderFiles.at_home(Home(self.home))
 
 
 app = typer.Typer(help="Add, list and remove users who may read estimates over MQTT.", no_args_is_help=True)

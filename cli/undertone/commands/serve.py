@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from undertone.long_running import LogFormat, Seconds, open_journal, stop_event
-from undertone_shared.errors import Invalid
 
 
 def register(app: typer.Typer) -> None:
@@ -17,9 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    place: Annotated[
-        Path | None, typer.Argument(help="The server's folder, as undertone init makes it, or one campaign's file.")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="The server's folder, as undertone init makes it.")],
     seconds: Seconds = None,
     health: Annotated[
         str | None,
@@ -32,14 +29,11 @@ def serve(
         bool,
         typer.Option("--take-over", help="Replace the campaigns that another server broadcasts under the same names."),
     ] = False,
-    sample_config: Annotated[
-        bool, typer.Option("--sample-config", help="Print a complete file of one campaign as a starting point.")
-    ] = False,
     log_format: LogFormat = "text",
 ) -> None:
-    """Run the aggregation server for all campaigns of a folder, or for the one campaign of a file.
+    """Run the aggregation server for all campaigns of a folder.
 
-    In a folder, a campaign that fails does not stop the others. You may kill the server at any moment: when it
+    A campaign that fails does not stop the others. You may kill the server at any moment: when it
     starts again, it continues from the stores.
     """
     from undertone_aggregator.base.open_files import raise_limit
@@ -50,22 +44,12 @@ def serve(
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.health import serve_health
     from undertone_aggregator.server.page_process import run_join, run_page
-    from undertone_aggregator.server.plan_file import PlanFile
     from undertone_aggregator.server.supervisor import Stopped, open_server
 
-    if sample_config:
-        from undertone_aggregator.settings import sample
-
-        print(sample.sample_config(), end="")
-        return
-    if place is None:
-        raise Invalid(
-            "the place is missing, expected a server's folder or a campaign's file; --sample-config prints such a file"
-        )
     # Also for the page and the listener for joining, which inherit the limit.
     raise_limit()
     stop, journal = stop_event(seconds), open_journal(log_format)
-    home = PlanFile.read(place) if place.is_file() else Home(place)
+    home = Home(folder)
     if home.server.page is not None:
         check_packages(PAGE)
     if home.join.listen is not None:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from undertone_aggregator.ingest.ingest import Say
     from undertone_aggregator.spark.job import CountingJob
 
-PlanFile = Annotated[Path, typer.Option(help='The campaign\'s file, with [landing] counts = "spark".')]
+Home = Annotated[Path, typer.Option(help="The server's folder, as undertone init makes it.")]
+Campaign = Annotated[
+    str | None, typer.Option(help='The campaign, with [landing] counts = "spark"; needed if there are several.')
+]
 Master = Annotated[str | None, typer.Option(help="Spark's master; without it, spark-submit's.")]
 Partitions = Annotated[
     int | None, typer.Option(min=1, help="Number of tasks of a batch, 8 by default; the checkpoint fixes it.")
@@ -35,8 +38,9 @@ def register(app: typer.Typer) -> None:
 
 @spark.command("run")
 def run(
-    plan: PlanFile,
+    home: Home,
     checkpoint: Annotated[Path, typer.Option(help="Folder of Spark's checkpoint, which all machines share. Keep it.")],
+    campaign: Campaign = None,
     master: Master = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Between two batches.")] = 30.0,
     files: Annotated[
@@ -49,18 +53,19 @@ def run(
     log_format: LogFormat = "text",
 ) -> None:
     """Count landed reports into the campaign's store: each report once, even after crashes and restarts."""
-    job = _job(plan, checkpoint, master, files=files, partitions=partitions, buckets=buckets)
+    job = _job(home, campaign, checkpoint, master, files=files, partitions=partitions, buckets=buckets)
     job = replace(job, seconds=seconds, once=once)
     job.run(stop_event(), _say(log_format))
 
 
 @spark.command("recount")
 def recount(
-    plan: PlanFile,
+    home: Home,
     checkpoint: Annotated[
         Path,
         typer.Option(help="A new folder for the checkpoint, which all machines share; spark run continues with it."),
     ],
+    campaign: Campaign = None,
     master: Master = None,
     partitions: Partitions = None,
     buckets: Buckets = 64,
@@ -73,7 +78,8 @@ def recount(
     """
     from undertone_aggregator.spark.recovery import recover
 
-    recover(_job(plan, checkpoint, master, partitions=partitions, buckets=buckets), stop_event(), _say(log_format))
+    job = _job(home, campaign, checkpoint, master, partitions=partitions, buckets=buckets)
+    recover(job, stop_event(), _say(log_format))
 
 
 def _say(log_format: str) -> "Say":
@@ -81,12 +87,15 @@ def _say(log_format: str) -> "Say":
     return lambda sentence: journal.say("spark", sentence)
 
 
-def _job(plan_file: Path, checkpoint: Path, master: str | None, **options: int | None) -> "CountingJob":
-    from undertone_aggregator.settings.config import read_config
+def _job(
+    folder: Path, campaign: str | None, checkpoint: Path, master: str | None, **options: int | None
+) -> "CountingJob":
+    from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.landing_plan import SPARK
     from undertone_aggregator.spark.job import CountingJob
 
-    settings = read_config(plan_file)
+    home = Home(folder)
+    settings = home.config(home.only(campaign))
     plan = settings.landing.plan(settings.folder)
     if plan is None or plan.counts != SPARK:
         raise Invalid(f"landing.counts is {settings.landing.counts!r}, expected 'spark', with the folder of the files")

@@ -1,6 +1,6 @@
 """A board without files waits for them on its serial line: one line, a JSON object of file name to text.
 
-`undertone device send FOLDER --port PORT` sends the files that `undertone provision` wrote. Nothing is written unless
+`undertone device send FOLDER --port PORT` sends the files that `devices add` wrote. Nothing is written unless
 everything is valid. The module is loaded only if device.json is missing.
 """
 

@@ -46,7 +46,7 @@ _CHUNK = 256
 def collect(folder: Path, out: Path, sensor: Path | None = None, *, meters: bool = False) -> list[str]:
     """Collect the board's files below ``out``; return their names in the order of copying. Raises Invalid.
 
-    ``folder`` contains the device's files from `provision`. ``sensor``: the board's sensor.py.
+    ``folder`` contains the device's files from `undertone devices add`. ``sensor``: the board's sensor.py.
     """
     names = _files(folder)
     compiled = compile_boards(out / "lib", board_files(*(LISTS if meters else LISTS[:1])))
@@ -77,7 +77,7 @@ def _files(folder: Path) -> list[str]:
     names = ["device.json", "policy.json"]
     for name in names:
         if not (folder / name).is_file():
-            raise Invalid(f"{folder} has no {name}, expected a device's folder as provision writes it")
+            raise Invalid(f"{folder} has no {name}, expected a device's folder as undertone devices add writes it")
     config = parse_config(read_bounded(str(folder / "device.json"), LARGEST))
     check(config)
     broker = config.broker

@@ -5,24 +5,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.design import Budget
-from undertone_aggregator.settings.config import Config, parse_config
+from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import Store
-from undertone_operate.provision import (
-    Target,
-    checked_names,
-    local_server,
-    make_policy,
-    provision,
-    signers,
-    stream_policy,
-)
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings import populations
 from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.loaders import load
 from undertone_simulator.readings.readings import Readings
+from undertone_simulator.site import LocalHome, make_site
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts
 
@@ -94,19 +86,31 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class PreparedDemo:
-    """A prepared demonstration in `folder`: the population, the campaign, the provisioned fleet.
+    """A prepared demonstration: the population, and the server's folder with the campaign and its devices.
 
     ``rounds``: slots of each threshold round, () without rounds.
     """
 
     options: DemoOptions
-    folder: Path
+    site: LocalHome
     readings: Readings
-    config: Config
-    config_file: Path
-    names: list[str]
     bound_note: str
     rounds: tuple[int, ...]
+
+    @property
+    def folder(self) -> Path:
+        """The server's folder, which has logs and ledgers as well."""
+        return self.site.folder
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the campaign."""
+        return self.site.config
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the devices; number i measures row i of the readings."""
+        return self.site.names
 
     @property
     def stride(self) -> int:
@@ -172,33 +176,37 @@ class DemoCollection(Protocol):
 
 
 def prepare(
-    options: DemoOptions, folder: Path, port: int, collection: DemoCollection, *, boots_per_day: int = 10
+    options: DemoOptions,
+    folder: Path,
+    port: int,
+    collection: DemoCollection,
+    *,
+    boots_per_day: int = 10,
+    workers: int = 1,
 ) -> PreparedDemo:
-    """Read the population, write the campaign and provision the fleet for a broker on `port` of loopback.
+    """Read the population, make the server's folder with the campaign, and the devices' files.
 
-    ``boots_per_day``: allowed reboots in every device's policy. Raises Invalid, or OSError.
+    ``port``: of loopback, for devices. ``boots_per_day``: allowed reboots in every device's policy. ``workers``: number
+    of the server's processes that receive reports. Raises Invalid, or OSError.
     """
     readings = _population(options, collection)
     rounds = collection.rounds(options, readings.per_day)
     bound, note = public_bound(readings, options.bound)
-    folder.mkdir(parents=True, exist_ok=True)
-    config_file = folder / "aggregator.toml"
-    text = _campaign(options, readings, bound, port) + collection.table(options, rounds, bound)
-    config_file.write_text(text)
-    config = parse_config(text, folder)
-    names = checked_names(SENSOR, options.devices)
+    plan = _campaign(options, readings, bound) + collection.table(options, rounds, bound)
     # Slots take one second, and every report is written before it is sent, so that a killed device loses none.
-    policy = make_policy(
-        config.campaign,
-        insecure=True,
-        signers=signers(config),
+    site = make_site(
+        folder,
+        plan,
+        CAMPAIGN,
+        options.devices,
+        port,
+        direct=options.direct,
+        server={"workers": workers},
         write_seconds=1,
         boots_per_day=boots_per_day,
-        **stream_policy(config),
     )
-    provision(config, names, folder, Target("127.0.0.1", port, None), policy)
     readings.save(folder / "readings.npz")
-    return PreparedDemo(options, folder, readings, config, config_file, names, note, rounds)
+    return PreparedDemo(options, site, readings, note, rounds)
 
 
 def _population(options: DemoOptions, collection: DemoCollection) -> Readings:
@@ -209,9 +217,8 @@ def _population(options: DemoOptions, collection: DemoCollection) -> Readings:
     return populations.households(options.devices, days, options.seed)
 
 
-def _campaign(options: DemoOptions, readings: Readings, bound: int, port: int) -> str:
+def _campaign(options: DemoOptions, readings: Readings, bound: int) -> str:
     return f"""\
-{local_server(port, direct=options.direct)}
 [campaign]
 start = "now"
 name = "{CAMPAIGN}"

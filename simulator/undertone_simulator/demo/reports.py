@@ -204,7 +204,7 @@ cohort_seed = "{seed.hex()}"
         drawn = Counter(device for device, _ in sent.sent)
         accounts, turns = reconcile(sent, store), None
         if campaign.window is not None:
-            closest = published_apart(plan.folder / "broker" / "mosquitto.log")
+            closest = published_apart(plan.folder / "mosquitto" / "mosquitto.log")
             turns = TurnsCost(campaign.window, campaign.stride, min(closest.values(), default=None))
             for device, slots_apart in reported_apart(sent.sent).items():
                 if slots_apart < campaign.stride:
@@ -230,7 +230,7 @@ cohort_seed = "{seed.hex()}"
 
 
 def _slots(plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
-    with open_results(plan.folder / "store.sqlite") as results:
+    with open_results(plan.config.store_url) as results:
         estimates = results.estimates(first, first + plan.options.slots - 1, filtered=True)
     shown = [estimate for estimate in estimates if estimate.kind == MEASURED and estimate.slot in truths]
     raw, filtered = ([e for e in shown if e.series.filtered is wanted] for wanted in (False, True))

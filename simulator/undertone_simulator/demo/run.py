@@ -14,6 +14,7 @@ from undertone_simulator.demo.reports import Reports
 from undertone_simulator.demo.stream import DemoStream
 from undertone_simulator.mosquitto import HOST, find_mosquitto, free_port
 from undertone_simulator.processes import (
+    CONNECT_SECONDS,
     NO_MICROPYTHON,
     Failed,
     Processes,
@@ -22,15 +23,12 @@ from undertone_simulator.processes import (
     find_micropython,
 )
 from undertone_simulator.wire.fleet_process import FleetJob
-from undertone_simulator.wire.ledger import REPORT, FleetLedger, LedgerTail, Sent, read_ledgers
-from undertone_simulator.wire.verify import reconcile
+from undertone_simulator.wire.ledger import REPORT, FleetLedger, LedgerTail, read_ledgers
 
 DEMO_COLLECTIONS: dict[str, DemoCollection] = {"reports": Reports(), "stream": DemoStream()}
-CONNECT_SECONDS = 60.0
 # Seconds that a run may take longer than planned before it counts as failed. Without this limit a run would never end
 # if the server cannot choose θ.
 SLACK_SECONDS = 60.0
-DRAIN_SECONDS = 60.0
 # Seconds between the aggregator's kill and its restart.
 DEAD_SECONDS = 1.5
 # Seconds within which a device reconnects after the server returns; its waiting time is random and grows with each
@@ -64,7 +62,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     if not options.direct:
         find_mosquitto()
     port = free_port()
-    display.say(f"reading the population and provisioning {options.devices} devices")
+    display.say(f"reading the population and making the files of {options.devices} devices")
     plan = prepare(options, folder, port, collection)
     for note in (*plan.readings.notes, plan.bound_note, plan.rounds_note):
         if note:
@@ -72,7 +70,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     missing = NO_MICROPYTHON if find_micropython() is None else ""
     if missing:
         display.say(missing, loud=True)
-    with Processes(folder, port, log_messages=options.window is not None) as processes:
+    with Processes(folder, plan.site, log_messages=options.window is not None) as processes:
         if options.direct:
             display.say(f"no broker: devices connect to the aggregator on {HOST}:{port}, each with a password")
         else:
@@ -80,28 +78,21 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
             display.say(f"mosquitto on {HOST}:{port}, with a password for each device")
         # The campaign begins once all devices are connected, however long the processes take to start.
         _set_state(plan, PAUSED)
-        processes.start_aggregator(plan.config_file)
+        processes.start_aggregator()
         _start_devices(plan, processes, with_micropython=not missing, display=display)
         _set_state(plan, RUNNING)
-        sent = _Watch(plan, processes, display).follow()
+        _Watch(plan, processes, display).follow()
         if processes.aggregator is None or processes.aggregator.poll() is not None:
-            processes.start_aggregator(plan.config_file)
+            processes.start_aggregator()
         wait_until_online(lambda: processes.words("micropython.log"))
         end(processes.micropython, signal.SIGINT)
-        if not drain(plan.folder):
+        if not processes.drain().holds:
             display.say("not every report was judged in time", loud=True)
         end(processes.aggregator)
         for event in processes.aggregator_events():
             display.event(event)
-        with open_store(folder / "store.sqlite", read_only=True) as store:
-            return collection.result(plan, store, sent())
-
-
-def ledgers(folder: Path) -> list[Path]:
-    """Return the ledgers of a demonstration: the fleet's, the MicroPython device's, and that of the demo's own
-    faults.
-    """
-    return [path for name in ("fleet.ledger", "micropython.log", "demo.ledger") if (path := folder / name).exists()]
+        with open_store(plan.config.store_url, read_only=True) as store:
+            return collection.result(plan, store, read_ledgers(processes.ledgers()))
 
 
 def _set_state(plan: PreparedDemo, state: str) -> None:
@@ -118,7 +109,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
     faults = () if options.kill_device_at is None else ((options.kill_device_at, "kill-sent", plan.names[0]),)
     processes.start_fleet(
         FleetJob(
-            str(plan.folder),
+            str(plan.site.fleet),
             in_fleet,
             str(plan.folder / "readings.npz"),
             str(plan.folder / "fleet.ledger"),
@@ -128,7 +119,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
             faults=faults,
         )
     )
-    _wait_until(processes, processes.fleet_ready, f"not all devices could connect within {CONNECT_SECONDS:.0f} s")
+    processes.wait_until_connected(in_fleet)
     display.say(f"{in_fleet} MQTT connections from one process, each device with os.urandom of its own")
     if with_micropython:
         row = options.devices - 1
@@ -150,9 +141,7 @@ def _wait_until(processes: Processes, done: Callable[[], bool], failure: str) ->
     """
     deadline = time.monotonic() + CONNECT_SECONDS
     while not done():
-        check_alive(processes.aggregator, "the aggregator", processes.words("aggregator.log"))
-        check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
-        check_alive(processes.micropython, "MicroPython", processes.words("micropython.log"))
+        processes.check()
         if time.monotonic() > deadline:
             raise Failed(failure)
         time.sleep(_POLL_SECONDS)
@@ -170,8 +159,8 @@ class _Watch:
         self._kill_at = plan.options.kill_aggregator_at
         self._restart_at: float | None = None
 
-    def follow(self) -> Callable[[], Sent]:
-        """Wait until the fleet's last slot is over; return a function that reads all ledgers."""
+    def follow(self) -> None:
+        """Wait until the fleet's last slot is over. Raises Failed."""
         plan, processes = self._plan, self._processes
         campaign = plan.config.campaign
         pauses = (len(plan.rounds) + 1) * (campaign.lead_slots + campaign.settle_slots + 2)
@@ -181,6 +170,8 @@ class _Watch:
             time.sleep(_POLL_SECONDS)
             for event in processes.aggregator_events():
                 self._display.event(event)
+                if event.get("event") == "failed":
+                    raise Failed(f"the aggregator: {event.get('message')}")
             self._kill_and_restart(self._progress())
             if time.monotonic() > deadline:
                 raise Failed(
@@ -188,7 +179,6 @@ class _Watch:
                 )
         check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
         self._own.close()
-        return lambda: read_ledgers(ledgers(plan.folder))
 
     def _progress(self) -> int | None:
         """Show the progress; return the number of the report slot, None before the report phase."""
@@ -209,7 +199,7 @@ class _Watch:
         processes = self._processes
         if self._restart_at is not None:
             if time.monotonic() >= self._restart_at:
-                processes.start_aggregator(self._plan.config_file)
+                processes.start_aggregator()
                 self._restart_at = None
                 self._display.say("the aggregator is started again", loud=True)
         elif self._kill_at is not None and report_slot is not None and report_slot >= self._kill_at:
@@ -238,17 +228,3 @@ def wait_until_online(log: Callable[[], str], seconds: float = RETURN_SECONDS) -
     deadline = time.monotonic() + seconds
     while is_online(log()) is False and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
-
-
-def drain(folder: Path) -> bool:
-    """Wait while the aggregator processes the reports that still wait, until it has accounted for all that were sent.
-
-    Return False if some are still unaccounted for after `DRAIN_SECONDS`.
-    """
-    deadline = time.monotonic() + DRAIN_SECONDS
-    with open_store(folder / "store.sqlite", read_only=True) as store:
-        while not reconcile(read_ledgers(ledgers(folder)), store).holds:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.3)
-    return True

@@ -160,7 +160,7 @@ chains = {_CHAINS}
         if not reports:
             raise Invalid("no stream report was sent")
         truths = _truths(plan, rule, reports)
-        with open_results(plan.folder / "store.sqlite") as results:
+        with open_results(plan.config.store_url) as results:
             guarantee = results.guarantee
             slots: list[StreamSlot] = []
             estimates = results.estimates(filtered=True)

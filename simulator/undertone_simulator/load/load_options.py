@@ -22,7 +22,7 @@ class LoadOptions:
 
     ``faults``: share of the clients that suffer each of `FAULTS` once. ``micropython``: number of clients that are
     processes under MicroPython. ``window``: such as "60s"; devices report in turns and rest in between.
-    ``provisioned``: folder of a fleet for a running aggregator; the interval is then its campaign's. Raises Invalid.
+    ``provisioned``: folder of the devices of a running server's campaign, which sets the interval. Raises Invalid.
     """
 
     clients: int = 1000

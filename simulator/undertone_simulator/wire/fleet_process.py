@@ -49,7 +49,7 @@ _NAMED = 5
 class FleetJob:
     """The job of the process.
 
-    `folder`: as `provision` wrote it; `members`: number of its devices that run here, from number `first` on;
+    `folder`: such as `fleets/NAME`; `members`: number of its devices that run here, from number `first` on;
     `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: number of columns of the readings from
     one slot of a threshold round to the next, 0 if every epoch measures column after column; `state`: a folder for the
     devices' storages, None for memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name,

@@ -15,25 +15,23 @@ from undertone_simulator.demo.reports import Reports
 from undertone_simulator.mosquitto import free_port
 from undertone_simulator.processes import Processes
 from undertone_simulator.wire.ledger import REPORT, LedgerTail
-from undertone_simulator.wire.verify import Accounts, outcomes, reconcile
+from undertone_simulator.wire.verify import outcomes
 from undertone_studies.chaos.judge import failures, refused_in_absence, thetas
 from undertone_studies.chaos.schedule import CALM, WORKERS, Event, schedule
 from undertone_studies.chaos.soak import SoakProcesses
 
 EPSILON = "4"
-_DRAIN_SECONDS = 60.0
 # A soak is stuck when nothing has been sent and no event has happened for this long.
 _STUCK_SECONDS = 120.0
 
 
 class Soak(Reports):
-    """Configuration of the soak: reports, a new θ each minute, and several ingest workers."""
+    """Configuration of the soak: reports, and a new θ each minute."""
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """Return the campaign's tables; see `Reports`."""
         minute = super().table(options, rounds, bound).replace(f"epoch_slots = {options.slots}", "epoch_slots = 60")
-        workers = 1 if options.direct else WORKERS
-        return f'{minute}mechanism = "hybrid"\n\n[server]\nworkers = {workers}\n'
+        return f'{minute}mechanism = "hybrid"\n'
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,24 +69,25 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     options = DemoOptions(
         devices, slots, EPSILON, seed=seed % (1 << 31), round_slots=6, broker=None if direct else "mosquitto"
     )
-    plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000)
-    with Processes(folder, plan.config.broker.port) as processes:
+    workers = 1 if direct else WORKERS
+    plan = prepare(options, folder, free_port(), Soak(), boots_per_day=1000, workers=workers)
+    with Processes(folder, plan.site) as processes:
         soak = SoakProcesses(plan, processes, seed, say)
         soak.start()
         say(f"{devices} devices, {len(events)} events, {len(soak.job.faults)} faults of single devices")
         _play(soak, events)
         soak.finish()
-        accounts = _drained(soak)
+        accounts = processes.drain(frozenset([soak.hostile.name]), lambda _: soak.check())
         soak.stop_aggregator()
-    with open_store(folder / "store.sqlite", read_only=True) as store:
+    with open_store(plan.config.store_url, read_only=True) as store:
         wrong = list(failures(soak, events, accounts, store))
         timeline = Timeline(store.epochs())
         wrong += refused_in_absence(soak.sent(), outcomes(store), timeline, soak.hostile.name)
         chosen = thetas(timeline)
     say(accounts.sentence())
     say(f"faults: {dict(accounts.faults)}; lost: {dict(accounts.lost)}; theta: {chosen}")
-    for event, code, sentence in soak.refusals:
-        say(f"{event}: refused with code {code}: {sentence[:200]}")
+    for event, sentence in soak.refusals:
+        say(f"{event}: {sentence[:200]}")
     for sentence in wrong:
         say(f"NOT SURVIVED: {sentence}")
     say(f"seed {seed}: {'survived' if not wrong else f'{len(wrong)} things are not as they should be'}")
@@ -120,19 +119,6 @@ def _play(soak: SoakProcesses, events: list[Event]) -> None:
         if time.monotonic() > patience:
             raise RuntimeError(f"no end in sight: {soak.processes.words('fleet.log')[-500:]}")
         time.sleep(0.05)
-
-
-def _drained(soak: SoakProcesses) -> Accounts:
-    """Return the accounts once every report is accounted for, or when the time is up."""
-    folder = soak.plan.folder
-    deadline = time.monotonic() + _DRAIN_SECONDS
-    while True:
-        soak.check()
-        with open_store(folder / "store.sqlite", read_only=True) as store:
-            accounts = reconcile(soak.sent(), store, hostile=frozenset([soak.hostile.name]))
-        if accounts.holds or time.monotonic() > deadline:
-            return accounts
-        time.sleep(0.5)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 import random
 import threading
 import time
-from pathlib import Path
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from undertone_aggregator.base.files import read_secret
 from undertone_shared.topics import report_topic
+from undertone_simulator.site import LocalHome
 from undertone_simulator.wire.ledger import FleetLedger, read_ledgers
 
 _SECONDS = 10.0
@@ -23,14 +23,16 @@ class Hostile:
     Its own ledger records everything that it publishes.
     """
 
-    def __init__(self, name: str, folder: Path, prefix: str, campaign: str, port: int, chance: random.Random) -> None:
+    def __init__(
+        self, name: str, site: LocalHome, prefix: str, campaign: str, port: int, chance: random.Random
+    ) -> None:
         self.name = name
-        self._folder = folder
+        self._site = site
         self._prefix = prefix
         self._campaign = campaign
         self._port = port
         self._chance = chance
-        self._ledger = FleetLedger(folder / "hostile.ledger")
+        self._ledger = FleetLedger(site.folder / "hostile.ledger")
 
     def flood(self, seconds: float) -> int:
         """Publish random data and other devices' reports, changed or unchanged, under the malicious device's own name.
@@ -43,7 +45,7 @@ class Hostile:
         client.on_publish = lambda _client, _data, mid, *_: acked.append(mid)
         if not _connect(client, self._port):
             return 0
-        seen = [report for _, report in read_ledgers([self._folder / "fleet.ledger"]).sent][-200:]
+        seen = [report for _, report in read_ledgers([self._site.folder / "fleet.ledger"]).sent][-200:]
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             payload = self._payload(seen)
@@ -87,7 +89,7 @@ class Hostile:
 
     def _client(self, user: str, client_id: str | None = None) -> mqtt.Client:
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id or user, clean_session=True)
-        password = read_secret(self._folder / "devices" / user / "password")
+        password = read_secret(self._site.device(user) / "password")
         client.username_pw_set(user, password)
         # The thief must not reconnect by itself when the victim returns.
         client.reconnect_delay_set(3600, 3600)

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,19 +31,21 @@ _REFUSED_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 # Names in the ledger of the beginning and the end of the devices' absence.
 OFFLINE, ONLINE = "offline", "online"
+# Files of the server's folder that a server needs, besides its campaigns.
+_SERVER_FILES = ("server.toml", "signing.key", "aggregator.password")
 FULL = "cannot be written, trying again"
 
 
 class SoakProcesses:
     """The processes of a soak.
 
-    ``refusals``: (event, exit code, last line of output) of each server that was expected to refuse to start.
+    ``refusals``: (event, sentence) of each server that was expected not to start, or not to run its campaign.
     """
 
     def __init__(self, plan: PreparedDemo, processes: Processes, seed: int, say: Say) -> None:
         self.plan = plan
         self.processes = processes
-        self.refusals: list[tuple[str, int, str]] = []
+        self.refusals: list[tuple[str, str]] = []
         self.ended: list[str] = []
         self.victims: list[str] = []
         self._say = say
@@ -59,7 +62,7 @@ class SoakProcesses:
         self.micropython = names[-2] if find_micropython() is not None else None
         self.fleet = names[: -1 if self.micropython is None else -2]
         self.job = FleetJob(
-            folder=str(plan.folder),
+            folder=str(plan.site.fleet),
             members=len(self.fleet),
             readings=str(plan.folder / "readings.npz"),
             ledger=str(plan.folder / "fleet.ledger"),
@@ -71,7 +74,7 @@ class SoakProcesses:
         )
         config = plan.config
         self.hostile = Hostile(
-            names[-1], plan.folder, config.broker.prefix, config.campaign.name, config.broker.port, self._chance
+            names[-1], plan.site, config.broker.prefix, config.campaign.name, config.broker.port, self._chance
         )
 
     # Methods that start and stop processes.
@@ -87,10 +90,7 @@ class SoakProcesses:
             row = self.plan.names.index(self.micropython)
             readings = [self.plan.readings.at(row, column) or 0 for column in range(self.plan.options.slots)]
             self.processes.start_micropython(self.micropython, readings, 1 << 30)
-        while not self.processes.fleet_ready():
-            if self.processes.fleet is None or self.processes.fleet.poll() is not None:
-                raise RuntimeError(f"the fleet did not start: {self.processes.words('fleet.log')}")
-            time.sleep(0.1)
+        self.processes.wait_until_connected(len(self.fleet))
         if not self.plan.options.direct:
             self.start_aggregator()
 
@@ -102,7 +102,7 @@ class SoakProcesses:
         processes = self.processes
         self._before = len(self.log())
         processes.aggregator = subprocess.Popen(
-            self._server(self.plan.config_file),
+            self._server(self.plan.folder),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -113,9 +113,9 @@ class SoakProcesses:
         self._copier.start()
         self._expected_to_run = True
 
-    def _server(self, config: Path) -> list[str]:
+    def _server(self, folder: Path) -> list[str]:
         stepped = [sys.executable, "-m", "undertone_studies.chaos.stepped"]
-        return [*stepped, "undertone", "serve", str(config), "--log-format", "json"]
+        return [*stepped, "undertone", "serve", str(folder), "--log-format", "json"]
 
     def _copy(self, child: "subprocess.Popen[bytes]") -> None:
         assert child.stdout is not None
@@ -264,37 +264,49 @@ class SoakProcesses:
         self.hostile.flood(seconds)
 
     def _edit(self, seconds: float) -> None:
-        """Halve ε and restart: the server must refuse to start; then restore the file."""
-        text = self.plan.config_file.read_text()
+        """Halve ε and restart: the server must not run the campaign; then restore the file."""
+        file = self.plan.site.plan
+        text = file.read_text()
         self._end_aggregator(signal.SIGTERM)
-        self.plan.config_file.write_text(text.replace(f'epsilon = "{self.plan.options.epsilon}"', 'epsilon = "0.5"'))
-        self._refused("edit", self.plan.config_file)
-        self.plan.config_file.write_text(text)
+        file.write_text(text.replace(f'epsilon = "{self.plan.options.epsilon}"', 'epsilon = "0.5"'))
+        self._refused("edit", self.plan.folder)
+        file.write_text(text)
         self.start_aggregator()
 
     def _second_server(self, seconds: float) -> None:
-        self._refused("second-server", self.plan.config_file)
+        self._refused("second-server", self.plan.folder)
 
     def _other_store(self, seconds: float) -> None:
-        other = self.plan.folder / "other.toml"
-        other.write_text(self.plan.config_file.read_text().replace('"store.sqlite"', '"other.sqlite"'))
+        """Start a server in a copy of the folder that has no store."""
+        other = self.plan.folder / "other"
+        shutil.copytree(self.plan.site.plan.parent, other / self.plan.site.plan.parent.name)
+        for path in self.plan.folder.iterdir():
+            if path.name in _SERVER_FILES:
+                shutil.copy(path, other)
         self._refused("other-store", other)
-        for path in self.plan.folder.glob("other.sqlite*"):
-            path.unlink()
+        shutil.rmtree(other)
 
-    def _refused(self, event: str, config: Path) -> None:
-        """Start a server that must not run, and record its last line and exit code."""
-        try:
-            done = subprocess.run(
-                self._server(config), capture_output=True, text=True, timeout=_REFUSED_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as late:
-            # A timeout's output is bytes even though text was asked for.
-            lines = (late.stdout or late.stderr or b"").splitlines()
-            self.refusals.append((event, 0, f"it went on, and said last: {lines[-1] if lines else 'nothing'!r}"))
-            return
-        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        self.refusals.append((event, done.returncode, words[-1] if words else "it said nothing"))
+    def _refused(self, event: str, folder: Path) -> None:
+        """Start a server that must not run the campaign, record the sentence that says why, and end it."""
+        child = subprocess.Popen(
+            self._server(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        late = threading.Timer(_REFUSED_SECONDS, child.terminate)
+        late.start()
+        last = "it said nothing"
+        assert child.stdout is not None
+        for line in child.stdout:
+            try:
+                told = json.loads(line)
+                last = str(told.get("message", ""))
+                if told.get("event") == "failed":
+                    break
+            except ValueError:
+                last = line.decode(errors="replace").strip()
+        late.cancel()
+        with child:
+            end(child)
+        self.refusals.append((event, last))
 
     # Methods that end the soak.
 
@@ -312,8 +324,7 @@ class SoakProcesses:
 
     def sent(self) -> Sent:
         """Return what all ledgers hold."""
-        names = ("fleet.ledger", "micropython.log", "demo.ledger", "hostile.ledger")
-        return read_ledgers([path for name in names if (path := self.plan.folder / name).exists()])
+        return read_ledgers(self.processes.ledgers())
 
     def log(self) -> list[str]:
         """Return the sentences of the server's log."""

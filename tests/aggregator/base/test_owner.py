@@ -11,7 +11,6 @@ from support.many import PLAN
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
-from undertone_operate.backup import restore
 
 NOBODY = 65534
 
@@ -59,16 +58,3 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
     credentials.change_passwords(path, {"d": "secret"})
     assert path.stat().st_uid == NOBODY
     assert tmp_path.stat().st_uid == 0
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_a_restored_store_is_the_servers(tmp_path: Path, there: bool) -> None:
-    folder = tmp_path / "stores"
-    folder.mkdir()
-    os.chown(folder, NOBODY, NOBODY)
-    store, copy = folder / "power.sqlite", tmp_path / "copy.sqlite"
-    for path in (store, copy) if there else (copy,):
-        with open_store(path, campaign="power") as opened:
-            opened.set_meta({"campaign": "power"})
-    restore(copy, store)
-    assert store.stat().st_uid == NOBODY

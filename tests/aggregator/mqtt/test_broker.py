@@ -116,7 +116,7 @@ def test_readers_read_home_assistants_discovery_at_once(
 
 def test_readers_outlive_the_next_device_and_devices_the_next_reader(tmp_path: Path) -> None:
     path = tmp_path / "access"
-    with pytest.raises(Invalid, match="expected the file that init or provision wrote"):
+    with pytest.raises(Invalid, match="expected the file that undertone init wrote"):
         credentials.write_readers(path, "t", ["grafana"])
     credentials.write_access_rules(path, "t", {"d1": ["c"]})
     assert credentials.readers_of(path) == []

@@ -10,10 +10,10 @@ import pytest
 from support.micropython import REPO
 from support.report_folder import FolderIntake
 from support.server import FIRST, PREFIX, config, delivery
+from support.serving import serve
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import Outgoing, Source, open_source
-from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.report_sources import SOURCES, SourceKind
 from undertone_aggregator.store.store import open_store

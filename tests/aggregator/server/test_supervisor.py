@@ -20,7 +20,7 @@ import pytest
 
 from support.ci import absent
 from support.command import undertone
-from support.direct import write_home, write_passwords
+from support.direct import write_home
 from support.many import PLAN, Running, undertone_process
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
@@ -123,25 +123,6 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
         assert "server" in failed, "what runs says it, too"
     finally:
         running.end()
-
-
-def test_a_file_is_served_with_the_same_features(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    file = tmp_path / "power.toml"
-    write_passwords(tmp_path / "passwords", [])
-    file.write_text(f"[broker]\nport = {free_port()}\n" + PLAN.format(name="power", epsilon=1))
-    running = Running(file)
-    try:
-        wait_for(running.healthy)
-        assert 'undertone_campaign_state{campaign="power",state="running"} 1.0' in running.get("/metrics")[1]
-        # Before the loop's first pass, health is measured at once, and no file has been written.
-        wait_for(lambda: (state := read_state(tmp_path / "power.state.json")) and state.campaigns["power"].ready)
-        file.write_text(
-            file.read_text().replace("epsilon = 1", "epsilon = 2").replace('epsilon = "1"', 'epsilon = "2"')
-        )
-        wait_for(lambda: "not applied" in running.states()["power"]["reason"], what="the change that was not applied")
-    finally:
-        running.end()
-    assert read_state(tmp_path / "power.state.json") is None, "a server that ended in order leaves no state"
 
 
 def test_a_plan_of_a_folder_may_land_its_reports(tmp_path: Path) -> None:

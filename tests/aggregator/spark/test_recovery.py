@@ -16,7 +16,6 @@ from undertone_aggregator.spark.job import CountingJob
 from undertone_aggregator.spark.quarantine import CORRUPT
 from undertone_aggregator.spark.recovery import recover
 from undertone_aggregator.store.store import open_store
-from undertone_operate.backup import restore
 from undertone_operate.recount import compare, recount
 from undertone_shared.errors import Invalid
 
@@ -75,9 +74,7 @@ def test_after_a_restore_and_after_a_lost_checkpoint_there_is_a_way_on(tmp_path:
     place.check()
 
     # The store is an older one now. Neither checkpoint fits; the recount counts what it lacks.
-    said = restore(tmp_path / "backup", place.store)
-    assert any("undertone spark recount" in sentence for sentence in said)
-    assert not any("in no store any more" in sentence for sentence in said)
+    (tmp_path / "backup").replace(place.store)
     with pytest.raises(Invalid, match="undertone spark recount"):
         place.job(first).run(threading.Event(), place.said.append)
     recover(place.job(tmp_path / "second"), threading.Event(), place.said.append)

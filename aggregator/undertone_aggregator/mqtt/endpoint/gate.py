@@ -43,7 +43,7 @@ class Gate:
         """
         for path in self.files:
             if not path.exists():
-                raise Invalid(f"{path} is not there: undertone init and undertone provision write it")
+                raise Invalid(f"{path} is not there: undertone init writes it")
         entries = read_passwords(self._path)
         for user, entry in entries.items():
             # Checking an entry takes as long as a login, so after the addition of one device only its entry is checked.

@@ -1,7 +1,7 @@
 """The password file in mosquitto's format, with an extension for devices that authenticate by certificate.
 
 Passwords are generated with 192 random bits, so a high iteration count of PBKDF2 adds no security: mosquitto's own
-default of 101 keeps provisioning and connecting cheap. Never put a password that a person chose into such a file.
+default of 101 keeps adding devices and connecting cheap. Never put a password that a person chose into such a file.
 """
 
 import base64

@@ -15,10 +15,10 @@ from support import direct, server
 from support.paho_client import leave
 from support.private_broker import PrivateBroker
 from support.refusal import refused
+from support.serving import serve
 from support.waiting import wait_for
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.addresses import outlet_address
-from undertone_aggregator.server.server import serve
 from undertone_aggregator.settings.config import parse_config
 from undertone_shared.campaign import Campaign, body_of
 

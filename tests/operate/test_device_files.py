@@ -6,6 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509 import verification
 
+from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.settings.config import parse_config
 from undertone_device.core.units import epsilon_units
 from undertone_device.setup import assembly
@@ -13,14 +14,13 @@ from undertone_device.setup.config import read_config
 from undertone_operate.authority import private_authority
 from undertone_operate.provision import (
     Target,
-    checked_names,
     life_sentence,
     make_policy,
     outbox_for,
-    provision,
     reports_in_a_life,
     signers,
     target_of,
+    write_device,
 )
 from undertone_operate.provisioned import read_provisioned
 from undertone_shared.errors import Invalid
@@ -45,32 +45,18 @@ def config(tmp_path):
     return parse_config(CAMPAIGN, tmp_path)
 
 
-def provisioned(config, folder, count=3, authority=None):
-    policy = make_policy(config.campaign, insecure=authority is None, signers=signers(config))
-    target = Target("127.0.0.1", 4711, authority)
-    return provision(config, checked_names("load", count), folder, target, policy)
-
-
-def test_names_sort_as_numbers():
-    assert checked_names("load", 3) == ["load-001", "load-002", "load-003"]
-    assert checked_names("load", 1000)[0] == "load-0001"
-    names = checked_names("load", 1000)
-    assert sorted(names) == names
-
-
-@pytest.mark.parametrize("count", [0, 1_000_001])
-def test_a_fleet_of_no_size_is_refused(count):
-    with pytest.raises(Invalid, match=f"devices is {count}"):
-        checked_names("load", count)
-
-
-def test_a_name_that_is_too_long_is_refused():
-    with pytest.raises(Invalid, match="1 to 32 characters"):
-        checked_names("x" * 30, 5)
+def written(config, folder, count=3, authority=None, target=None, outbox=None):
+    """Secrets of devices whose files are in this folder."""
+    target = target or Target("127.0.0.1", 4711, authority)
+    ensure_key(config.path(config.server.signing_key))
+    policy = json.dumps(make_policy(config.campaign, insecure=target.authority is None, signers=signers(config)))
+    (folder / "devices").mkdir(parents=True, mode=0o700)
+    names = [f"load-{number:03d}" for number in range(1, count + 1)]
+    return {name: write_device(config, name, folder / "devices" / name, target, policy, outbox) for name in names}
 
 
 def test_devices_can_read_their_files(config, tmp_path):
-    passwords = provisioned(config, tmp_path / "out")
+    passwords = written(config, tmp_path / "out")
     member = read_config(str(tmp_path / "out/devices/load-002/device.json"))
     assert (member.name, member.broker.port, member.campaigns) == ("load-002", 4711, ("demo",))
     assert assembly.read_password(member.broker) == passwords["load-002"]
@@ -87,10 +73,7 @@ def test_devices_can_read_their_files(config, tmp_path):
 def test_each_device_gets_the_broker_of_its_shard(tmp_path):
     hosts = 'mode = "external"\npassword_file = "p"\nhosts = ["127.0.0.1:4711", "127.0.0.1:4712"]'
     config = parse_config(CAMPAIGN.replace("port = 4711", f"{hosts}\n[server]\nworkers = 2"), tmp_path)
-    names = checked_names("load", 20)
-    target = target_of(config, insecure=True)
-    policy = make_policy(config.campaign, insecure=True, signers=signers(config))
-    provision(config, names, tmp_path / "out", target, policy)
+    names = written(config, tmp_path / "out", 20, target=target_of(config))
     ports = {name: read_config(str(tmp_path / f"out/devices/{name}/device.json")).broker.port for name in names}
     assert ports == {name: 4711 + shard(name) % 2 for name in names}
     assert set(ports.values()) == {4711, 4712}
@@ -101,9 +84,7 @@ def test_an_absence_of_the_server_sizes_what_devices_keep(config, tmp_path):
     for stride, seconds, reports in ((1, 1800, 2), (1, 2 * 86400, 97), (7, 2 * 86400, 15), (1, 1, 2)):
         window = None if stride == 1 else (stride - 1) * plan.slot_seconds
         assert outbox_for(replace(plan, window=window), seconds) == reports
-    target, names = Target("127.0.0.1", 4711, None), checked_names("load", 1)
-    policy = make_policy(plan, insecure=True, signers=signers(config))
-    provision(config, names, tmp_path / "out", target, policy, 97)
+    written(config, tmp_path / "out", 1, outbox=97)
     member = read_config(str(tmp_path / "out/devices/load-001/device.json"))
     client = assembly.make_client(member, assembly.read_policy(member), None, lambda: 0, lambda: 0, lambda _: None)
     assert client.reporter.ledger.outbox.capacity == member.outbox == 97
@@ -125,17 +106,10 @@ def test_an_absence_that_no_outbox_covers_is_refused(config, slot_seconds, absen
 
 
 def test_secrets_are_private(config, tmp_path):
-    provisioned(config, tmp_path / "out")
-    private = ["passwords", "access", "aggregator.password"]
-    private += [f"devices/load-001/{name}" for name in ("device.json", "policy.json", "password")]
+    written(config, tmp_path / "out")
+    private = [f"devices/load-001/{name}" for name in ("device.json", "policy.json", "password")]
     assert {(tmp_path / "out" / name).stat().st_mode & 0o777 for name in private} == {0o600}
     assert (tmp_path / "out/devices").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_fleet_is_never_replaced(config, tmp_path):
-    provisioned(config, tmp_path / "out")
-    with pytest.raises(Invalid, match="exists already"):
-        provisioned(config, tmp_path / "out")
 
 
 def test_the_policy_allows_the_campaign_and_no_more(config):
@@ -179,8 +153,38 @@ def test_private_authority(tmp_path, host):
 
 def test_devices_get_the_authority(config, tmp_path):
     authority = private_authority(tmp_path / "tls", "localhost")
-    provisioned(config, tmp_path / "out", 1, authority)
+    written(config, tmp_path / "out", 1, authority)
     folder = tmp_path / "out/devices/load-001"
     assert json.loads((folder / "device.json").read_text())["broker"]["tls"] == {"ca": "ca.crt"}
     member = read_config(str(folder / "device.json"))
     assert assembly.tls_context(member.broker, assembly.read_policy(member)).verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("broker", "plain"),
+    [
+        ('mode = "external"\npassword_file = "p"', True),
+        ('mode = "external"\npassword_file = "p"\nhost = "broker.example"\ninsecure = true', True),
+        ('mode = "external"\npassword_file = "p"\nca_file = "ca.crt"', False),
+        ('mode = "external"\npassword_file = "p"\nhost = "broker.example"\nca_file = "ca.crt"', False),
+    ],
+)
+def test_devices_reach_a_broker_as_the_server_does(tmp_path, broker, plain):
+    (tmp_path / "ca.crt").write_text("")
+    target = target_of(parse_config(CAMPAIGN.replace("port = 4711", broker), tmp_path))
+    assert (target.authority is None, target.port) == ((True, 1883) if plain else (False, 8883))
+
+
+@pytest.mark.parametrize(
+    ("broker", "sentence"),
+    [
+        (
+            'mode = "external"\npassword_file = "p"\nhost = "broker.example"',
+            "ca_file is missing in",
+        ),
+        ('mode = "external"\npassword_file = "p"\nca_file = "nowhere.crt"', "nowhere.crt is not a file"),
+    ],
+)
+def test_a_broker_elsewhere_needs_an_authority(tmp_path, broker, sentence):
+    with pytest.raises(Invalid, match=sentence):
+        target_of(parse_config(CAMPAIGN.replace("port = 4711", broker), tmp_path))
