@@ -59,9 +59,9 @@ def settings() -> str:
 
     parts = [
         "# Settings",
-        "A server's folder has `server.toml`, whose tables [broker], [store], [server], [join] and [outlet] hold for all"
-        " campaigns, and one file for each campaign, with [campaign], [stream] and [landing]. An unknown table or option"
-        " is refused.",
+        "A server's folder has `server.toml`, whose tables [broker], [store], [server], [join] and [outlet] hold for"
+        " all campaigns, and one file for each campaign, with [campaign], [stream] and [landing]. An unknown table or"
+        " option is refused.",
     ]
     for name, section in SECTIONS.items():
         rows = [(f"`{f.name}`", _default(f), f.metadata["help"]) for f in dataclasses.fields(cast(Any, section))]
