@@ -1,10 +1,17 @@
 """Shared code of Figures 1, 6 and 7 of ToPS: the cost of a threshold, percentiles, and the ways to choose it."""
 
-import numpy as np
+from fractions import Fraction
+from math import ceil
 
+import numpy as np
+from scipy.stats import laplace
+
+from undertone_central.pak import PERCENTILE
+from undertone_central.smooth_sensitivity import smooth_sensitivity, smoothing_parameters
 from undertone_central.threshold import Workload, candidates, scores
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
+    EPSILONS,
     SHORT,
     Answers,
     Trial,
@@ -13,7 +20,7 @@ from undertone_studies.tops_methods import (
     source,
     tops_answers,
 )
-from undertone_studies.tops_streams import QUERIES, TopsStream
+from undertone_studies.tops_streams import QUERIES, M, TopsStream
 
 EVENT = (
     "The guarantee is for each value (event level). S-P and S-PAK have (ε, δ) with δ = 1/m², where m is the number of "
@@ -46,6 +53,29 @@ def choosing(stream: TopsStream, name: str, epsilon: str, publishing: str, seed:
         return at(stream, theta, publishing, seed)(number)
 
     return trial
+
+
+def clamped(stream: TopsStream, epsilon: str) -> tuple[float, float]:
+    """Return (P(θ = 1), P(θ = B)) for S-P, in closed form: θ is x_P + (S/α) Z for Laplace Z, clamped to [1, B].
+
+    p is 99.5 % and δ = 1/m², as in `quantile_threshold`.
+    """
+    alpha, beta = smoothing_parameters("laplace", Fraction(epsilon), Fraction(1, M * M))
+    ordered = np.sort(stream.head)
+    rank = ceil(PERCENTILE * len(ordered))
+    unit = float(smooth_sensitivity(ordered, rank, stream.bound, beta) / alpha)
+    place = float(ordered[rank - 1])
+    # θ is the draw rounded down.
+    return float(laplace.cdf((2 - place) / unit)), float(laplace.sf((stream.bound - place) / unit))
+
+
+def clamped_note(stream: TopsStream) -> str:
+    """Return the two probabilities of `clamped` at each ε, as a sentence."""
+    at_epsilon = (f"{low:.2f} and {high:.2f} at ε = {e}" for e in EPSILONS for low, high in [clamped(stream, e)])
+    return (
+        f"{stream.name}: the probabilities that S-P chooses the least and the largest θ possible, 1 and the public "
+        f"bound {stream.bound}, are {'; '.join(at_epsilon)}."
+    )
 
 
 def best_candidate(histogram: np.ndarray, workload: Workload, bound: int, objective: str) -> int:

@@ -1,0 +1,102 @@
+"""The page of every equation, algorithm, theorem, figure and table: each place and test exists, each command runs."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from support.micropython import REPO
+from undertone.app import app
+from undertone_studies.commands.reproduce import PAPERS, experiments_of
+from undertone_studies.registry import EXPERIMENTS
+
+PAGE = REPO / "docs" / "equations.md"
+FOLDERS = ("shared", "device", "aggregator", "simulator", "cli")
+COLUMNS = 6
+
+
+def rows() -> list[list[str]]:
+    """The cells of all rows below the heads."""
+    lines = [line.strip().strip("|") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    return [row for row in cells if row[0] != "item"]
+
+
+ROWS = rows()
+PLACES = sorted({code for row in ROWS for code in re.findall(r"`([^`]+)`", row[2])})
+TESTS = sorted({code for row in ROWS for code in re.findall(r"`([^`]+)`", row[5])})
+COMMANDS = sorted({code for row in ROWS for code in re.findall(r"`([^`]+)`", row[4])})
+STUDIES = [command for command in COMMANDS if command.startswith("undertone experiment ")]
+
+
+def names(path: Path) -> set[str]:
+    """The names of a module: its functions and classes, what it assigns, its classes' methods."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found
+
+
+def test_every_row_says_where_how_by_which_command_and_test() -> None:
+    for row in ROWS:
+        assert len(row) == COLUMNS, row[0]
+        assert all(row), row[0]
+        assert re.findall(r"`[^`]+`", row[2] + row[4] + row[5]), row[0]
+        assert row[5].startswith("`tests/"), row[0]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_place_exists(place: str) -> None:
+    path, _, name = place.partition(":")
+    (file,) = [REPO / folder / path for folder in FOLDERS if (REPO / folder / path).exists()]
+    assert name in names(file)
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_each_test_exists(test: str) -> None:
+    path, _, name = test.partition(":")
+    assert (REPO / path).exists()
+    assert not name or name in names(REPO / path)
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in STUDIES])
+def test_each_command_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "readings.csv").write_text("".join(f"{i % 7}\n" for i in range(60)))
+    program, *words = shlex.split(command)
+    assert program == "undertone"
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
+
+
+@pytest.mark.parametrize("command", STUDIES)
+def test_each_study_exists_and_is_one_of_its_papers(command: str) -> None:
+    name = command.rpartition(" ")[2]
+    assert name in EXPERIMENTS.names()
+    assert any(name in experiments_of(paper) for paper in PAPERS)
+
+
+def test_the_numbered_items_of_each_document_are_all_there() -> None:
+    """Every number from the first to the last one that the documents print, except the unnumbered equations between."""
+    text = "\n".join(row[0] for row in ROWS)
+    tops, cgm = (PAGE.read_text("utf-8").partition("## CGM")[i] for i in (0, 2))
+    for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 19, 22):
+        assert re.search(rf"Eq\. {number}\b", tops), number
+    for number in range(1, 11):
+        assert re.search(rf"\| Figure {number} \|", tops), number
+    cgm = cgm.partition("\n## ")[0]
+    numbers = {int(each) for row in re.findall(r"^\| ([^|]+) \|", cgm, re.MULTILINE) if "Eq" in row
+               for each in re.findall(r"\b(\d+)[ab]?\b", row.partition("Eq")[2])}  # fmt: skip
+    assert set(range(1, 25)) <= numbers
+    for number in range(1, 5):
+        assert re.search(rf"\| Figure {number} \|", cgm), number
+    for item in ("Algorithm 1", "Algorithm 2", "Algorithm 3", "Theorem 5.1", "Lemma 4.1", "Theorem 2.1", "Table 1"):
+        assert item in text

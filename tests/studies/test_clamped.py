@@ -1,0 +1,18 @@
+"""S-P in Figure 7: how often θ is 1 or the public bound, in closed form and as it is drawn."""
+
+import numpy as np
+
+from undertone_studies.tops_methods import quantile_threshold, source
+from undertone_studies.tops_streams import stand_in
+from undertone_studies.tops_threshold import clamped
+
+
+def test_the_closed_form_is_what_is_drawn() -> None:
+    """300 draws at ε = .1: six deviations of a share are .17, so that a right share fails with probability 2e-9."""
+    stream = stand_in("Kosarak", 1)
+    low, high = clamped(stream, "0.1")
+    drawn = np.array([quantile_threshold(stream, "0.1", source(1, i, "clamped"), "s-p") for i in range(300)])
+    assert abs(np.mean(drawn == 1) - low) < 6 * 0.5 / 300**0.5
+    assert abs(np.mean(drawn == stream.bound) - high) < 6 * 0.5 / 300**0.5
+    # At these ε the threshold is a coin that is flipped between the two ends.
+    assert 0.4 < high < low < 0.51
