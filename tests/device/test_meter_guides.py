@@ -26,6 +26,8 @@ sys.path.append(str(mp.REPO / "scripts"))
 from board_memory import FILES, WIDE_KB
 from frames import SML, TELEGRAM
 
+from support.ci import pseudo_terminal
+
 _BLOCK = re.compile(r"```(\w+)\n([\s\S]*?)```|((?:^    .+\n)+)", re.MULTILINE)
 
 
@@ -99,7 +101,7 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
     run(*shlex.split(create), *short)
     run(*shlex.split(add))
     [folder] = (tmp_path / "home/fleets/energy/devices").iterdir()
-    meter, line = os.openpty()
+    meter, line = pseudo_terminal()
     tty.setraw(meter)
     tty.setraw(line)
     device = json.loads((folder / "device.json").read_text()) | settings("pi-sml.md")

@@ -7,6 +7,7 @@ import tty
 from pathlib import Path
 
 from support import micropython as mp
+from support.ci import pseudo_terminal
 
 # Runs blocks of code in one namespace; each is answered by its output and its traceback, ended by \x04.
 _LOOP = """
@@ -33,7 +34,7 @@ class Board:
     def __init__(self, folder: Path) -> None:
         interpreter = mp.interpreter()
         assert interpreter is not None
-        self._near, self._far = os.openpty()
+        self._near, self._far = pseudo_terminal()
         tty.setraw(self._near)
         tty.setraw(self._far)
         self.path = os.ttyname(self._far)

@@ -22,3 +22,11 @@ def unavailable(reason: str) -> NoReturn:
     if CI:
         pytest.fail(f"{reason} (CI=true: a skip here would hide what was not tested)", pytrace=False)
     pytest.skip(reason)
+
+
+def pseudo_terminal() -> tuple[int, int]:
+    """A pair as of `os.openpty`; skip where the machine has none, as in a chroot without /dev/pts."""
+    try:
+        return os.openpty()
+    except OSError as wrong:
+        absent(f"no pseudo-terminal: {wrong}")

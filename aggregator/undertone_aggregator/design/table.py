@@ -38,6 +38,11 @@ _MARGINS = (
 )
 # A price above -_PRICE, a tenth of the solver's tolerance, is not negative; a cell of a smaller probability is unused.
 _PRICE, _UNUSED = 1e-8, 1e-9
+# Share by which a table's worst variance may be above the least: more than the solver's tolerance of 1e-7.
+_TIE = 1e-5
+# Probabilities that differ by less than 10^-_DIGITS count as equal; solvers agree to some 10^-11. A constraint with
+# less room than _BINDS holds with equality. A corner is corrected _CORRECTIONS times.
+_DIGITS, _BINDS, _CORRECTIONS = 9, 1e-9, 3
 # Offsets of single cells from the even grid, in units of 2^-shift; with them `_repair` can make a row's mean exact.
 _SHIFTS = (4096, 512, 64, 8, 1)
 
@@ -174,6 +179,8 @@ def _used(grid: _Grid, least: Vector, enough: float) -> _Grid:
 
     The likeliest of these cells are shifted off the even grid by `_SHIFTS`.
     """
+    # What is equal but for rounding is equal here.
+    least = np.round(least, _DIGITS)
     used = [j for j in range(len(least)) if least[j] > enough]
     neighbours = [(j, j + 1) for j in used if j + 1 in used]
     if not neighbours or len(used) < len(_SHIFTS) + 2:
@@ -241,6 +248,9 @@ def _solve(
 
     These are, each [levels + 1], of the sum, of the mean and of the worst variance. Variables of the programme are the
     excesses P(j|k) - m_j >= 0 row by row, then m, then the worst variance t.
+
+    Without ``density``, the table is the one that minimises Σ_k (1 + k / rows) Var_k among those whose worst variance
+    is at most `_TIE` above the least, so that it is the same on every processor.
     """
     # SciPy's modules are imported here, because their import takes long and only the choice of a mechanism needs them.
     from scipy.optimize import linprog
@@ -257,20 +267,50 @@ def _solve(
         cost[:size] = np.outer(density, y * y).ravel()
         cost[size:-1] = density.sum() * y * y
         most = limit
-    result = linprog(
-        cost,
-        A_ub=upper,
-        b_ub=np.concatenate([np.zeros(size), x * x]),
-        A_eq=exact,
-        b_eq=np.concatenate([np.ones(rows), x]),
-        bounds=[(0, None)] * size + [(floor, None)] * cells + [(0, most)],
-        method="highs",
-    )
-    if not result.success:
-        raise NoTable(f"the linear programme has no solution: {result.message}")
+    at_most, equal = np.concatenate([np.zeros(size), x * x]), np.concatenate([np.ones(rows), x])
+    least = np.concatenate([np.zeros(size), np.full(cells, floor), [0.0]])
+
+    def solved(cost: Vector, most: float | None) -> Any:
+        bounds = [*((float(low), None) for low in least[:-1]), (0.0, most)]
+        result = linprog(cost, A_ub=upper, b_ub=at_most, A_eq=exact, b_eq=equal, bounds=bounds, method="highs")
+        if not result.success:
+            raise NoTable(f"the linear programme has no solution: {result.message}")
+        return result
+
+    result = solved(cost, most)
+    if density is None:
+        # Many tables have the least worst variance, and which of them a solver finds depends on the processor.
+        tie = 1.0 + np.arange(rows) / rows
+        cost = np.concatenate([np.outer(tie, y * y).ravel(), tie.sum() * y * y, [0.0]])
+        most = round(result.fun * (1.0 + _TIE), 9)
+        result = solved(cost, most)
+        if floor > 0.0:
+            largest = np.full(len(cost), np.inf)
+            largest[-1] = most
+            result.x = _corner(result.x, (upper, at_most), (exact, equal), (least, largest))
     total, mean = np.split(result.eqlin.marginals, 2)
     channel = np.asarray(result.x[:size].reshape(rows, cells) + result.x[size:-1])
     return channel, (total, mean, result.ineqlin.marginals[size:])
+
+
+def _corner(x: Vector, upper: tuple[Any, Vector], exact: tuple[Any, Vector], bounds: tuple[Vector, Vector]) -> Vector:
+    """Return the corner of a programme that a solver has found as ``x``, to the last digits.
+
+    ``upper`` and ``exact``: matrix and right side of the inequalities and equations; ``bounds``: least and largest
+    value of each variable. The corner solves the equations of all constraints that hold with equality at ``x``. Its
+    residual is computed with more digits than the solution, and corrects it.
+    """
+    least, largest = bounds
+    binding = np.flatnonzero(upper[1] - upper[0] @ x < _BINDS)
+    rows = np.vstack([upper[0].tocsr()[binding].toarray(), exact[0].toarray()])
+    right = np.concatenate([upper[1][binding], exact[1]])
+    corner = np.where(x - least < _BINDS, least, np.where(largest - x < _BINDS, largest, x))
+    free = (corner != least) & (corner != largest)
+    q, r = np.linalg.qr(rows[:, free])
+    for _ in range(_CORRECTIONS):
+        residual = right - rows.astype(np.longdouble) @ corner.astype(np.longdouble)
+        corner[free] += np.linalg.solve(r, q.T @ residual.astype(float))
+    return corner
 
 
 @lru_cache(maxsize=4)

@@ -14,7 +14,7 @@ import pytest
 
 from support import micropython as mp
 from support.board import Board
-from support.ci import unavailable
+from support.ci import pseudo_terminal, unavailable
 from undertone_device import __main__ as command
 from undertone_device.tools import install as installing
 from undertone_device.tools.compile import compile_boards
@@ -238,7 +238,7 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, co
     interpreter = mp.interpreter()
     if interpreter is None:
         unavailable(mp.MISSING)
-    near, far = os.openpty()
+    near, far = pseudo_terminal()
     # What the board reads comes as it was sent.
     tty.setraw(near)
     tty.setraw(far)

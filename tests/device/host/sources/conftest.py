@@ -10,6 +10,7 @@ import tty
 
 import pytest
 
+from support.ci import pseudo_terminal
 from undertone_device.host.sources import open_source
 from undertone_device.setup.config import parse_config
 
@@ -36,7 +37,7 @@ class Meter:
     """
 
     def __init__(self, path):
-        self.end, other = os.openpty()
+        self.end, other = pseudo_terminal()
         tty.setraw(self.end)
         tty.setraw(other)
         path.symlink_to(os.ttyname(other))
