@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from undertone_aggregator.base.files import sync
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.estimate.publication import withhold
 from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.settings.landing_plan import SPARK
 from undertone_aggregator.store.store import open_store
@@ -145,6 +146,7 @@ def restore_home(file: Path, folder: Path) -> list[str]:
             _relocate(scratch / name, before, str(folder.resolve()))
         sentences = [f"{folder}: {_count(scratch)} files"]
         sentences += _check_stores(Home(scratch))
+        sentences += _withhold(Home(scratch), int(time.time()))
         sentences += _notes(Home(scratch))
         for path in (scratch, *scratch.rglob("*")):
             give_to_owner(path, like)
@@ -297,6 +299,30 @@ def _check_stores(home: Home) -> list[str]:
             newest, counted = store.newest_slot(), store.outcomes()["counted"]
             of = f", the newest of slot {newest}" if counted else ""
             sentences.append(f"{name}: {store.epoch_count()} epochs, {counted} reports{of}")
+    return sentences
+
+
+def _withhold(home: Home, now: int) -> list[str]:
+    """Have no store publish a slot that the lost server may have published; return a sentence for each such store."""
+    sentences = []
+    for name in home.names():
+        config = home.config(name)
+        if _is_shared(config.store_url) or not Path(store_address(config.store_url).where).exists():
+            continue
+        plan = config.campaign
+        with open_store(config.store_url, campaign=name) as store:
+            if not store.epoch_count():
+                continue
+            span = withhold(store, now // plan.slot_seconds - plan.settle_slots - 1, plan.min_reports)
+        if span is not None:
+            first, last = (
+                time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(slot * plan.slot_seconds))
+                for slot in (span[0], span[1] + 1)
+            )
+            sentences.append(
+                f"{name}: no number is published for the time from {first if span[0] else 'the beginning'} to {last}:"
+                " the lost server may have published these slots, and no slot is published twice with other numbers"
+            )
     return sentences
 
 

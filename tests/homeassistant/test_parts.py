@@ -189,6 +189,28 @@ def test_a_server_names_no_files_of_the_home_and_no_broker_without_tls(files, tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "broker",
+    [
+        {"host": "m" * 254},
+        {"host": "meters\u202eexample.org"},
+        {"host": "meters\nexample.org"},
+        {"host": 7},
+        {"port": 0},
+        {"port": 65536},
+        {"port": "8883"},
+        {"port": True},
+        {"port": 10**400},
+    ],
+)
+def test_what_a_server_says_of_itself_is_bounded_before_anything_is_stored(files, tmp_path, broker):
+    device = json.loads(files["device.json"])
+    device["broker"] |= {"host": "meters.example.org", "tls": {"ca": "ca.crt"}, **broker}
+    with pytest.raises(Invalid):
+        participation.store_files(tmp_path, files | {"device.json": json.dumps(device)}, joined_by())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_server_sends_no_further_files_and_leaves_none_out(files, tmp_path):
     for wrong in (
         files | {"../configuration.yaml": "x"},

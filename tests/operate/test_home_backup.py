@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import tarfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from support.command import undertone
 from support.many import PLAN, Running, undertone_process
 from support.waiting import wait_for
+from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import Batch, open_store
 from undertone_operate import home_backup
@@ -69,6 +71,15 @@ def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     done = undertone("restore", str(file), str(elsewhere))
     assert done.returncode == 0, done.stderr
     assert "power: 1 epochs, 0 reports" in done.stdout
+    # What the lost server may have published since is never published from this store.
+    assert "power: no number is published for the time from" in done.stdout
+    plan = Home(elsewhere).config("power").campaign
+    with open_store(Home(elsewhere).config("power").store_url, campaign="power", read_only=True) as store:
+        publication = publication_of(store, plan.min_reports)
+    assert publication.withheld == ((0, publication.settled),)
+    assert (
+        abs(publication.settled - (time.time() // plan.slot_seconds - plan.settle_slots - 1)) * plan.slot_seconds < 600
+    )
     kept = contents(elsewhere)
     for name in ("signing.key", "server.toml", "campaigns/power.toml"):
         assert kept[name] == before[name]

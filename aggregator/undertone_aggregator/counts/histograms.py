@@ -3,7 +3,7 @@
 A year of fifty groups has two million histograms: Python objects for each of them would take a minute.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -72,6 +72,15 @@ class SlotSums:
             self.names,
             {origin: Summed(*(column[: ends[origin]] for column in summed)) for origin, summed in self.tables.items()},
         )
+
+    def without(self, spans: Iterable[tuple[int, int]]) -> "SlotSums":
+        """Return the sums without the slots first <= slot <= last of each of the ``spans``."""
+        tables = dict(self.tables)
+        for first, last in spans:
+            for origin, summed in tables.items():
+                kept = (summed.slot < first) | (summed.slot > last)
+                tables[origin] = Summed(*(column[kept] for column in summed))
+        return SlotSums(self.names, tables)
 
     def everybody(self) -> Tables:
         """Return the histograms of all groups together."""

@@ -3,7 +3,8 @@
 The unit is a *cell*: the reports of one group, one slot, one kind and one epoch, as they were when the slot settled.
 Three rules:
 
-1. A slot settles once (`settle`). The store keeps reports that come later apart, so what a settled slot holds, and
+1. A slot settles once (`settle`), and a slot that another server may have published is never published from a restored
+   store (`withhold`). The store keeps reports that come later apart, so what a settled slot holds, and
    every number made of it, is final. Late reports are in the operator's own view of the store alone.
 2. Of one slot the numbers of several groups, and of all devices together, are published only if each of them, and the
    *remainder* of all devices less the published groups, is over no report or at least ``min_reports``: see `released`.
@@ -35,6 +36,8 @@ from undertone_shared import report
 _SINCE = "min_reports_since"
 # Name of the stored value that lists the groups whose counts were ever published.
 _TOLD = "told_groups"
+# Name of the stored value that lists [first slot, last slot] of the slots that are never published from this store.
+_WITHHELD = "withheld_slots"
 # More reports than any slot has.
 _ALL = np.iinfo(np.int64).max
 
@@ -235,19 +238,22 @@ class Publication:
 
     ``least``: min_reports now; ``since``: (first slot, min_reports) as slots settled, ascending. A slot obeys the
     larger of the two, so that a number that was withheld when the slot settled stays withheld. ``told``: the groups
-    whose counts were ever published.
+    whose counts were ever published. ``withheld``: (first, last) of the slots that this store never publishes.
     """
 
     settled: int
     least: int
     since: tuple[tuple[int, int], ...] = ()
     told: frozenset[str] = frozenset()
+    withheld: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, meta: Mapping[str, str], least: int) -> "Publication":
         """Read the publication state from the values that a store returns as ``meta``."""
         since = tuple((first, then) for first, then in json.loads(meta.get(_SINCE, "[]")))
-        return cls(int(meta.get(SETTLED, -1)), least, since, frozenset(json.loads(meta.get(_TOLD, "[]"))))
+        told = frozenset(json.loads(meta.get(_TOLD, "[]")))
+        withheld = tuple((first, last) for first, last in json.loads(meta.get(_WITHHELD, "[]")))
+        return cls(int(meta.get(SETTLED, -1)), least, since, told, withheld)
 
     def then(self, slots: Slots) -> Slots:
         """Return the min_reports that applied when each of ``slots`` [n] settled."""
@@ -255,13 +261,13 @@ class Publication:
         return np.asarray(applied[np.searchsorted([first for first, _ in self.since], slots, side="right")])
 
     def select(self, sums: SlotSums) -> ReleasedCells:
-        """Return what may be published of ``sums``, which have no late reports: only settled slots."""
-        return ReleasedCells(sums.until(self.settled), self)
+        """Return what may be published of ``sums``, which have no late reports: only settled slots, none withheld."""
+        return ReleasedCells(sums.until(self.settled).without(self.withheld), self)
 
 
 def publication_of(store: Store, least: int) -> Publication:
     """Return the publication state of a store, with ``least`` as the current min_reports."""
-    return Publication.of(store.meta(SETTLED, _SINCE, _TOLD), least)
+    return Publication.of(store.meta(SETTLED, _SINCE, _TOLD, _WITHHELD), least)
 
 
 def settle(store: Store, slot: int, least: int) -> Publication:
@@ -274,7 +280,24 @@ def settle(store: Store, slot: int, least: int) -> Publication:
         if not since or since[-1][1] != least:
             since = (*since, (before.settled + 1, least))
         store.set_meta({_SINCE: json.dumps(since), SETTLED: str(slot)})
-    return Publication(slot, least, since, before.told)
+    return Publication(slot, least, since, before.told, before.withheld)
+
+
+def withhold(store: Store, slot: int, least: int) -> tuple[int, int] | None:
+    """Settle all slots up to ``slot`` and never publish those that had not settled; return (first, last) of them.
+
+    For a store that was restored: another server may have published these slots after the backup was made, from more
+    reports than the backup holds. A second number for one slot would tell more than the guarantee says. Returns None if
+    they had all settled. Raises StoreError.
+    """
+    with store.transaction():
+        before = publication_of(store, least)
+        if slot <= before.settled:
+            return None
+        span = (before.settled + 1, slot)
+        settle(store, slot, least)
+        store.set_meta({_WITHHELD: json.dumps([*before.withheld, span])})
+    return span
 
 
 def tell_groups(store: Store, least: int) -> frozenset[str]:

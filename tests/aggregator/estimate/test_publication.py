@@ -15,6 +15,7 @@ from undertone_aggregator.estimate.publication import (
     publication_of,
     released,
     settle,
+    withhold,
 )
 from undertone_aggregator.store.store import Batch
 from undertone_shared import report
@@ -253,6 +254,25 @@ def test_a_slot_settles_once() -> None:
     assert now(store, 2)(EVERYBODY).reports == 3
     assert store.partial().reports == 5
     assert store.late_reports() == 2
+
+
+def test_a_restored_store_publishes_no_slot_that_another_server_may_have_published() -> None:
+    store = MemoryStore()
+    for slot in range(4):
+        send(store, [(device, slot, EVERYBODY, report.REPORT) for device in range(2)])
+    settle(store, 1, 2)
+    assert withhold(store, 5, 2) == (2, 5)
+    # What devices had kept comes to the restored server: the lost one had counted three reports of slot 3.
+    send(store, [(2, 3, EVERYBODY, report.REPORT), (0, 6, EVERYBODY, report.REPORT), (1, 6, EVERYBODY, report.REPORT)])
+    settle(store, 6, 2)
+    publication = publication_of(store, 2)
+    assert {key.slot for key in now(store, 2)(EVERYBODY)} == {0, 1, 6}
+    assert store.partial().reports == 4 * 2 + 3, "the operator still sees all"
+    # A second restore adds to the first; one in which everything has settled changes nothing.
+    assert withhold(store, 6, 2) is None
+    assert withhold(store, 8, 2) == (7, 8)
+    assert publication_of(store, 2).withheld == (*publication.withheld, (7, 8)) == ((2, 5), (7, 8))
+    assert settle(store, 9, 2).withheld == ((2, 5), (7, 8))
 
 
 # --- where an epoch begins

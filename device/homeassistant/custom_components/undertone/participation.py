@@ -22,6 +22,7 @@ from undertone_device.host.words import read_words
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import LARGEST_SECRET, FileStorage
+from undertone_shared.checks import check_integer, check_text
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 
@@ -41,6 +42,8 @@ BACKUP_MARK = "in-a-backup"
 _WAITING = 1000
 CONFIG = "device.json"
 _JOINED = "join.json"
+# Longest name of a host, in characters (RFC 1035).
+_LONGEST_HOST = 253
 # Files of a new device that a server may send.
 _FILES = (CONFIG, "policy.json", "ca.crt", "password", "device.crt", "device.key")
 
@@ -275,6 +278,10 @@ def _home_configuration(files: dict[str, str], link: Link) -> dict[str, Any]:
     broker = fields.get("broker") if isinstance(fields, dict) else None
     if not isinstance(broker, dict) or "policy.json" not in files:
         raise Invalid("the server's files are incomplete, expected device.json and policy.json")
+    # Before anything is stored or shown: what the server says of itself is bounded text and a port.
+    check_text("broker.host", broker.get("host"), _LONGEST_HOST)
+    if broker.get("port") is not None:
+        check_integer("broker.port", broker["port"], 1, 65535)
     tls = broker.get("tls")
     if tls is None and (link.secure or not is_loopback(str(broker.get("host")))):
         raise Invalid("broker has no field tls, expected one for a server that is not on this machine")
