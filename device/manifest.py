@@ -12,6 +12,7 @@ package(
         "ed25519.py",
         "entropy.py",
         "errors.py",
+        "garbage.py",
         "gaussian.py",
         "handover.py",
         "mechanism.py",

@@ -33,6 +33,7 @@ storage        the device could not store it
 import gc
 import json
 
+from undertone_shared import garbage
 from undertone_shared.campaign import LONGEST_UNIT, MEASURES, Campaign
 from undertone_shared.checks import check_cap, check_integer, check_object, check_text
 from undertone_shared.errors import Invalid, Refused
@@ -209,21 +210,15 @@ class Policy:
         # The import is inside the method, so that a board loads Ed25519's code only when a new campaign arrives.
         from undertone_shared.ed25519 import verify
 
-        # Verification makes a megabyte of garbage. A board that collects after every 4 KB would collect 250 times,
-        # which takes half the time.
-        threshold = getattr(gc, "threshold", None)
-        before = -1
-        if threshold is not None:
-            before = threshold()
-            threshold(-1)
+        # Verification makes a megabyte of garbage.
+        before = garbage.pause()
         try:
             for key in self.signers:
                 if verify(key, digest, signature, alive):
                     return
         finally:
-            if threshold is not None:
-                gc.collect()
-                threshold(before)
+            gc.collect()
+            garbage.resume(before)
         raise Refused("signature", "none of the policy's %d signers signed it" % len(self.signers))
 
     def check_succession(

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from undertone_device.mqtt.packets import Event
     from undertone_device.mqtt.protocols import ByteStream
 
-ANSWER_MILLISECONDS = 10000
+# The one deadline for the TLS handshake and the answer to CONNECT. A handshake with a server of 50 bytes a second takes
+# some 20 s.
+ANSWER_MILLISECONDS = 30000
 _BUFFER_BYTES = 512
 _READS = 32
 

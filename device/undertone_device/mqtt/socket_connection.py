@@ -1,7 +1,8 @@
 """A TCP or TLS connection that never blocks once it is open; the same code for boards and CPython.
 
-After the connection is made every wait is a bounded ``poll``; no call relies on a socket timeout, because
-``setblocking(True)`` erases it on lwIP.
+After the TCP connection is made every wait is a bounded ``poll``; no call relies on a socket timeout, because
+``setblocking(True)`` erases it on lwIP. The TLS handshake goes on in ``read`` and ``write``, which take nothing until
+it is done; so a slow server costs time, and never keeps a board from feeding its watchdog.
 """
 
 import errno
@@ -12,6 +13,8 @@ try:
     import ssl
 except ImportError:
     ssl = None  # type: ignore[assignment]
+
+from undertone_shared import garbage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +49,9 @@ def opener(
 class SocketConnection:
     """A TCP connection to the first address of ``host`` that answers, with TLS if there is a context.
 
-    Connecting and the handshake take at most ``milliseconds`` each; ``alive()``, which feeds a watchdog, is called
-    before each step. ``answered``: addresses that have answered. Raises OSError, also if the certificate is not valid.
+    Connecting takes at most ``milliseconds`` for each address; ``alive()``, which feeds a watchdog, is called before
+    each and after the last. The TLS handshake begins with the first ``read`` or ``write``; its deadline is the
+    caller's. ``answered``: addresses that have answered. Raises OSError.
     """
 
     def __init__(
@@ -62,14 +66,17 @@ class SocketConnection:
         alive = alive or (lambda: None)
         raw = _connect(host, port, milliseconds, alive, [] if answered is None else answered)
         alive()
+        raw.setblocking(False)
         self._socket: Any = raw
+        # True until the TLS handshake is done.
+        self._shaking = context is not None
         if context is not None:
             try:
-                self._socket = context.wrap_socket(raw, server_hostname=host)
+                self._socket = context.wrap_socket(raw, server_hostname=host, do_handshake_on_connect=False)
             except (OSError, ValueError) as error:
                 raw.close()
                 raise OSError("TLS: %s" % error)
-        self._socket.setblocking(False)
+            self._socket.setblocking(False)
         # MicroPython's TLS sockets have only readinto and write, CPython's sockets have recv_into and send.
         self._read_into = getattr(self._socket, "readinto", None) or self._socket.recv_into
         self._write = getattr(self._socket, "send", None) or self._socket.write
@@ -80,19 +87,21 @@ class SocketConnection:
     def read(self, buffer: bytearray) -> "int | None":
         """Read into ``buffer``: return the number of bytes, 0 at the end of the stream, None if there are none now.
 
-        Raises OSError.
+        Raises OSError, also if the server's certificate is not valid.
         """
-        return _unless_busy(self._read_into, buffer)
+        return self._take(self._read_into, buffer)
 
     def write(self, data: memoryview) -> "int | None":
         """Return the number of bytes taken, None if there is no room now; then repeat with the same data.
 
-        Raises OSError.
+        Raises OSError, also if the server's certificate is not valid.
         """
-        return _unless_busy(self._write, data)
+        return self._take(self._write, data)
 
     def wait(self, milliseconds: int, writing: bool) -> None:
         """Wait until there is something to read (or room to write), at most ``milliseconds``."""
+        # The handshake waits for the server's next message; there is nearly always room for its own.
+        writing = writing and not self._shaking
         if writing != self._writing:
             self._writing = writing
             self._poll.modify(self._socket, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
@@ -104,6 +113,20 @@ class SocketConnection:
             self._socket.close()
         except OSError:
             pass
+
+    def _take(self, call: "Callable[[Any], int | None]", data: "bytearray | memoryview") -> "int | None":
+        if not self._shaking:
+            return _unless_busy(call, data)
+        before = garbage.pause()
+        try:
+            count = _unless_busy(call, data)
+        except (OSError, ValueError) as error:
+            raise OSError("TLS: %s" % error)
+        finally:
+            garbage.resume(before)
+        # Only what is sent or received after the handshake has a length.
+        self._shaking = count is None
+        return count
 
 
 def _unless_busy(call: "Callable[[Any], int | None]", data: "bytearray | memoryview") -> "int | None":

@@ -21,11 +21,16 @@ def main(host, port, ca):
         return
     events = []
     for _ in range(600):
-        new = [event[0] for event in transport.poll(100)]
+        found = transport.poll(100)
+        for event in found:
+            if event[0] == "lost":
+                print("refused", event[1])
+                return
+        new = [event[0] for event in found]
         events += new
         if "connected" in new:
             transport.publish("undertone-test/x", bytes(900))
-        if "acked" in new or "lost" in new:
+        if "acked" in new:
             break
     transport.close()
     print(events)

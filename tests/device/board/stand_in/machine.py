@@ -5,6 +5,7 @@
 
 import json
 import sys
+import time
 
 import network
 import port_names
@@ -44,15 +45,23 @@ def set_time_of(clock):
 
 
 class WDT:
+    """``stretch``: the longest time without a feed, in milliseconds."""
+
     fed = 0
     longest = 8388
+    stretch = 0
+    last = 0
 
     def __init__(self, id=0, timeout=5000):
         if timeout > self.longest:
             raise ValueError("timeout is too long")
+        WDT.last = time.ticks_ms()
 
     def feed(self):
         WDT.fed += 1
+        now = time.ticks_ms()
+        WDT.stretch = max(WDT.stretch, time.ticks_diff(now, WDT.last))
+        WDT.last = now
 
 
 class RTC:

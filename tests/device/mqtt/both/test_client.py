@@ -211,7 +211,7 @@ def test_a_broker_that_never_sends_connack_is_given_up():
     rig = Rig()
     rig.broker.silent = True
     rig.steps()
-    for _ in range(12):
+    for _ in range(32):
         rig.device.ticks.now += 1000
         rig.client.step(0)
     assert "does not answer" in rig.client.trouble

@@ -1,0 +1,69 @@
+"""device/main.py under MicroPython, by TLS, on networks that are slow, silent, or come and go: its watchdog is fed.
+
+The watchdog of a Pico W restarts the board after 8.3 s without a feed; a board that it restarts in the TLS handshake
+starts it again, for ever. The broker and its TLS are real, the network before it is `support.slow_network`.
+"""
+
+import json
+import re
+import sys
+
+import pytest
+
+from support import micropython as mp
+from support.board_site import BOARD, BoardSite
+from support.private_broker import PrivateBroker
+from support.slow_network import SlowNetwork
+
+sys.path.append(str(mp.REPO / "scripts"))
+
+from board_memory import FILES, WIDE_KB
+
+# A board needs none of this time for itself: a step waits for half a second at most, a stalled machine some seconds.
+LONGEST_STRETCH = 5000
+
+
+@pytest.fixture
+def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
+    """Run a board behind a network with these faults until the broker has acknowledged so many reports.
+
+    Returns (the longest time without a feed in ms, how often its Wi-Fi fell, connections it made).
+    """
+    with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
+
+        def run(count, *, answer=30000, wifi=0, **faults):
+            site = BoardSite(broker, tmp_path, micropython, compiled, 1)
+            settings = json.loads((tmp_path / "device.json").read_text())
+            with SlowNetwork(broker.port, radio=tmp_path / "radio", **faults) as network:
+                settings["broker"]["port"] = network.port
+                (tmp_path / "device.json").write_text(json.dumps(settings))
+                arguments = map(str, (count, answer, wifi))
+                lines = site.run(1024 * WIDE_KB[FILES], *arguments, program=BOARD / "drive_network.py")
+            slots = site.slots(count)
+            site.close()
+            assert slots == sorted(set(slots))
+            stretch, falls = map(int, re.fullmatch(r"stretch (\d+) falls (\d+)", lines[-1]).groups())
+            return stretch, falls, network.connections
+
+        yield run
+
+
+def test_a_server_of_100_bytes_every_2_s(board):
+    """The handshake takes some 20 s; the device waits for it, and reports."""
+    stretch, _, connections = board(2, part=100, pause=2, slow=900)
+    assert stretch < LONGEST_STRETCH
+    assert connections == 1
+
+
+def test_a_server_that_says_nothing(board):
+    """It is given up after the deadline; the second one reports."""
+    stretch, _, connections = board(2, answer=12000, silent=1)
+    assert stretch < LONGEST_STRETCH
+    assert connections == 2
+
+
+def test_wifi_that_comes_and_goes(board):
+    """Also in the middle of handshakes."""
+    stretch, falls, _ = board(6, answer=3000, wifi=12, part=300, pause=0.3, slow=1200)
+    assert stretch < LONGEST_STRETCH
+    assert falls >= 1
