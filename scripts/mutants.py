@@ -81,6 +81,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "device/undertone_device/core/guard.py": _DEVICE,
     "device/undertone_device/core/ledger.py": (
+        f"{DEVICE}/test_ledger_file.py",
         f"{DEVICE}/test_spent.py",
         *_DEVICE,
         "tests/device/setup/test_storage.py",

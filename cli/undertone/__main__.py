@@ -1,5 +1,6 @@
 """The ``undertone`` command. Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input or usage."""
 
+import io
 import os
 import sys
 
@@ -21,6 +22,10 @@ def main() -> int:
     # Matrices here are small: the threads of a BLAS library would spend more time waiting for each other than
     # computing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # A terminal that cannot show ε gets an escape in its place, and the command goes on.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         from undertone.app import run
 

@@ -1,6 +1,8 @@
 """The command tree, assembled from `undertone.commands`: a command's module is imported when the command is used."""
 
+import errno
 import sys
+import tempfile
 from collections.abc import Iterable, MutableMapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -159,4 +161,6 @@ def run() -> int:
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"{error.strerror}: free space where the files go; temporary ones go to {tempfile.gettempdir()} (TMPDIR)"
     return str(error)

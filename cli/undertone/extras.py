@@ -9,11 +9,14 @@ _EXTRAS = {
     "pyarrow": "all",
     "pyspark": "spark",
 }
-# Commands that draw with matplotlib.
-_DRAW = ("bench", "demo", "experiment")
+# Commands that simulate, or draw with matplotlib.
+_SIMULATE = ("bench", "demo", "experiment", "fleet", "plan", "simulate")
+# Commands that need no server; all others belong to one.
+_ALONE = ("certify", "export", "query", "verify")
 
 
 def advice(module: str, command: str = "") -> str:
     """Return one sentence that says how to install a top-level package that ``command`` needs."""
-    extra = _EXTRAS.get(module, "simulator" if command in _DRAW else "aggregator")
+    general = "simulator" if command in _SIMULATE else "aggregator" if command in _ALONE else "server"
+    extra = _EXTRAS.get(module, general)
     return f"this needs {module}; install it with: pip install '{DISTRIBUTION}[{extra}]'"
