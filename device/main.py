@@ -2,7 +2,8 @@
 
 Wi-Fi starts first, because the ESP32 has true random numbers only while its radio is on; then the clock by NTP, because
 TLS and slots need it; then the client, under a watchdog. sensor.py has one function, ``read()``, which returns one
-sample, an integer in the campaign's unit; with DEEP_SLEEP it returns the value of the slot that has just ended.
+sample (an integer in the campaign's unit), several quantities (a tuple), or a buffer of samples (bytes, a list, an
+array, a row of ulab); with DEEP_SLEEP it returns the value, or all samples, of the slot that has just ended.
 """
 
 # ruff: noqa: E402

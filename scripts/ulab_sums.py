@@ -11,7 +11,7 @@ from array import array
 
 from ulab import numpy
 
-from undertone_device.core.buffers import total
+from undertone_device.core.buffers import summary
 
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
 ROUNDS = 7
@@ -24,7 +24,7 @@ def microseconds(samples):
     for _ in range(ROUNDS):
         begun = time.ticks_us()
         for _ in range(calls):
-            total(samples)
+            summary(samples)
         passed = time.ticks_diff(time.ticks_us(), begun) / calls
         least = passed if least is None else min(least, passed)
     return least

@@ -1,4 +1,6 @@
-"""The exact sum of a buffer of samples, including ulab's arrays; loaded only if a buffer is used."""
+"""Exact count, sum, largest and last of a buffer of samples, including ulab's arrays; loaded if a buffer is used."""
+
+import array
 
 from undertone_shared.checks import SMALL, check_integer
 from undertone_shared.errors import Invalid
@@ -11,31 +13,64 @@ except ImportError:
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 # Number of 16-bit samples that are added at a time: most boards add in single precision, which is exact below 2^24.
 _PART = 128
+_KINDS = (bytes, bytearray, memoryview, list, array.array)
 
 
-def total(samples: "Sequence[int]") -> int:
-    """Return the exact sum of a buffer: integers of 30 bits, or a ulab array of 8 or 16 bits each. Raises Invalid.
+def summary(samples: "Sequence[int]") -> "tuple[int, int, int, int]":
+    """Return (count, sum, largest, last) of a buffer, exactly; zeros if it is empty. Raises Invalid.
 
-    ulab's own ``sum`` is a mean times n, which rounds.
+    A buffer is bytes, a list or array of integers of 30 bits and sign, or a row of ulab of 8 or 16 bits each. The
+    numbers are the same with ulab and without.
     """
-    if _ulab is None or not isinstance(samples, _ulab.ndarray):
-        result = 0
-        for sample in samples:
-            result += check_integer("a sample", sample, 1 - SMALL, SMALL - 1)
-        return result
+    if _ulab is not None and isinstance(samples, _ulab.ndarray):
+        return _of_ulab(samples)
+    if not isinstance(samples, _KINDS):
+        raise Invalid("a sample is of type %s, expected an integer, a tuple or a buffer" % type(samples).__name__)
+    total = last = 0
+    largest = -SMALL
+    for sample in samples:
+        last = check_integer("a sample", sample, 1 - SMALL, SMALL - 1)
+        total += last
+        largest = max(largest, last)
+    return len(samples), total, largest if len(samples) else 0, last
+
+
+def _of_ulab(samples: "Any") -> "tuple[int, int, int, int]":
+    # ulab's own ``sum`` is a mean times n, which rounds; ``dot`` adds, which is exact below 2^24.
     if samples.dtype not in (_ulab.int8, _ulab.uint8, _ulab.int16, _ulab.uint16) or len(samples.shape) != 1:
         raise Invalid(
             "samples are an array of dtype %r, expected a row of int8, uint8, int16 or uint16" % samples.dtype
         )
+    count = len(samples)
+    if not count:
+        return 0, 0, 0, 0
     # An array of booleans reports uint8 as its dtype, so its elements are checked.
-    if len(samples) and isinstance(samples[0], bool):
+    if isinstance(samples[0], bool):
         raise Invalid("samples are an array of truth values, expected a row of int8, uint8, int16 or uint16")
-    result = 0
-    ones = _ulab.ones(min(len(samples), _PART))
-    for start in range(0, len(samples), _PART):
+    total = 0
+    ones = _ulab.ones(min(count, _PART))
+    for start in range(0, count, _PART):
         part = samples[start : start + _PART]
-        result += int(_ulab.dot(part, ones[: len(part)]))
-    return result
+        total += int(_ulab.dot(part, ones[: len(part)]))
+    return count, total, int(_ulab.max(samples)), int(samples[count - 1])
+
+
+def slot_value(measure: str, samples: "Sequence[int]") -> "int | None":
+    """Return the value of a slot of which ``samples`` are all; None if there are none. Raises Invalid.
+
+    A device that sleeps between slots has nothing else: so a duration or a counter cannot be had from a buffer.
+    """
+    count, total, largest, last = summary(samples)
+    if measure not in ("sum", "mean", "max", "last"):
+        raise Invalid("a sample is a buffer, expected the slot's %s as an integer" % measure)
+    if not count:
+        return None
+    if measure == "sum":
+        return total
+    if measure == "mean":
+        return (2 * total + count) // (2 * count)
+    return largest if measure == "max" else last

@@ -108,21 +108,19 @@ class Reporter:
 
     # Methods that handle slots.
 
-    def observe(self, sample: "Sample", now: int) -> None:
-        """Take one raw sample. Raises Invalid.
+    def observe(self, sample: "Sample | Sequence[Sample]", now: int) -> None:
+        """Take one raw sample, or a buffer of them. Raises Invalid; nothing of the buffer is counted then.
 
         A sample is an integer in the campaign's unit (a 1 or 0 for duration), or a tuple of integers if the policy's
-        streams have several dimensions.
+        streams have several dimensions. A buffer is bytes, a list, an array or a row of ulab (`buffers.summary`).
         """
         self._roll(now)
-        if self._open.value is not None:
+        if self._open.value is None:
+            return
+        if isinstance(sample, (int, tuple)):
             self._open.value.add(sample, self.ticks())
-
-    def observe_many(self, samples: "Sequence[Sample]", now: int) -> None:
-        """Take a buffer of raw samples. Raises Invalid."""
-        self._roll(now)
-        if self._open.value is not None:
-            self._open.value.add_many(samples, self.ticks())
+        else:
+            self._open.value.add_many(sample, self.ticks())
 
     def close_slot(self, now: int) -> "bytes | None":
         """Return the report of the slot that has just ended, once; None while it lasts or if nothing may be drawn.
@@ -143,12 +141,19 @@ class Reporter:
             return None
         return self._release(campaign, slot, campaign.default if value is None else value)
 
-    def run_once(self, sample: "Sample | None", now: int) -> "bytes | None":
-        """Report after a sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed."""
+    def run_once(self, sample: "Sample | Sequence[int] | None", now: int) -> "bytes | None":
+        """Report after a sleep: ``sample`` is the value of the slot that ended last, None if the sensor failed.
+
+        A buffer of all of that slot's samples is reduced by the campaign's measure. Raises Invalid.
+        """
         campaign = self.accepted.promote(now)
         if campaign is None:
             self.paused = "no_campaign"
             return None
+        if sample is not None and not isinstance(sample, (int, tuple)):
+            from undertone_device.core.buffers import slot_value
+
+            sample = slot_value(campaign.measure, sample)
         slot = now // campaign.slot_seconds - 1
         self.guard.advance()
         opened = self.ledger.uptime - (now - self.guard.begins(campaign, slot))

@@ -59,16 +59,23 @@ class SlotValue:
         self._count += 1
 
     def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
-        """Take a buffer of samples at once. Raises Invalid like ``add``."""
-        if self.measure in ("sum", "mean"):
-            # Most boards never use a buffer.
-            from undertone_device.core.buffers import total
+        """Take a buffer of samples, which were measured just before ``ticks``, at once. Raises Invalid like ``add``.
 
-            self._sum += total(samples)  # type: ignore[arg-type]
-            self._count += len(samples)
+        For a duration its last state counts from ``ticks`` on.
+        """
+        # Most boards never use a buffer.
+        from undertone_device.core.buffers import summary
+
+        count, total, largest, last = summary(samples)  # type: ignore[arg-type]
+        if not count:
+            return
+        if self.measure == "duration":
+            self.add(last, ticks)
         else:
-            for sample in samples:
-                self.add(sample, ticks)
+            self._count += count
+            self._sum += total
+            self._max = max(self._max, largest)
+            self._last = last
 
     def _advance(self, ticks: int) -> None:
         if self._since is not None:

@@ -166,17 +166,20 @@ class VectorValue:
 
     def add(self, sample: "Sample", ticks: int) -> None:
         """Take one sample, a tuple of coordinates. Raises Invalid."""
-        if not isinstance(sample, tuple) or len(sample) != len(self.parts):
-            raise Invalid("a sample has another form, expected a tuple of %d integers" % len(self.parts))
-        for coordinate in sample:
-            check_sample(coordinate)
-        for i in range(len(sample)):
-            self.parts[i].add(sample[i], ticks)
+        self.add_many([sample], ticks)
 
     def add_many(self, samples: "Sequence[Sample]", ticks: int) -> None:
-        """Take samples one by one. Raises Invalid."""
+        """Take a list of samples. Raises Invalid; no sample is counted then."""
+        if not isinstance(samples, list):
+            raise Invalid("samples are of type %s, expected a tuple, or a list of tuples" % type(samples).__name__)
         for sample in samples:
-            self.add(sample, ticks)
+            if not isinstance(sample, tuple) or len(sample) != len(self.parts):
+                raise Invalid("a sample has another form, expected a tuple of %d integers" % len(self.parts))
+            for coordinate in sample:
+                check_sample(coordinate)
+        for sample in samples:
+            for i in range(len(self.parts)):
+                self.parts[i].add(sample[i], ticks)
 
     def close(self, ticks: int) -> "tuple[int, ...] | None":
         """Return the slot's values, None if a coordinate has none; the next slot starts empty."""

@@ -36,8 +36,9 @@ class Client:
     """One reporter on one broker.
 
     ``campaigns``: names whose config topics are subscribed. ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo
-    2^30; ``idle(ms)`` waits. ``read(now)`` returns one sample, an integer or None if the sensor has none; without it
-    the owner of the loop calls ``reporter.observe``. It is called once per slot, or every ``sample_seconds``.
+    2^30; ``idle(ms)`` waits. ``read(now)`` returns what `Reporter.observe` takes (an integer, a tuple, or a buffer of
+    samples), or None if the sensor has none; without it the owner of the loop calls ``reporter.observe``. It is called
+    once per slot, or every ``sample_seconds``.
     ``set_clock()`` asks NTP and raises OSError; if given, it is called before anything else and daily. Reports are
     spread over ``spread_percent`` of the following slot, with at most ``in_flight`` unacknowledged.
     ``handed_over(report)`` is called just before a report's bytes go to the transport, ``acknowledged(report)`` after
@@ -54,7 +55,7 @@ class Client:
         clock: "Callable[[], int]",
         ticks: "Callable[[], int]",
         idle: "Callable[[int], None]",
-        read: "Callable[[int], Sample | None] | None" = None,
+        read: "Callable[[int], Sample | Sequence[Sample] | None] | None" = None,
         set_clock: "Callable[[], None] | None" = None,
         sample_seconds: int = 0,
         spread_percent: int = 50,
@@ -153,7 +154,7 @@ class Client:
         self.transport.close()
         self._go_offline()
 
-    def wake(self, read: "Callable[[], int | None]", milliseconds: int) -> "bytes | None":
+    def wake(self, read: "Callable[[], Sample | Sequence[int] | None]", milliseconds: int) -> "bytes | None":
         """Do one wake of a deep-sleep device: receive the campaign, report the slot that ended last, wait for the
         PUBACK.
 

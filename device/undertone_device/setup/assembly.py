@@ -16,7 +16,7 @@ from undertone_shared.policy import LARGEST, parse_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from undertone_device.core.ledger import Storage
@@ -122,7 +122,7 @@ def make_client(
     clock: "Callable[[], int]",
     ticks: "Callable[[], int]",
     idle: "Callable[[int], None]",
-    read: "Callable[[int], Sample | None] | None" = None,
+    read: "Callable[[int], Sample | Sequence[Sample] | None] | None" = None,
     set_clock: "Callable[[], None] | None" = None,
     handed_over: "Callable[[bytes], None] | None" = None,
     acknowledged: "Callable[[bytes], None] | None" = None,

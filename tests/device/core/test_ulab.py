@@ -9,7 +9,7 @@ from support.ci import absent, unavailable
 
 RANDOM_BUFFERS = """
 from ulab import numpy as np
-from undertone_device.core.buffers import total
+from undertone_device.core.buffers import summary
 from undertone_device.core.slot_value import SlotValue
 state = 1
 def below(n):
@@ -27,7 +27,7 @@ for dtype, low, high in ((np.int8, -128, 127), (np.uint8, 0, 255), (np.int16, -3
             else:
                 values = [low + below(high - low + 1) for _ in range(n)]
             vector = np.array(values, dtype=dtype)
-            assert total(vector) == sum(values), (dtype, values)
+            assert summary(vector) == summary(values) == (n, sum(values), max(values), values[-1]), (dtype, values)
             wrong += int(np.sum(np.array(values))) != sum(values)
             for measure, value in (("sum", sum(values)), ("mean", (2 * sum(values) + n) // (2 * n)),
                                    ("max", max(values)), ("last", values[-1])):

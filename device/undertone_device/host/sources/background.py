@@ -2,7 +2,7 @@
 
 import threading
 
-from undertone_device.host.sources.source import SensorSource
+from undertone_device.host.sources.source import Reading, SensorSource
 
 
 class BackgroundReader:
@@ -12,7 +12,7 @@ class BackgroundReader:
         self._source = source
         self._asked: int | None = None
         self._done = threading.Event()
-        self._sample: int | None = None
+        self._sample: Reading | None = None
         self._error: OSError | ValueError | None = None
         self._refused = ""
 
@@ -38,7 +38,7 @@ class BackgroundReader:
             self._error = error
         self._done.set()
 
-    def answer(self, now: int, slot_seconds: int) -> int | None:
+    def answer(self, now: int, slot_seconds: int) -> Reading | None:
         """Return the sample that has arrived since the last call, None if there is none. Raises OSError or ValueError.
 
         A sample belongs to the slot in which it was requested; one that arrives after that slot's end is dropped.

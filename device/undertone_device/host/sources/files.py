@@ -5,7 +5,16 @@ import subprocess
 
 from undertone_device.host.sources import fields as check
 from undertone_device.host.sources.fields import Checks, Fields
-from undertone_device.host.sources.source import LARGEST, LONGEST_LINE, Kind, SensorSource, parse_sample
+from undertone_device.host.sources.source import (
+    LARGEST,
+    LONGEST_BURST,
+    LONGEST_LINE,
+    Kind,
+    Reading,
+    SensorSource,
+    parse_sample,
+    parse_samples,
+)
 from undertone_shared.errors import Invalid
 
 _TIMEOUT_SECONDS = 10
@@ -24,17 +33,17 @@ class Constant(SensorSource):
 
 
 class File(SensorSource):
-    """A source that reads the integer in a file each time."""
+    """A source that reads the integers in a file each time."""
 
     slow = True
 
     def __init__(self, fields: Fields):
         self._path = fields["path"]
 
-    def sample(self, now: int) -> int:
-        """Return the file's current content."""
+    def sample(self, now: int) -> Reading:
+        """Return the file's current content: one sample or a burst."""
         with open(self._path, encoding="ascii") as file:
-            return parse_sample(file.read(LONGEST_LINE + 1).strip())
+            return parse_samples(file.read(LONGEST_BURST + 1))
 
 
 class Command(SensorSource):
@@ -46,8 +55,8 @@ class Command(SensorSource):
         self._command = fields["command"]
         self._seconds = fields.get("timeout_seconds", _TIMEOUT_SECONDS)
 
-    def sample(self, now: int) -> int:
-        """Return the command's current output."""
+    def sample(self, now: int) -> Reading:
+        """Return the command's current output: one sample or a burst."""
         options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "timeout": self._seconds}
         try:
             done = subprocess.run(self._command, check=True, **options)
@@ -56,7 +65,7 @@ class Command(SensorSource):
         except subprocess.CalledProcessError as error:
             # The arguments are not in the message, because they may contain a password.
             raise OSError(f"{self._command[0]} gives the exit status {error.returncode}") from None
-        return parse_sample(done.stdout.strip())
+        return parse_samples(done.stdout)
 
 
 class Recording(SensorSource):

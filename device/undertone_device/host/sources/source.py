@@ -7,7 +7,11 @@ from undertone_device.host.sources.fields import Checks, Fields
 from undertone_shared.errors import Invalid
 
 LONGEST_LINE = 64
+LONGEST_BURST = 65536
 LARGEST = (1 << 30) - 1
+
+# A sample, or a burst of samples of the same moment.
+Reading = int | list[int]
 
 
 class SensorSource:
@@ -23,8 +27,11 @@ class SensorSource:
     slow = False
     trouble = ""
 
-    def read(self, now: int) -> int | None:
-        """Return one sample, None if there are no more. Raises OSError or ValueError; its text becomes ``trouble``."""
+    def read(self, now: int) -> Reading | None:
+        """Return one sample or a burst, None if there are no more.
+
+        Raises OSError or ValueError; its text becomes ``trouble``.
+        """
         try:
             sample = self.sample(now)
         except (OSError, ValueError) as error:
@@ -33,7 +40,7 @@ class SensorSource:
         self.trouble = ""
         return sample
 
-    def sample(self, now: int) -> int | None:
+    def sample(self, now: int) -> Reading | None:
         """Return the result of ``read``; a polled source implements this. Raises OSError or ValueError."""
         raise NotImplementedError
 
@@ -63,13 +70,14 @@ class Plausible(SensorSource):
         self._twice = twice
         self._refused = ""
 
-    def sample(self, now: int) -> int | None:
+    def sample(self, now: int) -> Reading | None:
         """Return a plausible sample. Raises OSError or ValueError, also for an implausible one."""
         sample = self._sample(now)
         if self._twice and self._sample(now) != sample:
             raise ValueError("two reads in a row differ")
-        if sample is not None and (why := self._implausible(sample)):
-            raise ValueError(why)
+        for one in [] if sample is None else sample if isinstance(sample, list) else [sample]:
+            if why := self._implausible(one):
+                raise ValueError(why)
         return sample
 
     def arrived(self) -> list[int]:
@@ -97,7 +105,7 @@ class Plausible(SensorSource):
         """Release open resources."""
         self._source.close()
 
-    def _sample(self, now: int) -> int | None:
+    def _sample(self, now: int) -> Reading | None:
         try:
             return self._source.sample(now)
         except UnicodeError:
@@ -129,6 +137,14 @@ class Kind:
     open: Callable[[Fields], SensorSource]
     needed: Checks = field(default_factory=dict)
     optional: Checks = field(default_factory=dict)
+
+
+def parse_samples(text: str | bytes) -> int | list[int]:
+    """Parse one integer, or a burst of them with spaces or line ends between. Raises ValueError."""
+    if len(text) > LONGEST_BURST:
+        raise ValueError(f"a burst of samples has more than {LONGEST_BURST} characters")
+    words = text.split()
+    return parse_sample(text.strip()) if len(words) < 2 else [parse_sample(word) for word in words]
 
 
 def parse_sample(text: str | bytes) -> int:

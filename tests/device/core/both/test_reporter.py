@@ -528,14 +528,24 @@ def test_a_buffer_of_samples_counts_as_its_samples_do():
     sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
     device = Device(now=START - SLOT, cap=[1 << 28, 1])
     # Without a campaign there is no slot that they could count in.
-    device.reporter.observe_many([1, 2], device.now)
+    device.reporter.observe([1, 2], device.now)
     device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
     device.reporter.close_slot(device.now)
     device.slot()
     for samples, symbol in (([150, 100, 50], 1), ([60, 40], 0), ([300], 1)):
-        device.reporter.observe_many(samples, device.now)
+        device.reporter.observe(samples, device.now)
         device.pass_time(SLOT)
         assert intake.unpack(device.reporter.close_slot(device.now)).values == (symbol,)
+
+
+def test_a_sleeper_may_hand_over_all_samples_of_its_slot():
+    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
+    device = Device(now=START - SLOT, cap=[1 << 28, 1])
+    device.accept(make_campaign(report=ReportRule(100, 300, sharp)))
+    device.pass_time(2 * SLOT)
+    for samples, symbol in (([150, 100, 50], 1), (bytes([60, 40]), 0)):
+        device.pass_time(SLOT)
+        assert intake.unpack(device.reporter.run_once(samples, device.now)).values == (symbol,)
 
 
 def test_nothing_is_drawn_after_the_last_slot():

@@ -4,7 +4,7 @@ from array import array
 
 from rig import SLOT, START, Ticks, make_campaign
 
-from undertone_device.core.buffers import total
+from undertone_device.core.buffers import slot_value, summary
 from undertone_device.core.slot_value import OpenSlot, SlotValue
 from undertone_shared.errors import Invalid
 
@@ -16,8 +16,58 @@ def value(measure, samples, modulus=0):
     return slot.close(0)
 
 
-def test_samples_that_can_be_read_once_only_are_summed():
-    assert total(iter([3, -1, 5])) == 7
+MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
+
+
+def test_a_burst_gives_what_its_samples_give_one_by_one():
+    for values in ([3], [0, 1], [1, 0], [200, 3, 255, 7], list(range(250)), [0] * 130):
+        for kind in (
+            list,
+            bytes,
+            bytearray,
+            lambda values: memoryview(bytes(values)),
+            lambda values: array("H", values),
+        ):
+            for measure in MEASURES:
+                one, burst = SlotValue(measure), SlotValue(measure)
+                for start in (0, 5000):
+                    for value in values:
+                        one.add(value, start)
+                    burst.add_many(kind(values), start)
+                    assert burst.close(start + 3000) == one.close(start + 3000), (measure, values)
+
+
+def test_an_empty_burst_is_no_sample():
+    for measure in MEASURES:
+        slot = SlotValue(measure)
+        slot.add_many(b"", 0)
+        assert slot.close(0) is None
+
+
+def test_a_burst_of_another_type_is_refused():
+    for bad in (1.5, "12", {1: 2}, {1}, iter([1]), ["1"], [1.5], [1 << 30], array("f", [1, 2])):
+        for measure in MEASURES:
+            slot = SlotValue(measure)
+            try:
+                slot.add_many(bad, 0)
+            except Invalid as error:
+                assert "expected" in str(error)
+            else:
+                raise AssertionError(bad)
+            assert slot.close(0) is None
+
+
+def test_the_value_of_a_whole_slot_from_a_buffer():
+    samples = [3, -8, 5, 7, 2]
+    assert [slot_value(measure, samples) for measure in ("sum", "mean", "max", "last")] == [9, 2, 7, 2]
+    assert slot_value("mean", []) is None
+    for measure in ("duration", "counter"):
+        try:
+            slot_value(measure, samples)
+        except Invalid as error:
+            assert measure in str(error)
+        else:
+            raise AssertionError(measure)
 
 
 def test_sum_mean_last_max():
@@ -113,7 +163,7 @@ def test_a_buffer_counts_like_its_samples():
         slot = SlotValue(measure)
         slot.add_many(buffer, 0)
         assert slot.close(0) == value(measure, buffer)
-    assert total(buffer) == 25
+    assert summary(buffer)[1] == 25
 
 
 def test_only_integers_of_thirty_bits_are_samples():

@@ -36,6 +36,20 @@ def test_a_file_is_read_anew_for_each_sample(tmp_path):
     assert (meter.read(0), meter.trouble) == (4, "")
 
 
+def test_a_file_or_a_command_may_give_a_burst(tmp_path):
+    path = tmp_path / "burst"
+    path.write_text("12 15\n-3\n")
+    assert open_source(source(kind="file", path=str(path))).read(0) == [12, 15, -3]
+    bounded = open_source(source(kind="file", path=str(path), range=[0, 20]))
+    with pytest.raises(ValueError, match="sample"):
+        bounded.read(0)
+    command = [sys.executable, "-c", "print(*range(1000))"]
+    assert open_source(source(kind="command", command=command)).read(0) == list(range(1000))
+    path.write_text("12 x")
+    with pytest.raises(ValueError, match="no integer"):
+        open_source(source(kind="file", path=str(path))).read(0)
+
+
 def test_a_command_is_run_for_each_sample():
     command = [sys.executable, "-c", "print(42)"]
     assert open_source(source(kind="command", command=command, timeout_seconds=600)).read(0) == 42

@@ -1,5 +1,7 @@
 """The loop body over a broker in memory: what is sent when, what survives, what is refused. No real time passes."""
 
+from array import array
+
 from fake_broker import FakeBroker
 from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
 
@@ -7,7 +9,9 @@ from undertone_device.mqtt import client as loop
 from undertone_device.mqtt.client import Client
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.entropy import BUFFER_BYTES, Entropy
+from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.off_board import intake, issue
+from undertone_shared.scalar import ReportRule
 
 CONFIG = "undertone/v2/load/config"
 
@@ -422,3 +426,16 @@ def test_two_messages_are_never_in_memory_at_once():
     assert len(rig.broker.stream.waits) == waits
     assert transport.poll(0) == []
     assert len(rig.broker.stream.waits) == waits + 1
+
+
+def test_a_burst_that_the_sensor_hands_over_is_reduced_by_the_measure():
+    """Without noise, the report tells on which side of the campaign's middle the slot's value is."""
+    sharp = Hybrid(0, WindowMechanism(1 << 28, 1, 1, 1, 1), WindowMechanism(2, 1, 1, 1, 1, None, 2))
+    campaign = make_campaign(report=ReportRule(100, 300, sharp))
+    for samples, symbol in ((array("H", [150, 100, 50]), 1), (bytes([60, 40]), 0)):
+        device = Device(now=START - SLOT, cap=[1 << 28, 1])
+        rig = online(device=device, campaign=campaign, read=lambda now, samples=samples: samples)
+        for _ in range(3):
+            rig.slot()
+        assert rig.client.counts["sensor_failures"] == 0
+        assert intake.unpack(rig.broker.payloads()[-1]).values == (symbol,)
