@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store import tables
+from undertone_aggregator.store.migrations import FIRST
 from undertone_aggregator.store.sqlite_store import copy_before, revision_in
 from undertone_aggregator.store.store_address import store_address
 from undertone_shared.errors import Invalid
@@ -21,15 +22,17 @@ def what_would_change(home: Home | None, stores: Mapping[str, str]) -> list[str]
             sentences.append(f"{name}: an older database goes to revision {tables.HEAD}: back it up with pg_dump first")
             continue
         revision = revision_in(file)
-        if revision is not None and revision > tables.HEAD:
+        if revision is None or revision < FIRST:
+            sentences.append(f"{name}: {file} was made by a version before 0.3.0, which no later version can read")
+        elif revision > tables.HEAD:
             sentences.append(
                 f"{name}: the revision of {file} is {revision}, expected at most {tables.HEAD}: use the later version"
                 " of Undertone, or restore a backup that this version made"
             )
         elif revision != tables.HEAD:
-            of = "the format of 0.1.0" if revision is None else f"revision {revision}"
             sentences.append(
-                f"{name}: {file} goes from {of} to {tables.HEAD}; a copy of the old file stays in {copy_before(file)}"
+                f"{name}: {file} goes from revision {revision} to {tables.HEAD}; a copy of the old file stays in"
+                f" {copy_before(file)}"
             )
     if home is None:
         return sentences

@@ -2,26 +2,46 @@
 
 import contextlib
 import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.command import undertone
-from undertone_aggregator.store import tables
+from support.server import two_epochs
+from undertone_aggregator.design.budget import Budget
+from undertone_aggregator.store import migrations, tables
 from undertone_aggregator.store.sqlite_store import copy_before
-from undertone_aggregator.store.store import open_store
+from undertone_aggregator.store.store import Batch, open_store
 from undertone_shared.errors import Invalid
 
-OLD = Path(__file__).parents[1] / "aggregator/store/store_0005.sql"
+Old = Callable[[Path], Path]
+OLD = tables.HEAD
+LATER = f"{int(OLD) + 1:04}"
 
 
-def old(path: Path) -> Path:
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.executescript(OLD.read_text(encoding="utf-8"))
-    return path
+@pytest.fixture
+def old(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
+    """Makes a store of the version before this one: today's tables, which a later version changes in one step."""
+
+    def made(path: Path) -> Path:
+        with monkeypatch.context() as today:
+            today.setattr(tables, "HEAD", OLD)
+            with open_store(path, campaign="meters") as store:
+                store.set_meta({"campaign": "meters"})
+                store.commit("0of1", Batch(outcomes=Counter(counted=11)))
+                for epoch in two_epochs():
+                    store.add_epoch(replace(epoch, budget=Budget.parse("1")))
+        return path
+
+    monkeypatch.setattr(migrations, "STEPS", {OLD: (LATER, lambda connection: None)})
+    monkeypatch.setattr(tables, "HEAD", LATER)
+    return made
 
 
-def test_a_store_and_a_folder_of_stores_are_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_store_and_a_folder_of_stores_are_brought_up_to_date(tmp_path: Path, old: Old) -> None:
     (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     (tmp_path / "stores").mkdir()
     alone, within = old(tmp_path / "s.sqlite"), old(tmp_path / "stores/meters.sqlite")
@@ -42,25 +62,25 @@ def revision(path: Path) -> str:
         return str(database.execute("SELECT version_num FROM alembic_version").fetchone()[0])
 
 
-def test_check_says_what_would_change_and_changes_nothing(tmp_path: Path) -> None:
+def test_check_says_what_would_change_and_changes_nothing(tmp_path: Path, old: Old) -> None:
     (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     (tmp_path / "stores").mkdir()
     path = old(tmp_path / "stores/meters.sqlite")
     before = path.read_bytes()
     done = undertone("upgrade", str(tmp_path), "--check")
-    assert (done.returncode, "revision 0005" in done.stdout, tables.HEAD in done.stdout) == (1, True, True)
+    assert (done.returncode, f"revision {OLD}" in done.stdout, tables.HEAD in done.stdout) == (1, True, True)
     assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == ["meters.sqlite"]
+    assert not copy_before(path).exists()
     assert undertone("upgrade", str(tmp_path)).returncode == 0
     done = undertone("upgrade", str(tmp_path), "--check")
     assert (done.returncode, done.stdout) == (0, "nothing would change\n")
 
 
-def test_a_copy_is_kept_of_each_store_before_it_changes(tmp_path: Path) -> None:
+def test_a_copy_is_kept_of_each_store_before_it_changes(tmp_path: Path, old: Old) -> None:
     path = old(tmp_path / "s.sqlite")
     assert undertone("upgrade", str(path)).returncode == 0
     copy = copy_before(path)
-    assert revision(copy) == "0005"
+    assert revision(copy) == OLD
     assert revision(path) == tables.HEAD
     assert copy.stat().st_mode & 0o777 == 0o600
     assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
@@ -73,7 +93,7 @@ def test_a_copy_is_kept_of_each_store_before_it_changes(tmp_path: Path) -> None:
     assert not copy_before(tmp_path / "new.sqlite").exists(), "a new store has nothing to keep"
 
 
-def test_a_store_of_a_later_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_store_of_a_later_version_is_refused_in_a_sentence(tmp_path: Path, old: Old) -> None:
     path = old(tmp_path / "s.sqlite")
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, select, text
+from sqlalchemy import Connection, Engine, Table, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from undertone_aggregator.base.interpreter import INGEST_THREADS
 from undertone_aggregator.store import tables
-from undertone_aggregator.store.migrations import revision_of, upgrade
+from undertone_aggregator.store.migrations import FIRST, revision_of, upgrade
 from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
 from undertone_shared.errors import Invalid
 
@@ -249,9 +249,16 @@ class Database:
             self.run(f"upsert {table.name}", build, [{"campaign": self._campaign, **row} for row in rows])
 
 
+def _is_before_first(connection: Connection, version: str | None) -> bool:
+    """Return True for a database of a version before the first release; a new one has no counts."""
+    return version < FIRST if version is not None else inspect(connection).has_table(tables.partials.name)
+
+
 def _check_version(connection: Connection, name: str, *, newest: bool = True) -> None:
     """Raise Invalid for a revision newer than this Undertone's, or, if ``newest``, also for an older revision."""
     version = revision_of(connection)
+    if _is_before_first(connection, version):
+        raise Invalid(f"{name} was made by a version before 0.3.0, which no later version can read: make a new store")
     if version is not None and version > tables.HEAD:
         raise Invalid(f"{name} has schema version {version}, this Undertone knows up to {tables.HEAD}: upgrade it")
     if newest and version != tables.HEAD:

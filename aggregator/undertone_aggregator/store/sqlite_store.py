@@ -131,7 +131,7 @@ def copy_before(path: Path) -> Path:
 
 
 def revision_in(path: Path) -> str | None:
-    """Return the revision of the tables in a store's file; None for one of 0.1.0. Raises Invalid for another file."""
+    """Return the revision of the tables in a store's file; None if it has none. Raises Invalid for another file."""
     with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         try:
             (application,) = database.execute("PRAGMA application_id").fetchone()
