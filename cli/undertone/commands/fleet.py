@@ -54,7 +54,11 @@ def fleet(
     late: Annotated[float, typer.Option(help="Share of the devices that join late.")] = 0.0,
     epsilon: Annotated[str, typer.Option(help="Privacy of one reading (event level); 0.05 to 8.")] = "1",
     population: Annotated[
-        str, typer.Option(help="Synthetic readings: households, phones, time-in-state, heavy-tail or temperature.")
+        str,
+        typer.Option(
+            help="Synthetic readings: households, phones, time-in-state, heavy-tail, temperature, charging, "
+            "night-heating, solar, retail, zeros, star, rise, bimodal, heat-wave, offices, holiday or pareto."
+        ),
     ] = "households",
     seed: Annotated[int, typer.Option(help="Seed of the population and the faults, never of a device's noise.")] = 1,
     window: Annotated[

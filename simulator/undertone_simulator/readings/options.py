@@ -35,7 +35,8 @@ class FleetOptions:
     ] = None
     population: Annotated[
         str | None,
-        f"Synthetic readings: households, phones, time-in-state, heavy-tail or temperature (default {POPULATION}).",
+        "Synthetic readings: households, phones, time-in-state, heavy-tail, temperature, charging, night-heating, "
+        f"solar, retail, zeros, star, rise, bimodal, heat-wave, offices, holiday or pareto (default {POPULATION}).",
     ] = None
     data: Annotated[Path | str | None, "File of readings to use instead: .npz, .csv or .parquet."] = None
     unit: Annotated[str | None, "Unit of the readings, such as kwh, if the file does not name it."] = None

@@ -2,11 +2,28 @@
 
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.populations.households import BOUND, HALF_HOURS, Households
+from undertone_simulator.readings.populations.loads import (
+    Bimodal,
+    Charging,
+    HeatWave,
+    Holiday,
+    NightHeating,
+    Offices,
+    Pareto,
+    Retail,
+    Rise,
+    Solar,
+    Star,
+    Zeros,
+)
 from undertone_simulator.readings.populations.others import HeavyTail, Phones, Temperature, TimeInState
 from undertone_simulator.readings.populations.synthetic import Synthetic
 from undertone_simulator.readings.readings import Readings
 
-_KINDS: tuple[type[Synthetic], ...] = (Households, Phones, TimeInState, HeavyTail, Temperature)
+_KINDS: tuple[type[Synthetic], ...] = (
+    *(Households, Phones, TimeInState, HeavyTail, Temperature),
+    *(Charging, NightHeating, Solar, Retail, Zeros, Star, Rise, Bimodal, HeatWave, Offices, Holiday, Pareto),
+)
 POPULATIONS = {kind.name: kind for kind in _KINDS}
 
 __all__ = ["BOUND", "HALF_HOURS", "POPULATIONS", "Synthetic", "households", "population"]
