@@ -5,14 +5,15 @@ import pytest
 
 from undertone_simulator.readings.populations import population
 from undertone_studies.experiments import moved
-from undertone_studies.experiments.load import HEADLINE, RAW, TRUNCATED, ShownSeries, measure, run
+from undertone_studies.experiments.load import HEADLINE, ORACLE, RAW, TRUNCATED, ShownSeries, measure, run
 from undertone_studies.registry import StudyOptions
 
 
 def test_error_coverage_and_width_of_known_series() -> None:
     truth = np.array([100.0, 100.0, 100.0, 100.0])
-    ones = ShownSeries(np.array([103.0, 97.0, 103.0, 97.0]), np.full(4, 2.0), truth)
-    twos = ShownSeries(np.array([104.0, 96.0, 100.0, 100.0]), np.full(4, 1.0), truth)
+    hour = np.array([0.0, 3.0, 4.0, 7.5])
+    ones = ShownSeries(np.array([103.0, 97.0, 103.0, 97.0]), np.full(4, 2.0), truth, hour)
+    twos = ShownSeries(np.array([104.0, 96.0, 100.0, 100.0]), np.full(4, 1.0), truth, hour)
     of = measure([ones, twos])
     assert of.rmse == pytest.approx(np.sqrt((4 * 9 + 2 * 16) / 8))
     assert of.share == pytest.approx(of.rmse / 100)
@@ -20,16 +21,18 @@ def test_error_coverage_and_width_of_known_series() -> None:
     assert of.chance == pytest.approx(0.25)
     # ± 3.92 holds all of the first, ± 1.96 two of the second.
     assert of.held == pytest.approx(6 / 8)
+    # From 0 to 4 h the first holds both and the second none; from 4 h on both hold all.
+    assert of.least == pytest.approx(2 / 4)
     assert of.width == pytest.approx(1.5 / of.rmse)
 
 
 def test_a_quick_run_has_a_row_for_each_series() -> None:
     outcome = run(StudyOptions(quick=True, only=("households",)))
     assert [row[:4] for row in outcome.rows] == [
-        ("households", "event", 500, series) for series in (HEADLINE, RAW, TRUNCATED)
+        ("households", "event", 500, series) for series in (HEADLINE, RAW, TRUNCATED, ORACLE)
     ]
     error = {row[3]: row[4] for row in outcome.rows}
-    assert error[HEADLINE] < error[RAW]
+    assert error[ORACLE] < error[HEADLINE] < error[RAW]
     # The standard error of a share needs two campaigns.
     assert {row[7] for row in outcome.rows} == {""}
     assert list(outcome.panels[0].curves) == ["mean of the readings", HEADLINE, TRUNCATED]

@@ -83,11 +83,15 @@ class Simulated(Summarised):
         return self._estimates(self.partial, groups, filtered)
 
     def _estimates(self, partial: Partial, groups: Sequence[str] | None, filtered: bool) -> list[Estimate]:
-        estimator = estimator_of(self.timeline, self._models)
-        raw = estimator.estimates(partial, groups)
-        plan, bottom = self.plan, self.timeline.bottom
-        how = SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, estimator.chains, plan.stride, bottom, plan.filter)
-        return [*how.smoothed(raw)] if filtered else raw
+        raw = estimator_of(self.timeline, self._models).estimates(partial, groups)
+        return [*self.filter.smoothed(raw)] if filtered else raw
+
+    @property
+    def filter(self) -> SeriesFilter:
+        """The campaign's filter."""
+        plan, chains = self.plan, estimator_of(self.timeline, self._models).chains
+        bottom = self.timeline.bottom
+        return SeriesFilter(plan.slot_seconds, plan.cycle, plan.days, chains, plan.stride, bottom, plan.filter)
 
     def compared(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list["Compared"]:
         """Return the measured slots with their truths; ``filtered`` as for ``estimates``."""
