@@ -295,9 +295,9 @@ def as_it_goes(cell: Case, values: Array) -> tuple[Array, Array]:
         if not done.used or done.fitted is None:
             continue
         run = core.running(done.fitted, noise)
-        core.step(run, done.fitted, *seen)
+        left = core.step(run, done.fitted, *seen)[2]
         part = slice(begin, end)
-        mean[part], error[part] = core.step(
-            run, done.fitted, cell.slots[part], values[part], noise.part(begin, end), days.part(begin, end)
+        mean[part], error[part], left = core.step(
+            run, done.fitted, cell.slots[part], values[part], noise.part(begin, end), days.part(begin, end), left
         )
     return mean, error

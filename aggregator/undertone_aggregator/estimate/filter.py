@@ -34,6 +34,11 @@ _SHRINKS = 3
 _HIDDEN = 0.4
 # Largest number of slots times points in one run: 45 MB.
 _KEPT = 90_000
+# A step: a value is so many standard errors away from its prediction. The raw series is shown from there on, until so
+# many values (a share of the cycle, and at least some) were at most `_CALM` standard errors away: then the filter has
+# settled.
+_STEPPED, _CALM = 4.0, 2.0
+_SETTLING, _LEAST_SETTLING = 1 / 12, 3
 # A scaled variance below this counts as zero.
 _TINY = 1e-12
 
@@ -66,7 +71,7 @@ class Fitted:
 @dataclass(frozen=True)
 class Filtered:
     """Result per slot [n]: the signal given all values (``mean``, ``standard_error``), and given those up to it
-    (``causal``).
+    (``causal``). Where the signal has made a step that the model does not know, they are the values themselves.
 
     ``used``: False if the raw series is as good; then all fields are the values and their own standard errors.
     ``fitted`` is None with fewer than `FEWEST` slots. ``gain``: Stein's estimate of the filter's root mean square
@@ -120,27 +125,64 @@ def filtered(
         return Filtered(values, error, values, error, False, 1.0, None)
     fitted = fitted or fit(slots, values, noise, calendar, before)
     observed = _observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale)
-    means, variances, causal_means, causal_variances = _smoothed(fitted, noise, observed)
+    means, variances, causal_means, causal_variances, odds = _smoothed(fitted, noise, observed)
     mean, variance = mixed(means, variances, fitted)
     gain = _stein(values - mean, noise.variance, variances.mean(axis=1) * fitted.scale**2)
     if gain > 1.0 - _WORTH:
         return Filtered(values, error, values, error, False, 1.0, fitted)
     causal, causal_variance = mixed(causal_means, causal_variances, fitted)
-    return Filtered(mean, np.sqrt(variance), causal, np.sqrt(causal_variance), True, gain, fitted)
+    settling = _settling(calendar.cycle)
+    after, _ = unsettled(odds, settling)
+    # What follows a step pulls at the smoothed values before it, too.
+    first = np.flatnonzero(after & ~np.append(False, after[:-1]))
+    around = after.copy()
+    around[np.maximum(first[:, None] - np.arange(1, settling + 1), 0).ravel()] = True
+    return Filtered(
+        np.where(around, values, mean),
+        np.where(around, error, np.sqrt(variance)),
+        np.where(after, values, causal),
+        np.where(after, error, np.sqrt(causal_variance)),
+        True,
+        gain,
+        fitted,
+    )
 
 
-def _smoothed(fitted: Fitted, noise: Noise, observed: Observed) -> tuple[Vector, Vector, Vector, Vector]:
-    """Return (mean, variance) of the signal given all values, and given those up to it; all [n, points]."""
+def unsettled(odds: Vector, settling: int, left: int = 0) -> tuple[NDArray[np.bool_], int]:
+    """Return in which slots the filter has not settled after a step, and how many calm values it still needs then.
+
+    ``odds`` [n]: values less their predictions, in standard errors. ``left``: the number of calm values that it needed
+    before them.
+    """
+    flags = np.zeros(len(odds), dtype=bool)
+    for i, size in enumerate(np.abs(odds).tolist()):
+        left = settling if size > _STEPPED else left
+        flags[i] = left > 0
+        left -= size <= _CALM and left > 0
+    return flags, left
+
+
+def _settling(cycle: int) -> int:
+    return max(round(cycle * _SETTLING), _LEAST_SETTLING)
+
+
+def _odds(trace: Trace) -> Vector:
+    """Return each value less its prediction, in standard errors, as the mean over the models; [n]."""
+    return np.asarray((trace.error / np.sqrt(trace.scale)).mean(axis=1))
+
+
+def _smoothed(fitted: Fitted, noise: Noise, observed: Observed) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+    """Return (mean, variance) of the signal given all values, and given those up to it, [n, points]; and `_odds`."""
     # A forward pass keeps much for the backward pass: of a long series, a few points are run at a time.
     some = max(1, _KEPT // len(observed.values))
     parts = []
     for first in range(0, len(fitted.points), some):
         trace = running(replace(fitted, points=fitted.points[first : first + some]), noise).run(observed, keep=True)
-        parts.append((*smooth(trace), trace.mean, trace.variance))
-    means, variances, causal_means, causal_variances = (
+        parts.append((*smooth(trace), trace.mean, trace.variance, trace.error / np.sqrt(trace.scale)))
+    means, variances, causal_means, causal_variances, odds = (
         np.concatenate(part, axis=1) for part in zip(*parts, strict=True)
     )
-    return means, variances, causal_means, causal_variances
+    return means, variances, causal_means, causal_variances, np.asarray(odds.mean(axis=1))
 
 
 def running(fitted: Fitted, noise: Noise) -> Filter:
@@ -149,12 +191,23 @@ def running(fitted: Fitted, noise: Noise) -> Filter:
 
 
 def step(
-    run: Filter, fitted: Fitted, slots: NDArray[np.int64], values: Vector, noise: Noise, calendar: Calendar
-) -> tuple[Vector, Vector]:
-    """Filter newer values; return (mean, standard error) of each slot's signal given all values up to it."""
+    run: Filter,
+    fitted: Fitted,
+    slots: NDArray[np.int64],
+    values: Vector,
+    noise: Noise,
+    calendar: Calendar,
+    left: int = 0,
+) -> tuple[Vector, Vector, int]:
+    """Filter newer values; return (mean, standard error) of each slot's signal given all values up to it, and ``left``.
+
+    ``left``: see `unsettled`; there the values themselves are returned.
+    """
     trace: Trace = run.run(_observed(slots, values, noise, calendar, fitted.model, fitted.centre, fitted.scale))
     mean, variance = mixed(trace.mean, trace.variance, fitted)
-    return mean, np.sqrt(variance)
+    flags, left = unsettled(_odds(trace), _settling(calendar.cycle), left)
+    error = np.where(flags, np.sqrt(noise.variance), np.sqrt(variance))
+    return np.where(flags, values, mean), error, left
 
 
 def mixed(means: Vector, variances: Vector, fitted: Fitted) -> tuple[Vector, Vector]:

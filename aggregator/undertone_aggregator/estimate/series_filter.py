@@ -80,9 +80,12 @@ class SeriesFilter:
         mean = float(np.mean(raw.estimate))
         return own_chance(mean - bottom, top - bottom, fleet) / math.sqrt(float(np.mean(variance)))
 
-    def step(self, run: Filter, fitted: core.Fitted, raw: Estimates) -> tuple[Vector, Vector]:
-        """Return (mean, standard error) of newer estimates of one series, each given those before it."""
-        return core.step(run, fitted, raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot))
+    def step(self, run: Filter, fitted: core.Fitted, raw: Estimates, left: int = 0) -> tuple[Vector, Vector, int]:
+        """Return (mean, standard error) of newer estimates of one series, each given those before it.
+
+        ``left``, given and returned: see `estimate.filter.unsettled`.
+        """
+        return core.step(run, fitted, raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), left)
 
     def _calendar(self, slots: NDArray[np.int64]) -> Calendar:
         return calendar(slots, self.slot_seconds, self.cycle, self.days)
@@ -134,6 +137,7 @@ class _Running:
         self._fitted: core.Fitted | None = None
         self._used = False
         self._state: Filter | None = None
+        self._left = 0
         self._next = core.FEWEST
         self._taken = 0
 
@@ -148,7 +152,8 @@ class _Running:
         self._raw.append(estimates)
         if self._state is None or self._fitted is None or not self._used:
             return as_filtered(estimates, estimates.estimate, estimates.truncated_se)
-        return as_filtered(estimates, *self._how.step(self._state, self._fitted, estimates))
+        mean, error, self._left = self._how.step(self._state, self._fitted, estimates, self._left)
+        return as_filtered(estimates, mean, error)
 
     def refit(self) -> None:
         """Refit to all stored estimates, and run the filter up to the newest slot."""
@@ -159,7 +164,7 @@ class _Running:
         self._next = self._taken + min(max(self._taken, core.FEWEST), self._how.cycle)
         if self._fitted is not None:
             self._state = core.running(self._fitted, self._how.noise(raw))
-            self._how.step(self._state, self._fitted, raw)
+            self._left = self._how.step(self._state, self._fitted, raw)[2]
 
 
 def own_chance(mean: float, theta: float, fleet: float) -> float:

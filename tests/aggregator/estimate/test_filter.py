@@ -8,7 +8,7 @@ import pytest
 from support.refusal import refused
 from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar, days_of
-from undertone_aggregator.estimate.filter import FEWEST, Noise, filtered, fit, mixed, running, step
+from undertone_aggregator.estimate.filter import FEWEST, Noise, filtered, fit, mixed, running, step, unsettled
 from undertone_aggregator.estimate.state_space import BLOCK
 from undertone_shared.errors import Invalid
 
@@ -200,11 +200,60 @@ def test_an_update_by_one_slot_is_the_causal_filter():
     prior = fitted.model.components(fitted.points).variance.sum(axis=1).max()
     off = 2 * BLOCK * np.finfo(float).eps * BLOCK * (prior + least) / least
     deviations = np.abs(values - fitted.centre).max()
+    left = 0
     for i in range(len(slots)):
         part = slice(i, i + 1)
-        mean, error = step(run, fitted, slots[part], values[part], noise.part(i, i + 1), days.part(i, i + 1))
+        of_slot = (slots[part], values[part], noise.part(i, i + 1), days.part(i, i + 1))
+        mean, error, left = step(run, fitted, *of_slot, left)
         assert mean[0] == pytest.approx(whole.causal[i], rel=0.0, abs=off * deviations)
         assert error[0] ** 2 == pytest.approx(whole.causal_error[i] ** 2, rel=0.0, abs=off * noise.variance[i])
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.4])
+def test_after_a_step_the_raw_values_are_shown_until_the_filter_has_settled(factor):
+    """The signal changes at once; every value from then on is within four standard errors of what is shown."""
+    rng = np.random.default_rng(9)
+    slots = np.arange(MONDAY, MONDAY + 10 * DAY)
+    signal = household(rng, slots)
+    begins = 6 * DAY + 20
+    signal[begins:] *= factor
+    values, noise = independent(rng, signal, 8.0)
+    days = calendar(slots, HALF_HOUR, DAY)
+    before = filtered(slots[:begins], values[:begins], noise.part(0, begins), days.part(0, begins))
+    run = running(before.fitted, noise)
+    left = step(run, before.fitted, slots[:begins], values[:begins], noise.part(0, begins), days.part(0, begins))[2]
+    assert left == 0
+    part = slice(begins, begins + 4)
+    live, error, left = step(
+        run, before.fitted, slots[part], values[part], noise.part(begins, begins + 4), days.part(begins, begins + 4)
+    )
+    assert live[0] == values[begins]
+    assert error[0] == pytest.approx(8.0)
+    assert (np.abs(live - signal[part]) < 4 * error).all()
+    done = filtered(slots, values, noise, days)
+    near = slice(begins - 4, begins + 4)
+    assert (np.abs(done.mean - signal)[near] < 4 * done.standard_error[near]).all()
+    # Elsewhere the series is filtered.
+    assert (done.mean != values).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("odds", "flags", "left"),
+    [
+        ([0.0, 3.9, -3.9], [False, False, False], 0),
+        ([-4.1, 3.0, 1.0, 1.0, 1.0, 0.0], [True, True, True, True, True, False], 0),
+        ([4.1, 1.0, 5.0, 1.0, 1.0], [True, True, True, True, True], 1),
+    ],
+)
+def test_a_filter_has_settled_after_so_many_calm_values(odds, flags, left):
+    shown, needed = unsettled(np.array(odds), 3)
+    assert shown.tolist() == flags
+    assert needed == left
+    # The same in two parts.
+    first, between = unsettled(np.array(odds[:2]), 3)
+    second, after = unsettled(np.array(odds[2:]), 3, between)
+    assert [*first, *second] == flags
+    assert after == left
 
 
 def test_units_do_not_matter():
