@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.partial import Counts
-from undertone_aggregator.estimate.bias import STALE, STALE_SHARE, Level, TruncationBias, TwoSidedBias, bias_of
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate
-from undertone_aggregator.estimate.reconstruct import levels_of
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates
+from undertone_aggregator.estimate.excess import SCALES
+from undertone_aggregator.estimate.reconstruct import STALE, STALE_SHARE, model_of, reported_of
+from undertone_aggregator.estimate.two_sided import TwoSided
 from undertone_aggregator.threshold import Threshold
 from undertone_aggregator.threshold.channel import Window
 from undertone_shared.mechanism import WindowMechanism
@@ -104,21 +105,27 @@ def _states(first: Epoch, epoch: Epoch, estimates: Sequence[Estimate]) -> dict[i
     campaign, began, chosen = epoch.campaign, first.threshold, epoch.threshold
     if not estimates or began is None or chosen is None or campaign.report is None:
         return {}
-    bias = bias_of(epoch, estimates)
-    levels = levels_of(estimates, campaign.offset, campaign.cycle)
-    middle: dict[int, Level] = {}
-    for estimate, level in zip(estimates, levels, strict=True):
-        cycle, place = divmod(estimate.slot, campaign.cycle)
-        if level is not None and (cycle not in middle or place <= campaign.cycle // 2):
-            middle[cycle] = level
-    if isinstance(bias, TwoSidedBias):
+    model, table = model_of(epoch), Estimates.of(estimates)
+    moved = model.moved(reported_of(table, campaign))
+    if moved is None:
+        return {}
+    middle: dict[int, float] = {}
+    for slot, change in zip(table.slot.tolist(), moved[:, 0].tolist(), strict=True):
+        cycle, place = divmod(slot, campaign.cycle)
+        if cycle not in middle or place <= campaign.cycle // 2:
+            middle[cycle] = change
+    if isinstance(model, TwoSided):
         base = _mean(chosen) - _mean(began)
-        return {cycle: Move(1.0, base + bias.moved(level)[0] * bias.width) for cycle, level in middle.items()}
+        return {cycle: Move(1.0, base + share * model.width) for cycle, share in middle.items()}
     # The bodies of the two distributions are compared: their tails are known less well.
-    density, theta = np.asarray(chosen.density), chosen.theta
-    level = Level(float(np.minimum(_middles(chosen), theta) @ density), 0.0)
-    scale = TruncationBias(began, theta, {}).factor(level)[0]
-    return {cycle: Move(scale * bias.factor(level)[0]) for cycle, level in middle.items()}
+    scale = _scale(began, float(np.minimum(_middles(chosen), chosen.theta) @ np.asarray(chosen.density)), chosen.theta)
+    return {cycle: Move(scale * factor) for cycle, factor in middle.items()}
+
+
+def _scale(began: Threshold, mean: float, theta: int) -> float:
+    """Return the factor at which the readings of a choice of θ have this mean when they are truncated at ``theta``."""
+    levels = np.minimum(np.outer(SCALES, _middles(began)), theta) @ np.asarray(began.density)
+    return float(np.exp(np.interp(mean, levels, np.log(SCALES))))
 
 
 def _middles(chosen: Threshold) -> NDArray[np.float64]:

@@ -79,12 +79,7 @@ class Evidence:
         return histograms
 
     def day(self) -> Day | None:
-        """Return the distributions by time of day, from the cohort's and the report phase's histograms.
-
-        None also where the reports are from workdays or from days off alone, which may have other times of day.
-        """
-        if not self._saw_all_days:
-            return None
+        """Return the distributions by time of day, from the cohort's and the report phase's histograms."""
         histograms: list[Phases] = []
         cycle, bound = self.plan.cycle, self.plan.bound
         for number, epoch in self._remembered():
@@ -109,7 +104,7 @@ class Evidence:
         return day_of(histograms, bound, cycle)
 
     @cached_property
-    def _saw_all_days(self) -> bool:
+    def saw_all_days(self) -> bool:
         """True if reports for the threshold are from at least half a day of workdays, and of days off if there are."""
         days, cycle, slots = self.plan.days, self.plan.cycle, set[int]()
         for number, _ in self._remembered():

@@ -67,6 +67,8 @@ class ThetaChoice:
     # For the robust method only: the histograms of the report phase, and the distributions by time of day.
     reports: Sequence[ReportCounts]
     day: Day | None
+    # True if the reports for the threshold are from workdays and from days off, which may have other times of day.
+    saw_all_days: bool
 
     def choose(self, variance: Variance) -> Threshold:
         """Choose θ, one for the cycle or one for each block, within limits, for a mechanism with this variance."""
@@ -84,7 +86,10 @@ class ThetaChoice:
             chosen = with_tail(chosen, self.cohort, bound=plan.bound, variance=variance, query=self.query)
         if plan.method == ROBUST:
             chosen = with_bottom(chosen, self.cohort, plan.bound, self.query, variance)
-            chosen = in_blocks(chosen, self.day, plan.blocks, self.query, variance)
+            by_time = self.day if self.saw_all_days else None
+            chosen = in_blocks(chosen, by_time, plan.blocks, self.query, variance)
+            if self.day is not None and not chosen.bottom:
+                chosen = replace(chosen, pieces=self.day.pieces)
         return limit_blocks(chosen, partial(self._limited, variance))
 
     def _limited(self, variance: Variance, choice: Threshold, first: int, end: int | None, harmless: int) -> Threshold:
@@ -238,8 +243,8 @@ class Rounds:
         """Choose θ within its limits, for the plan's mechanism. ``before``: the report rule that applies now."""
         plan = self.plan
         reports = evidence.reports() if plan.method == ROBUST else ()
-        day = evidence.day() if plan.method == ROBUST and plan.blocks > 1 else None
-        choice = ThetaChoice(plan, cohort, query, before, reports, day)
+        day = evidence.day() if plan.method == ROBUST else None
+        choice = ThetaChoice(plan, cohort, query, before, reports, day, evidence.saw_all_days)
         return choose_theta(
             plan.mechanism,
             plan.epsilon,

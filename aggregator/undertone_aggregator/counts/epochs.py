@@ -132,6 +132,8 @@ def threshold_to_json(threshold: "Threshold") -> str:
 
 def _fields(threshold: "Threshold") -> dict[str, Any]:
     fields = {name: getattr(threshold, name) for name in threshold.__dataclass_fields__}
+    if threshold.pieces is not None:
+        fields["pieces"] = vars(threshold.pieces)
     return {**fields, "blocks": [(first, share, _fields(choice)) for first, share, choice in threshold.blocks]}
 
 
@@ -141,8 +143,11 @@ def threshold_from_json(text: str) -> "Threshold":
 
 
 def _threshold(fields: dict[str, Any]) -> "Threshold":
+    from undertone_aggregator.threshold.pieces import Pieces
     from undertone_aggregator.threshold.result import Block, Threshold
 
     values = {name: fields[name] for name in Threshold.__dataclass_fields__ if name in fields}
     blocks = [Block(first, share, _threshold(choice)) for first, share, choice in fields.get("blocks", ())]
+    if values.get("pieces") is not None:
+        values["pieces"] = Pieces(**values["pieces"])
     return Threshold(**{**values, "density": np.array(values["density"], dtype=np.float64), "blocks": blocks})

@@ -19,7 +19,7 @@ for a check.
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.estimate.bias import Removed
+from undertone_aggregator.estimate.removed import Removed
 from undertone_shared.stream import StreamRule
 
 Vector = NDArray[np.float64]
@@ -54,11 +54,11 @@ class ClippingBias:
         order = np.argsort(clipped)
         self._clipped, self._removed = clipped[order], (means - clipped)[order]
 
-    def at(self, level: float) -> Removed:
-        """Return what is removed where the clipped readings, less the offset, have the mean ``level``."""
-        share = (level - self._low) / self._width
-        bias = _PART * self._width * float(np.interp(share, self._clipped, self._removed))
-        return Removed(bias, _SHARED * abs(bias), _SHAPE * abs(bias), 0.0)
+    def at(self, levels: Vector) -> Removed:
+        """Return what is removed where the clipped readings, less the offset, have the means ``levels`` [slots]."""
+        shares = (levels - self._low) / self._width
+        bias = _PART * self._width * np.interp(shares, self._clipped, self._removed)
+        return Removed(bias, _SHARED * np.abs(bias), _SHAPE * np.abs(bias), np.zeros(len(bias)))
 
 
 def stationary_means(rates: Vector, slew: float, top: float) -> Vector:

@@ -366,7 +366,7 @@ class RangeEstimate(MeanRow):
     """The mean over the slots first..last of the slots' means, in the reading's unit; see `MeanRow`.
 
     ``slots``: number of these slots that had reports and are in the mean. ``bias_se`` knows that one model is behind
-    the biases of all slots, see `undertone_aggregator.estimate.bias`. ``spread``: the standard deviation between the
+    the biases of all slots, see `undertone_aggregator.estimate.removed`. ``spread``: the standard deviation between the
     slots' means, less their noise; None for a single slot.
     """
 

@@ -5,7 +5,7 @@ counts in its standard error, not the spread of the readings: see `estimate.nois
 decoded reports would add that spread: too wide by a third at ε = 4 on household meters.) In a campaign whose devices
 take turns, the mean of the whole fleet is wanted, and the devices that reported are a random part of the fleet: there
 the empirical variance is right. The estimate is of the mean of the readings themselves: it adds the model of
-`undertone_aggregator.estimate.bias`.
+`undertone_aggregator.estimate.excess`.
 """
 
 import hashlib
@@ -19,31 +19,24 @@ from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.bias import (
-    STALE,
-    STALE_SHARE,
-    Level,
-    Levels,
-    RemovedOfSlots,
-    TwoSidedBias,
-    bias_of,
-    error_of_fits,
-    error_of_mean,
-)
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, RangeEstimate, Z
+from undertone_aggregator.estimate.excess import ExcessModel
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import BiasError, over, over_slots
+from undertone_aggregator.estimate.removed import Removed, Reported, error_of_mean
+from undertone_aggregator.estimate.two_sided import TwoSided
 from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
 from undertone_aggregator.threshold.result import WHITE_BOX
 from undertone_shared import report
+from undertone_shared.campaign import Campaign
 from undertone_shared.scalar import ReportRule
 
 Vector = NDArray[np.float64]
 _LONGEST_MEMORY = 96
-# For readings that move by an amount, the level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before
-# and after the slot: the shortest time at which its error is at most 1/16 of the range.
-_NEAR, _SHARP = (16, 8, 4, 2), 16.0
+# θ counts as stale if readings have certainly changed by more than this factor since the rounds; a range of two ends,
+# if they have certainly moved by more than this share of its width.
+STALE, STALE_SHARE = 4 / 3, 1 / 4
 
 
 class Decoder:
@@ -181,24 +174,26 @@ class Reconstruction:
         table = Estimates.of(estimates)
         of_all = (table.group == EVERYBODY) & (table.coordinate == 1) & ~table.filtered
         measured = table.take(of_all & (table.kind == MEASURED) & (table.slot >= campaign.first_slot))
-        levels = levels_of(measured, campaign.offset, campaign.cycle) if len(measured) else []
-        if not levels or levels[-1] is None:
+        if not len(measured):
             return []
-        bias = bias_of(newest, measured)
-        if isinstance(bias, TwoSidedBias):
-            share, least, most = bias.moved(levels[-1])
+        model, reported = model_of(newest), reported_of(measured, campaign)
+        moved = model.moved(reported)
+        if moved is None:
+            return []
+        change, least, most = moved[-1].tolist()
+        if isinstance(model, TwoSided):
             if least <= STALE_SHARE and most >= -STALE_SHARE:
                 return []
             return [
-                f"theta is stale: readings have moved by about {share:+.0%} of the range that was chosen for them"
+                f"theta is stale: readings have moved by about {change:+.0%} of the range that was chosen for them"
                 f" ({campaign.thetas}); the mean of readings outside it is a guess"
             ]
-        factor, low, high = bias.factor(levels[-1])
-        if low <= STALE and high >= 1 / STALE:
+        if least <= STALE and most >= 1 / STALE:
             return []
+        removed = float(model.removed(reported).bias[-campaign.cycle :].mean())
         return [
-            f"theta is stale: readings are about {factor:.2g} times those that theta = {campaign.thetas} was"
-            f" chosen for; truncation removes about {bias.excess(levels[-1]):.3g} {campaign.unit} of the mean"
+            f"theta is stale: readings are about {change:.2g} times those that theta = {campaign.thetas} was"
+            f" chosen for; truncation removes about {removed:.3g} {campaign.unit} of the mean"
         ]
 
     def _with_bias(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> tuple[Estimates, BiasError]:
@@ -211,41 +206,19 @@ class Reconstruction:
             estimates, of_group = parts[chosen[0].group]
             slots = np.array([estimate.slot for estimate in chosen])
             places = np.searchsorted(estimates.slot, slots)
-            removed = RemovedOfSlots(*(column[places] for column in of_group))
-            fit = self._error_of_fits(slots, removed.fit) / len(slots)
-            return error_of_mean(removed.each(), slots.tolist(), self.timeline.epochs[0].campaign.cycle, fit)
+            return error_of_mean(of_group.take(places), slots, self.timeline.epochs[0].campaign.cycle)
 
         return Estimates.together([estimates for estimates, _ in parts.values()]), bias_error
 
-    def _error_of_fits(self, slots: NDArray[np.int64], fits: Vector) -> float:
-        """Return the standard error of the sum of slots' errors of the fit [slots]; the epochs' fits count as alike."""
-        error = 0.0
-        for epoch, inside in self.timeline.parts(slots):
-            assert epoch.threshold is not None
-            starts = [first for first, _, _ in epoch.campaign.ranges]
-            blocks = np.searchsorted(starts, slots[inside] % epoch.campaign.cycle, side="right") - 1
-            error += error_of_fits(fits[inside], blocks, epoch.threshold)
-        return error
-
-    def _corrected(self, estimates: Estimates) -> tuple[Estimates, RemovedOfSlots]:
-        """Return the estimates of a group with what truncation removes from them; nan where that is unknown.
-
-        The model's daily profile is fitted to all of these estimates.
-        """
-        removed = RemovedOfSlots.unknown(len(estimates))
+    def _corrected(self, estimates: Estimates) -> tuple[Estimates, Removed]:
+        """Return the estimates of a group with what truncation removes from them; nan where that is unknown."""
+        removed = Removed.unknown(len(estimates))
         measured = estimates.kind == MEASURED
         for epoch, inside in self.timeline.parts(estimates.slot):
             ones = np.flatnonzero(inside & measured)
             if epoch.threshold is None or not len(ones):
                 continue
-            campaign, some = epoch.campaign, estimates.take(ones)
-            bias = bias_of(epoch, some)
-            if isinstance(bias, TwoSidedBias):
-                levels: Levels | None = _near(some, campaign.offset, campaign.cycle, bias.width / _SHARP)
-            else:
-                levels = _levels(some, campaign.offset, campaign.cycle)
-            # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
-            of_epoch = bias.each(some.slot % campaign.cycle, some.reports * campaign.schedule.stride, levels)
+            of_epoch = model_of(epoch).removed(reported_of(estimates.take(ones), epoch.campaign))
             if epoch.threshold.method == WHITE_BOX:
                 of_epoch = of_epoch.as_error()
             for column, values in zip(removed, of_epoch, strict=True):
@@ -386,45 +359,19 @@ def _joined(measured: _Measured, group: str, slot_seconds: int) -> Estimates:
     )
 
 
-def levels_of(estimates: Sequence[Estimate], offset: int, cycle: int) -> list[Level | None]:
-    """Return the level around each of ascending slots; None if less than half of the cycle has estimates.
-
-    The level is the mean of the cycle's phases, plus the average deviation of the slots within half a cycle from their
-    phases' means.
-    """
-    levels = _levels(Estimates.of(estimates), offset, cycle)
-    return [None] * len(estimates) if levels is None else [*levels.each()]
-
-
-def _levels(estimates: Estimates, offset: int, cycle: int) -> Levels | None:
-    """Return `levels_of` estimates as arrays."""
-    slots, values = estimates.slot, estimates.truncated_mean - offset
-    phases, place = np.unique(slots % cycle, return_inverse=True)
-    if 2 * len(phases) < cycle:
-        return None
-    means = np.bincount(place, values) / np.bincount(place)
-    away = np.append(0.0, np.cumsum(values - means[place]))
-    variance = np.append(0.0, np.cumsum(np.square(np.nan_to_num(estimates.truncated_se))))
-    first = np.searchsorted(slots, slots - cycle // 2)
-    end = np.searchsorted(slots, slots + cycle // 2, side="right")
-    n = end - first
-    middle = float(means.mean()) + (away[end] - away[first]) / n
-    return Levels(middle, np.sqrt(variance[end] - variance[first]) / n)
+def model_of(epoch: Epoch) -> ExcessModel | TwoSided:
+    """Return the model of what truncation removes in a report epoch with a choice of θ."""
+    campaign, chosen = epoch.campaign, epoch.threshold
+    assert chosen is not None
+    assert campaign.report is not None
+    if campaign.report.low:
+        return TwoSided(chosen, campaign.report.low, campaign.report.theta, campaign.bound, campaign.cycle)
+    return ExcessModel.of(epoch)
 
 
-def _near(estimates: Estimates, offset: int, cycle: int, sharp: float) -> Levels:
-    """Return the level around each of ascending slots: the mean over as few slots as give an error of ``sharp``.
-
-    It is a mean over the whole cycle, which hides the day's shape, if fewer slots do not.
-    """
-    slots = estimates.slot
-    sums = np.append(0.0, np.cumsum(estimates.truncated_mean - offset))
-    variance = np.append(0.0, np.cumsum(np.square(np.nan_to_num(estimates.truncated_se))))
-    for part in _NEAR:
-        first = np.searchsorted(slots, slots - cycle // part)
-        end = np.searchsorted(slots, slots + cycle // part, side="right")
-        n = end - first
-        errors = np.sqrt(variance[end] - variance[first]) / n
-        if float(np.median(errors)) <= sharp:
-            break
-    return Levels((sums[end] - sums[first]) / n, errors, part == _NEAR[-1])
+def reported_of(estimates: Estimates, campaign: Campaign) -> Reported:
+    """Return what the estimates of a campaign's slots, ascending, say of the truncated readings."""
+    # Where devices take turns, the mean is of all devices, of which one in ``stride`` reports in a slot.
+    devices = (estimates.reports * campaign.schedule.stride).astype(np.float64)
+    error = np.nan_to_num(estimates.truncated_se)
+    return Reported(estimates.slot, estimates.truncated_mean - campaign.offset, error, devices)

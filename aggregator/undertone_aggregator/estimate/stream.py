@@ -17,10 +17,10 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
-from undertone_aggregator.estimate.bias import Removed, error_of_mean
 from undertone_aggregator.estimate.clipping import ClippingBias
 from undertone_aggregator.estimate.estimates import RELEASED, Estimate, Estimates, Load, RangeEstimate, Series
 from undertone_aggregator.estimate.ranges import spread_of
+from undertone_aggregator.estimate.removed import Removed, error_of_mean
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
 
@@ -128,9 +128,10 @@ class StreamReconstruction:
         for series, curve in self._curves(partial, groups):
             campaign, rule = self._newest[:2]
             carried, removed = curve.carried(rule.lag), self._removed(curve)
+            errors = removed.standard_error
             for i, slot in enumerate(curve.slots.tolist()):
                 load = Load.of(
-                    float(curve.mean[i]), float(curve.standard_error[i]), removed[i].bias, removed[i].standard_error
+                    float(curve.mean[i]), float(curve.standard_error[i]), float(removed.bias[i]), float(errors[i])
                 )
                 estimates.append(
                     Estimate(
@@ -175,7 +176,7 @@ class StreamReconstruction:
         return rows
 
     def _mean(
-        self, first: int, last: int, series: Series, curve: Curve, removed: list[Removed], inside: NDArray[np.bool_]
+        self, first: int, last: int, series: Series, curve: Curve, removed: Removed, inside: NDArray[np.bool_]
     ) -> RangeEstimate:
         """Return the mean over the curve's slots that are ``inside`` [k]; ``removed`` [k] by clipping.
 
@@ -186,9 +187,9 @@ class StreamReconstruction:
         both = np.array([curve.band[inside, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
         mean = float(curve.mean[inside].mean())
         error = math.sqrt(float(2 * both.sum() - both[0])) / n
-        parts = [removed[i] for i in np.flatnonzero(inside).tolist()]
-        bias = sum(part.bias for part in parts) / n
-        bias_se = error_of_mean(parts, chosen.tolist(), self._newest[0].cycle)
+        parts = removed.take(np.flatnonzero(inside))
+        bias = float(parts.bias.sum()) / n
+        bias_se = error_of_mean(parts, chosen, self._newest[0].cycle)
         return RangeEstimate(
             first=first,
             last=last,
@@ -200,7 +201,7 @@ class StreamReconstruction:
             **Load.of(mean, error, bias, bias_se)._asdict(),
         )
 
-    def _removed(self, curve: Curve) -> list[Removed]:
+    def _removed(self, curve: Curve) -> Removed:
         """Return the bias of each slot's mean that comes from clipping the steps between two readings."""
         campaign, rule = self._newest[:2]
         if rule not in self._biases:
@@ -209,7 +210,7 @@ class StreamReconstruction:
         first = np.searchsorted(curve.slots, curve.slots - reach)
         end = np.searchsorted(curve.slots, curve.slots + reach, side="right")
         sums = np.append(0.0, np.cumsum(curve.mean - campaign.offset))
-        return [self._biases[rule].at(level) for level in ((sums[end] - sums[first]) / (end - first)).tolist()]
+        return self._biases[rule].at((sums[end] - sums[first]) / (end - first))
 
     @property
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:

@@ -33,7 +33,7 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
 
     `variance` is evaluated at the day's θ only: a block's readings fill its range as the day's readings fill the day's.
     """
-    if day is None or most < 2:
+    if day is None or most < 2 or len(day.starts) < 2:
         return chosen
     if chosen.bottom:
         warning = "one range for all times of day: blocks are not made where readings are truncated from below, too"
@@ -47,9 +47,9 @@ def in_blocks(chosen: Threshold, day: Day | None, most: int, query: Query, varia
         return chosen
     ends = [*plan[1:], len(day.starts)]
     spans = [slice(*span) for span in zip(plan, ends, strict=True)]
-    blocks, removed = zip(*(_block(chosen, day, span, thetas, excess, errors) for span in spans), strict=True)
+    blocks = [_block(chosen, day, span, thetas, excess, errors) for span in spans]
     mse = float(sum(block.share * block.choice.expected_mse for block in blocks))
-    return replace(chosen, blocks=list(blocks), alike=_alike(np.array(removed)), expected_mse=mse)
+    return replace(chosen, blocks=blocks, expected_mse=mse)
 
 
 def _candidates(chosen: Threshold, day: Day) -> Integers:
@@ -99,25 +99,9 @@ def _of(errors: Vector, places: Integers) -> Vector:
     return np.asarray(errors[np.arange(len(errors)), :, places].sum(axis=0))
 
 
-def _alike(removed: Vector) -> list[list[float]]:
-    """Return the correlations over the draws of what truncation removes in each block, ``removed`` [blocks, draws].
-
-    A block that loses the same in all draws counts as wholly correlated with the others.
-    """
-    away = removed - removed.mean(axis=1, keepdims=True)
-    sizes = np.sqrt(np.square(away).sum(axis=1))
-    both = np.outer(sizes, sizes)
-    alike = np.where(both > 0, np.clip(away @ away.T / np.where(both > 0, both, 1.0), -1.0, 1.0), 1.0)
-    return [row.tolist() for row in alike]
-
-
-def _block(
-    chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector
-) -> tuple[Block, Vector]:
+def _block(chosen: Threshold, day: Day, span: slice, thetas: Integers, excess: Vector, errors: Vector) -> Block:
     """Choose θ of one block by the rule of `threshold.robust`: the least mean, over the draws, of RMSE(θ) / min
     RMSE.
-
-    Return the block and what truncation at this θ removes under each draw; [draws].
     """
     together = errors[span].sum(axis=0)
     regrets = np.sqrt(together / together.min(axis=1, keepdims=True))
@@ -138,5 +122,6 @@ def _block(
         density=density,
         edges=day.edges,
         warnings=[],
+        pieces=None,
     )
-    return Block(day.starts[span.start], share, choice), removed
+    return Block(day.starts[span.start], share, choice)

@@ -19,13 +19,17 @@ from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.excess import without_excess
 from undertone_aggregator.threshold.fit import Likelihoods, Mode, Observation
+from undertone_aggregator.threshold.heavy import chance_of_heavier, heavier
+from undertone_aggregator.threshold.mode import with_mode
 from undertone_aggregator.threshold.objective import Excess, Integers
+from undertone_aggregator.threshold.pieces import Pieces
 from undertone_aggregator.threshold.posterior import (
     Posterior,
     cohort_observation,
     decision_grid,
     posterior,
     report_law,
+    resolved,
 )
 from undertone_aggregator.threshold.tail import Prior, cell_masses, survival
 
@@ -89,6 +93,11 @@ class Day:
         """Return E[(x - θ)⁺] of each piece and draw; [pieces, draws, thetas]."""
         return self._excess.above(thetas)
 
+    @property
+    def pieces(self) -> Pieces:
+        """The excess by piece, which an epoch keeps."""
+        return Pieces.of(self.densities, self.edges, self.starts, self.shares.tolist())
+
     @cached_property
     def _excess(self) -> Excess:
         return Excess(self.densities, self.edges)
@@ -97,30 +106,32 @@ class Day:
 def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     """Estimate the pieces' distributions.
 
-    Return None if the reports cannot distinguish times of day or miss one of them.
+    There is one piece if the reports cannot distinguish times of day or miss one of them. Return None without reports.
     """
-    cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts)]
+    cohort = [phases for phases in histograms if isinstance(phases.whole, CohortCounts) and phases.whole.total]
     if not cohort:
         return None
     information = np.sum([_information(phases) for phases in cohort], axis=0)
     base = pieces_of(cycle)
-    count = min(base, int(information.sum() / LEAST_INFORMATION))
-    if count < 2:
-        return None
+    count = min(base, max(int(information.sum() / LEAST_INFORMATION), 1))
     # Neighbouring pieces are merged, with boundaries as even as possible.
     starts = np.unique(np.arange(count) * base // count)
     if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
-        return None
+        starts = np.array([0])
     whole = posterior([phases.whole for phases in cohort], (), bound)  # type: ignore[misc]
     thetas = [phases.whole.theta for phases in histograms if isinstance(phases.whole, ReportCounts)]
     grid = decision_grid(bound, *thetas)
     first = [-(-int(start) * cycle // base) for start in starts]
     slots = np.diff([*first, cycle])
-    lengths = whole.model.lengths(np.log(np.asarray(grid[1:-1], dtype=np.float64)))
-    likelihoods = Likelihoods(whole.model, _observations(map(_honest, histograms), grid, starts))
-    parameters = _draws(likelihoods, _prior(whole.prior, whole.mode), _correlation((starts + 0.5) / base))
     of_day = _spread(whole, grid)
-    densities = _raked(_tailed(cell_masses(survival(parameters, lengths)), of_day), of_day, slots / cycle)
+    observations = _observations(map(_honest, histograms), grid, starts)
+    densities = of_day[None]
+    if len(starts) > 1:
+        lengths = whole.model.lengths(np.log(np.asarray(grid[1:-1], dtype=np.float64)))
+        likelihoods = Likelihoods(whole.model, observations)
+        parameters = _draws(likelihoods, _prior(whole.prior, whole.mode), _correlation((starts + 0.5) / base))
+        densities = _raked(_tailed(cell_masses(survival(parameters, lengths)), of_day), of_day, slots / cycle)
+    densities = with_mode(densities, grid, observations, of_day.mean(axis=0), slots / cycle)
     return Day(grid, densities, tuple(first), slots / cycle)
 
 
@@ -264,7 +275,14 @@ def _spread(whole: Posterior, grid: tuple[int, ...]) -> Vector:
     """Return `_DRAWS` of the day's densities over the cells of ``grid``; [draws, d]."""
     taken = whole.densities[np.arange(_DRAWS) * len(whole.densities) // _DRAWS]
     below = np.concatenate([np.zeros((_DRAWS, 1)), np.cumsum(taken, axis=1)], axis=1)
-    return np.diff([np.interp(grid, whole.edges, each) for each in below], axis=1)
+    densities = np.diff([np.interp(grid, whole.edges, each) for each in below], axis=1)
+    edges = np.asarray(grid, dtype=np.float64)
+    seen = resolved(whole)
+    chance = chance_of_heavier(densities.mean(axis=0), edges, seen)
+    if seen is not None and chance > 0:
+        for draw in np.flatnonzero(np.diff(np.floor(np.arange(_DRAWS + 1) * chance))).tolist():
+            densities[draw] = heavier(densities[draw], edges, seen)
+    return np.asarray(densities)
 
 
 def _tailed(densities: Vector, whole: Vector) -> Vector:

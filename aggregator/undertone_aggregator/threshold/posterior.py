@@ -1,10 +1,12 @@
 """Posterior of the distribution of readings: a mixture of tail models, given as equally likely densities."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import StackedChannel, Vector, WindowChannel
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
 from undertone_aggregator.threshold.em import ems_step, expectation_maximisation
@@ -13,6 +15,7 @@ from undertone_aggregator.threshold.fit import Likelihood, Mode, Observation, dr
 from undertone_aggregator.threshold.misfit import misfit
 from undertone_aggregator.threshold.objective import Integers
 from undertone_aggregator.threshold.remembered import remembered
+from undertone_aggregator.threshold.result import RESOLVED
 from undertone_aggregator.threshold.tail import Component, Prior, TailModel, cell_masses, survival
 
 # The components of the prior. They were chosen on the data sets POS, EDRP and DNS and on synthetic populations, and
@@ -35,6 +38,8 @@ _SHAPES = 40
 _GRID_RATIO = 1.025
 _TELLING = 5.0
 _SYMBOL_GROUPS = 256
+# The largest share of readings that can be called a tail.
+_A_TAIL = 0.05
 
 
 @dataclass(frozen=True)
@@ -217,6 +222,16 @@ def _plausible(
         densities.append(law / law.sum(axis=1, keepdims=True))
         shares.append(float(np.exp(of_it - max(evidence))))
     return tuple(densities), tuple(shares)
+
+
+def resolved(after: Posterior) -> int | None:
+    """Return the value that the least share of readings exceeds of which the cohort's reports tell anything.
+
+    With Σ n ε² of their information, that is `RESOLVED` standard errors of a share. Return None if it is too large for
+    a tail to be visible.
+    """
+    least = RESOLVED / math.sqrt(max(after.information, 1.0))
+    return None if least > _A_TAIL else quantile(after.density, after.edges, 1.0 - least)
 
 
 def decision_grid(bound: int, *further: int) -> tuple[int, ...]:

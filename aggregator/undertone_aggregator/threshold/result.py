@@ -7,6 +7,7 @@ from typing import NamedTuple
 from undertone_aggregator.design.population import Blocks, Population, ReadingModel
 from undertone_aggregator.threshold.bin_edges import quantile
 from undertone_aggregator.threshold.channel import Vector
+from undertone_aggregator.threshold.pieces import Pieces
 
 # Name of the paper's method. What truncation removes is not added to a mean under it, and widens its interval instead.
 WHITE_BOX = "sw-w"
@@ -26,11 +27,11 @@ class Threshold:
     from above and from below removes.
     `blocks`: blocks of the cycle, each with its own θ from its first slot on; `theta` is then the θ that the cycle
     would have as a single block.
-    `alike` [blocks, blocks]: correlations of the errors of the blocks' `bias`; () where they are not known.
     `offset`: the campaign's offset in the reader's units; warnings add it to values, fields do not.
     `seen`: value up to which the reports determine the distribution; beyond it `density` continues the shape below. The
     share of readings beyond it is `RESOLVED` standard errors. None if the reports do not determine a tail, or the
     method does not know.
+    `pieces`: the excess of readings by piece of the cycle; None if the method does not know.
     Methods without an uncertainty estimate (`ems`, `sw-w`) set low = high = θ and bias_se = nan. A campaign by `sw-w`
     takes the other fields from the robust fit of the same reports (`choose.with_tail`).
     """
@@ -47,9 +48,9 @@ class Threshold:
     warnings: list[str] = field(default_factory=list)
     bottom: int = 0
     blocks: "Sequence[Block]" = ()
-    alike: Sequence[Sequence[float]] = ()
     offset: int = 0
     seen: int | None = None
+    pieces: Pieces | None = None
 
     @property
     def width(self) -> int:

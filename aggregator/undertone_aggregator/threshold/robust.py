@@ -1,11 +1,10 @@
 """The default method: Bayesian choice of θ, and of the next round's range, over the posterior's densities."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from undertone_aggregator.threshold.bin_edges import quantile, zoomed_edges
+from undertone_aggregator.threshold.bin_edges import zoomed_edges
 from undertone_aggregator.threshold.channel import Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.misfit import misfit
@@ -16,8 +15,8 @@ from undertone_aggregator.threshold.objective import (
     mean_excess,
     mean_square_error,
 )
-from undertone_aggregator.threshold.posterior import Posterior, decision_grid, posterior
-from undertone_aggregator.threshold.result import RESOLVED, Threshold
+from undertone_aggregator.threshold.posterior import Posterior, decision_grid, posterior, resolved
+from undertone_aggregator.threshold.result import Threshold
 from undertone_aggregator.threshold.two_sided import two_sided_range
 
 # Least Σ n ε² of the cohort's reports. Below it no method that was tried was safe: in the worst cases its error was
@@ -26,8 +25,6 @@ ENOUGH_INFORMATION = 700.0
 _MISFIT_ALARM = 6.0
 _CAUTIOUS_SHARE = 0.75
 _SECOND_MODE_MASS = 0.02
-# The largest share of readings that can be called a tail.
-_TAIL = 0.05
 # θ counts as extrapolated when it is more than this factor above the largest value that the reports resolve.
 _FAR_OUT = 1.7
 # If the components of the prior whose body may have any shape (`tail.Component`) have at least this posterior
@@ -89,18 +86,8 @@ def choose_robustly(
         method="robust",
         warnings=warnings,
         offset=offset,
-        seen=_resolved(after),
+        seen=resolved(after),
     )
-
-
-def _resolved(after: Posterior) -> int | None:
-    """Return the value that the least share of readings exceeds of which the cohort's reports tell anything.
-
-    With Σ n ε² of their information, that is `RESOLVED` standard errors of a share. Return None if it is too large for
-    a tail to be visible.
-    """
-    least = RESOLVED / math.sqrt(max(after.information, 1.0))
-    return None if least > _TAIL else quantile(after.density, after.edges, 1.0 - least)
 
 
 def _doubt(after: Posterior, theta: int, bias: float) -> float:

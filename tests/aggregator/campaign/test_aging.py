@@ -105,7 +105,7 @@ MONDAY = 1_798_416_000
         ((0, 1, 2), "none", True),
     ],
 )
-def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(monkeypatch, days, weekend, seen):
+def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(days, weekend, seen):
     asked = plan(slot_seconds=1800, cycle=48, rounds=[48 * 3], weekend=f'"{weekend}"')
     first = MONDAY // 1800
     epoch = Epoch(campaign(MONDAY, MONDAY + 10_000), 0)
@@ -117,9 +117,7 @@ def test_blocks_of_the_day_wait_until_workdays_and_days_off_have_reported(monkey
     def read(first, last, kind):
         return partial if kind == report.COHORT else Partial()
 
-    monkeypatch.setattr(module, "day_of", lambda *_: "a day")
-    found = Evidence(asked, Timeline([epoch]), read, MONDAY + 14 * 86400).day()
-    assert found == ("a day" if seen else None)
+    assert Evidence(asked, Timeline([epoch]), read, MONDAY + 14 * 86400).saw_all_days is seen
 
 
 def test_a_decision_reads_each_epoch_once_however_many_groups_there_are(monkeypatch):

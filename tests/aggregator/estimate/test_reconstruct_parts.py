@@ -1,8 +1,7 @@
 """The parts of a reconstruction, each against its formula: decode, level, interval, cell means, what is left out."""
 
 import math
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +11,10 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_jso
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.estimate import reconstruct
-from undertone_aggregator.estimate.bias import STALE, Level, Removed, RemovedOfSlots
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
-from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, levels_of
+from undertone_aggregator.estimate.reconstruct import STALE, Decoder, Reconstruction, _cell_means
+from undertone_aggregator.estimate.removed import Removed, Reported
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.off_board.issue import build
@@ -139,64 +138,25 @@ def test_readings_above_the_last_cell_count_in_it() -> None:
     assert _cell_means((0, 4, 8), chosen).tolist() == [1.5, (5.5 + 11.5) / 2]
 
 
-@pytest.mark.parametrize("cycle", [4, 5])
-def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle: int) -> None:
-    rng = np.random.default_rng(4)
-    slots = [100, 101, 102, 104, 105, 107, 108, 109, 111, 115]
-    estimates = [estimate(slot, 50 + rng.uniform(0, 40), rng.uniform(1, 5)) for slot in slots]
-    of_phase: dict[int, list[float]] = {}
-    for one in estimates:
-        of_phase.setdefault(one.slot % cycle, []).append(one.estimate - 20)
-    means = {phase: float(np.mean(values)) for phase, values in of_phase.items()}
-    for one, level in zip(estimates, levels_of(estimates, 20, cycle), strict=True):
-        around = [other for other in estimates if abs(other.slot - one.slot) <= cycle // 2]
-        away = np.mean([other.estimate - 20 - means[other.slot % cycle] for other in around])
-        error = math.sqrt(sum(cast(float, other.standard_error) ** 2 for other in around)) / len(around)
-        assert level is not None
-        assert level[:2] == pytest.approx((float(np.mean(list(means.values()))) + away, error))
-
-
-@pytest.mark.parametrize(("sharp", "part"), [(5.0, 16), (1.9, 8), (1.5, 4), (1e-6, 2)])
-def test_a_near_level_is_the_mean_over_as_few_slots_as_its_error_allows(sharp: float, part: int) -> None:
-    """Over 3, 5, 9 or 17 slots of a cycle of 16, whose errors are 4/√n, one of them unknown and counted as 0."""
-    rng = np.random.default_rng(5)
-    estimates = [estimate(slot, 50 + rng.uniform(0, 40), 4.0) for slot in range(100, 140)]
-    estimates[20] = replace(estimates[20], standard_error=None)
-    levels = reconstruct._near(Estimates.of(estimates), 20, 16, sharp)
-    assert levels.whole is (part == 2)
-    for place, one in enumerate(estimates):
-        around = [other for other in estimates if abs(other.slot - one.slot) <= 16 // part]
-        error = math.sqrt(sum((other.standard_error or 0.0) ** 2 for other in around)) / len(around)
-        expected = float(np.mean([other.estimate - 20 for other in around]))
-        assert (levels.mean[place], levels.standard_error[place]) == pytest.approx((expected, error))
-
-
-def test_half_of_the_cycles_phases_make_a_level() -> None:
-    assert levels_of([estimate(slot) for slot in (100, 101, 102, 108)], 0, 8) == [None] * 4
-    assert None not in levels_of([estimate(slot) for slot in (100, 101, 102, 103)], 0, 8)
-    assert None not in levels_of([estimate(slot, error=cast(float, None)) for slot in (100, 101)], 0, 4)
-
-
 class Known:
-    """A bias of known factors."""
-
-    def factor(self, level: Level) -> tuple[float, float, float]:
-        return self.factors
-
-    def excess(self, level: Level) -> float:
-        return 5.0
+    """A model that knows by what factor readings have moved."""
 
     factors = (1.0, 1.0, 1.0)
+
+    def moved(self, reported: Reported) -> Any:
+        return np.array([self.factors] * len(reported.slot))
+
+    def removed(self, reported: Reported) -> Removed:
+        return Removed(*np.full((4, len(reported.slot)), 5.0))
 
 
 def corrected(one: Estimate, removed: Removed) -> Estimates:
     table = Estimates.of([one])
-    of_slots = RemovedOfSlots(*(np.array([value]) for value in removed))
-    return table.with_load(table.truncated_mean, table.truncated_se, of_slots.bias, of_slots.standard_error)
+    return table.with_load(table.truncated_mean, table.truncated_se, removed.bias, removed.standard_error)
 
 
 def test_the_mean_of_the_readings_adds_what_truncation_removed_with_its_error() -> None:
-    removed = Removed(3.0, 2.0, 2.0, math.sqrt(8.0))
+    removed = Removed(*np.array([[3.0], [2.0], [2.0], [math.sqrt(8.0)]]))
     (one,) = corrected(estimate(103, 100.0, 3.0), removed)
     assert (one.bias, one.bias_se) == (3.0, 4.0)
     assert (one.estimate, one.standard_error) == pytest.approx((103.0, 5.0))
@@ -211,17 +171,22 @@ def test_the_mean_of_the_readings_adds_what_truncation_removed_with_its_error() 
 def test_theta_is_stale_beyond_the_factor(
     monkeypatch: pytest.MonkeyPatch, low: float, high: float, stale: bool
 ) -> None:
-    bias = Known()
-    bias.factors = (1.0, low, high)
-    monkeypatch.setattr(reconstruct, "bias_of", lambda *_: bias)
+    known = Known()
+    known.factors = (1.0, low, high)
+    monkeypatch.setattr(reconstruct, "model_of", lambda _: known)
     made = Reconstruction(Timeline([epoch(500)]))
     assert bool(made.warnings([estimate(FIRST + slot) for slot in range(8)])) == stale
 
 
 def test_only_what_was_measured_of_everybody_under_this_theta_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[list[Estimate]] = []
-    bias = Known()
-    monkeypatch.setattr(reconstruct, "bias_of", lambda _, mine: looked.append(list(mine)) or bias)
+    looked: list[list[int]] = []
+
+    class Looking(Known):
+        def moved(self, reported: Reported) -> Any:
+            looked.append(reported.slot.tolist())
+            return super().moved(reported)
+
+    monkeypatch.setattr(reconstruct, "model_of", lambda _: Looking())
     made = Reconstruction(Timeline([epoch(), of := epoch(500, first=FIRST + 100)]))
     mine = [estimate(of.campaign.first_slot + slot) for slot in range(4)]
     others = [
@@ -230,7 +195,7 @@ def test_only_what_was_measured_of_everybody_under_this_theta_is_looked_at(monke
         estimate(FIRST + 102, series=Series("north")),
     ]
     assert made.warnings([*others, *mine]) == []
-    assert looked == [mine]
+    assert looked == [[one.slot for one in mine]]
     assert made.warnings(others) == Reconstruction(Timeline([])).warnings(mine) == []
     assert Reconstruction(Timeline([epoch()])).warnings(mine) == []
-    assert looked == [mine]
+    assert looked == [[one.slot for one in mine]]

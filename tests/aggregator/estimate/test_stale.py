@@ -5,8 +5,6 @@ import pytest
 
 from support.server import campaign, two_epochs
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.estimate import reconstruct
-from undertone_aggregator.estimate.bias import Level
 from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
@@ -16,13 +14,15 @@ CHOSEN = Threshold(500, 450, 600, 3.0, 1.0, 9.0, np.array([0.5, 0.4, 0.1]), (0, 
 LEVEL = 0.5 * 49.5 + 0.4 * 299.5 + 0.1 * 500
 
 
-def warnings(mean, error=2.0, slots=12):
+def warnings(mean, error=2.0, slots=12, before=None):
+    """Return the warnings of slots with this truncated mean, after as many with the mean ``before`` if there is one."""
     second = two_epochs()[1].campaign
     timeline = Timeline([Epoch(campaign(), 0), Epoch(second, 0, threshold_to_json(CHOSEN))])
     first = second.first_slot
+    means = ([] if before is None else [before] * slots) + [mean] * slots
     estimates = [
         Estimate(slot, slot, Series(), MEASURED, 500, 0, mean, error, mean - 4, mean + 4, 500)
-        for slot in range(first, first + slots)
+        for slot, mean in enumerate(means, first)
     ]
     return Reconstruction(timeline).warnings(estimates)
 
@@ -49,12 +49,7 @@ def test_an_hour_is_no_level():
     assert warnings(LEVEL * 1.6, slots=1) == []
 
 
-def test_it_is_the_newest_level_that_is_told(monkeypatch):
-    (newest,) = warnings(LEVEL * 1.6)
-    levels = reconstruct.levels_of
-
-    def another_before(*of):
-        return [Level(LEVEL * 1.8, 1.0) for _ in levels(*of)[:-1]] + levels(*of)[-1:]
-
-    monkeypatch.setattr(reconstruct, "levels_of", another_before)
-    assert warnings(LEVEL * 1.6) == [newest]
+def test_it_is_the_newest_level_that_is_told():
+    (newest,), (alone,) = warnings(LEVEL * 1.6, before=LEVEL), warnings(LEVEL * 1.6)
+    assert newest.partition(";")[0] == alone.partition(";")[0]
+    assert warnings(LEVEL, before=LEVEL * 1.6) == []

@@ -1,0 +1,103 @@
+"""What truncation at both ends removes where readings have moved since the rounds, and the level around a slot."""
+
+import math
+
+import numpy as np
+import pytest
+
+from undertone_aggregator.estimate.removed import Reported
+from undertone_aggregator.estimate.two_sided import TwoSided, near, of_cycle
+from undertone_aggregator.threshold import Threshold
+
+DAY = 48
+BOUND = 1250
+EDGES = tuple(range(BOUND + 2))
+VALUES = np.arange(BOUND + 1)
+
+
+def threshold(density, theta):
+    return Threshold(theta, theta, theta, 1.0, 0.1, 1.0, density / density.sum(), EDGES, "robust", [])
+
+
+def rooms(mean):
+    """A normal density of temperatures with a standard deviation of 17."""
+    return np.exp(-np.square((VALUES - mean) / 17.0) / 2.0)
+
+
+def truncated(density, low, theta):
+    return float(np.clip(VALUES, low, theta) @ density / density.sum())
+
+
+def day(level, error):
+    """A day of slots with this truncated mean; ``error``: the standard error of each."""
+    return Reported(np.arange(DAY), np.full(DAY, level), np.full(DAY, error), np.full(DAY, 10_000.0))
+
+
+@pytest.mark.parametrize("moved", [-60, -20, 0, 10, 40, 80])
+@pytest.mark.parametrize("error", [0.2, 2.0])
+def test_intervals_hold_readings_that_moved_and_grow_as_they_leave_the_range(moved, error):
+    low, theta = 565, 635
+    level = truncated(rooms(600 + moved), low, theta)
+    removed = TwoSided(threshold(rooms(600), theta), low, theta, BOUND, DAY).removed(day(level, error))
+    bias, doubt = removed.bias[20], removed.standard_error[20]
+    assert abs(level + bias - (600 + moved)) <= 1.96 * doubt
+    # Readings within the range leave little doubt.
+    assert doubt < (2.0 if abs(moved) <= 20 else 200.0)
+
+
+def test_a_shift_is_a_share_of_the_range_and_certain_only_where_the_level_is():
+    model = TwoSided(threshold(rooms(600), 635), 565, 635, BOUND, DAY)
+    level = truncated(rooms(625), 565, 635)
+    share, least, most = model.moved(day(level, 0.5))[20]
+    assert share == pytest.approx(25 / 70, abs=0.03)
+    assert 0.25 < least < share < most
+    share, least, most = model.moved(day(level, 140.0))[20]
+    assert least < 0 < most
+
+
+def test_a_level_of_the_whole_cycle_leaves_more_doubt_about_a_slot():
+    """An error of 1/16 of the range: below it a few slots are level enough, above it a whole cycle is not."""
+    model = TwoSided(threshold(rooms(600), 620), 580, 620, BOUND, DAY)
+    by_slots, by_cycle = (model.removed(day(600.0, error)) for error in (1.0, 40.0))
+    assert by_cycle.shared[20] > 1.5 * by_slots.shared[20]
+
+
+def some(slots, rng, error=None):
+    errors = rng.uniform(1, 5, len(slots)) if error is None else np.full(len(slots), error)
+    return Reported(np.array(slots), 50 + rng.uniform(0, 40, len(slots)), errors, np.ones(len(slots)))
+
+
+@pytest.mark.parametrize("cycle", [4, 5])
+def test_a_level_is_the_cycles_mean_moved_by_half_a_cycle_around_the_slot(cycle):
+    slots = np.array([100, 101, 102, 104, 105, 107, 108, 109, 111, 115])
+    reported = some(slots, np.random.default_rng(4))
+    means = {phase: reported.mean[slots % cycle == phase].mean() for phase in set((slots % cycle).tolist())}
+    levels = of_cycle(reported, cycle)
+    for place, slot in enumerate(slots):
+        inside = np.abs(slots - slot) <= cycle // 2
+        away = np.mean(
+            [mean - means[at] for mean, at in zip(reported.mean[inside], slots[inside] % cycle, strict=True)]
+        )
+        error = math.sqrt(np.square(reported.error[inside]).sum()) / inside.sum()
+        assert levels.mean[place] == pytest.approx(np.mean(list(means.values())) + away)
+        assert levels.error[place] == pytest.approx(error)
+
+
+@pytest.mark.parametrize(("sharp", "part"), [(5.0, 16), (1.9, 8), (1.5, 4), (1e-6, 2)])
+def test_a_near_level_is_the_mean_over_as_few_slots_as_its_error_allows(sharp, part):
+    """Over 3, 5, 9 or 17 slots of a cycle of 16, whose errors are 4/√n, one of them unknown and counted as 0."""
+    slots = np.arange(100, 140)
+    reported = some(slots, np.random.default_rng(5), 4.0)
+    reported.error[20] = 0.0
+    levels = near(reported, 16, sharp)
+    assert levels.whole is (part == 2)
+    for place, slot in enumerate(slots):
+        inside = np.abs(slots - slot) <= 16 // part
+        error = math.sqrt(np.square(reported.error[inside]).sum()) / inside.sum()
+        assert (levels.mean[place], levels.error[place]) == pytest.approx((reported.mean[inside].mean(), error))
+
+
+def test_half_of_the_cycles_phases_make_a_level():
+    rng = np.random.default_rng(6)
+    assert of_cycle(some([100, 101, 102, 108], rng), 8) is None
+    assert of_cycle(some([100, 101, 102, 103], rng), 8) is not None
