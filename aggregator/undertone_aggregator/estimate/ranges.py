@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates, Load, RangeEstimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, Load, RangeEstimate, Series
 
 # Function that returns the standard error of the mean of these estimates' biases.
 BiasError = Callable[[Sequence[Estimate]], float]
@@ -79,7 +79,8 @@ def spread_of(means: Sequence[float], errors: Sequence[float]) -> float | None:
 def drowned(estimates: Sequence[Estimate], offset: int = 0) -> str | None:
     """Return a sentence if the noise of a typical slot exceeds the signal, and what would help; None otherwise."""
     table = Estimates.of(estimates)
-    measured = table.take((table.kind == MEASURED) & ~np.isnan(table.standard_error))
+    shown = (table.kind == MEASURED) | (table.kind == RELEASED)
+    measured = table.take(shown & ~np.isnan(table.standard_error))
     if not len(measured):
         return None
     errors = measured.truncated_se

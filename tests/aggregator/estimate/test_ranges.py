@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, Series
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, RELEASED, Estimate, Load, Series
 from undertone_aggregator.estimate.ranges import drowned, over
 
 # Truncated readings of mean 190 with an error of 3; truncation has removed 10 with an error of 4.
@@ -46,3 +46,4 @@ def test_noise_that_drowns_the_signal_is_said_plainly() -> None:
     assert "the standard error of a slot (60) exceeds its mean (20)" in sentence
     assert "more than 5400 devices" in sentence
     assert drowned([replace(ONE, **Load.of(1010.0, 60.0)._asdict())], offset=1000) is not None
+    assert drowned([replace(ONE, kind=RELEASED, **Load.of(20.0, 60.0)._asdict())]) == sentence
