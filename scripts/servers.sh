@@ -40,6 +40,7 @@ fi
 declare -A brings=(
     [postgresql]="/usr/lib/postgresql/*/bin/initdb"
     [chromium]="/usr/bin/chromium"
+    [firefox-esr]="/usr/bin/firefox-esr"
     [prometheus]="/usr/bin/prometheus"
     [influxdb]="/usr/bin/influxd"
     [systemd]="/usr/bin/systemd-analyze"

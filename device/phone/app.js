@@ -1,6 +1,11 @@
-// The page that a person sees: five screens over the worker's view. It holds no state of the device.
-import { button, element, facts, moment, number, paragraph } from './page.js';
+// The page that a person sees: a screen for each state of the worker's view. It holds no state of the device.
+import { button, duration, element, facts, moment, number, paragraph, speak } from './page.js';
 import { SOURCES } from './sources/index.js';
+import { fill, loadWords } from './words.js';
+
+const words = await loadWords();
+const say = words.phone;
+speak(words.tag);
 
 const worker = new Worker('worker.js', { type: 'module' });
 const send = (message) => worker.postMessage(message);
@@ -9,33 +14,21 @@ const root = document.getElementById('screen');
 const ENDLESS = 0xffffffff;
 const UNIT = 1 << 20;
 const DAY = 86400;
+// How the device's trouble begins or goes on if the server refuses its credentials.
+const DENIED = ['bad user name or password', 'not authorised'];
 
 // ----------------------------------------------------------------------------------------------- words
-
-const FORGETTING =
-    'If you clear this site’s data, or remove the app together with its data, this phone forgets what it has spent. A' +
-    ' new link then makes it a new device that begins its limits again: what you sent before still tells about you.';
-
-// Why the last period gave no report, in words for people who do not know the device's.
-const OBSTACLES = {
-    ahead: 'The phone’s clock was ahead.',
-    boots: 'The app was started too often today.',
-    clock: 'This phone’s clock and the server’s do not agree, or the phone has not reached the server yet. Nothing is sent until they agree.',
-    ended: 'The measurement is over.',
-    entropy: 'This browser gives no random numbers.',
-    lifetime: 'Your phone has used up its limit for life. It sends nothing any more.',
-    no_campaign: 'The measurement has not begun yet.',
-    period: 'Your phone has sent as much as it may for now.',
-    rest: 'Your phone rests between two reports.',
-    storage: 'The phone’s disk takes no more data, so that nothing can be sent.',
-    waiting: 'The measurement has not begun yet.',
-};
 
 const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // What this phone has computed from the policy that it stores; the server's words are who asks and why.
 const rows = ({ agreed }, ...keys) =>
     agreed.rows.filter(([key]) => keys.includes(key)).map(([, title, text]) => [title, upper(text)]);
+
+// The sentence for an error of the worker, '' without one.
+const sentence = (error) => (error ? fill(say.errors[error.key] ?? words.refusals[error.key], error) : '');
+
+const several = (count, one, many) => fill(count === 1 ? one : many, { count: number(count) });
 
 // ----------------------------------------------------------------------------------------------- screens
 
@@ -45,65 +38,57 @@ const rows = ({ agreed }, ...keys) =>
 // the certificate of the server's authority; the browser has checked the certificate already.
 const codeOf = (link) => (link.split('#')[1] ?? '').split('.')[0];
 
-function waiting(words) {
-    return () => [[paragraph(words)]];
+function waiting(text) {
+    return () => {
+        const trouble = element('p', { className: 'trouble', role: 'status' });
+        return [[paragraph(text), trouble], ({ error }) => (trouble.textContent = sentence(error))];
+    };
+}
+
+function unable() {
+    return [[element('h1', {}, say.unable.title), paragraph(say.unable.text)]];
 }
 
 function failed({ error }) {
-    return [
-        [
-            element('h1', {}, 'The app could not start'),
-            paragraph('Nothing is sent. Close it, look whether this phone has a network, and open it again.'),
-            paragraph(`The reason: ${error}.`),
-        ],
-    ];
+    const { title, text, reason } = say.failed;
+    return [[element('h1', {}, title), paragraph(text), paragraph(fill(reason, { reason: error }))]];
 }
 
 function none() {
     const input = element('input', { type: 'url', placeholder: 'https://…/join#…', id: 'link', required: true });
-    const trouble = element('p', { className: 'trouble' });
+    const trouble = element('p', { className: 'trouble', role: 'alert' });
     const open = (event) => {
         event.preventDefault();
         const code = codeOf(input.value);
         if (code) send({ do: 'invite', code });
-        else trouble.textContent = 'This link has no code after the sign #. Copy the whole link.';
+        else trouble.textContent = say.none.no_code;
     };
     const form = element(
         'form',
         { onsubmit: open },
-        element('label', { htmlFor: 'link' }, 'The link that you got'),
-        element('div', { className: 'row' }, input, element('button', {}, 'Open')),
+        element('label', { htmlFor: 'link' }, say.none.link),
+        element('div', { className: 'row' }, input, element('button', {}, say.none.open)),
     );
     const update = ({ error }) => {
-        if (error) trouble.textContent = error;
+        if (error) trouble.textContent = sentence(error);
     };
-    return [
-        [
-            element('h1', {}, 'You take part in nothing yet'),
-            paragraph('Somebody who measures something sends you a link. Open it on this phone, or paste it here.'),
-            form,
-            trouble,
-        ],
-        update,
-    ];
+    return [[element('h1', {}, say.none.title), paragraph(say.none.text), form, trouble], update];
 }
 
 function join(view) {
     const { offer } = view;
     return [
         [
-            element('h1', {}, 'You are invited to a measurement'),
-            facts([
-                ['Who asks', offer.operator],
-                ...(offer.about ? [['In their own words', offer.about]] : []),
-                ...rows(view, 'measured', 'often', 'until'),
-            ]),
-            paragraph('Nothing is measured or sent yet. First read how your numbers are protected.'),
+            element('h1', {}, say.join.title),
+            facts([[say.join.asks, offer.operator], ...(offer.about ? [[say.join.about, offer.about]] : [])]),
+            paragraph(say.join.computed),
+            facts(rows(view, 'measured', 'often', 'until')),
+            paragraph(say.join.nothing_yet),
             element(
                 'div',
                 { className: 'actions' },
-                button('How am I protected?', () => show('agree'), 'main'),
-                button('No, thank you', decline),
+                button(say.join.how, () => show('agree'), 'main'),
+                button(say.join.no, decline),
             ),
         ],
     ];
@@ -111,46 +96,34 @@ function join(view) {
 
 function agree(view) {
     const { offer, agreed } = view;
-    const { measures } = agreed;
-    const fitting = SOURCES.filter((source) => source.fits(measures));
-    const choose = element('fieldset', {}, element('legend', {}, 'Where the number comes from'));
+    const fitting = SOURCES.filter((source) => source.fits(agreed.measures));
+    const choose = element('fieldset', {}, element('legend', {}, say.agree.source));
     for (const [index, source] of fitting.entries()) {
         const input = element('input', { type: 'radio', name: 'source', value: source.id, checked: index === 0 });
-        choose.append(element('label', { className: 'choice' }, input, source.title));
+        choose.append(element('label', { className: 'choice' }, input, source.title(words)));
     }
-    const begin = async () => {
+    const begin = () => {
         const chosen = fitting.find(({ id }) => id === choose.querySelector('input:checked').value);
-        await navigator.storage?.persist?.();
         history.replaceState(null, '', location.pathname);
         send({ do: 'agree', source: { id: chosen.id, whole: chosen.whole } });
+        // Some browsers ask the person for this permission: nothing waits for the answer.
+        navigator.storage?.persist?.().catch((error) => console.info(error.message));
     };
     return [
         [
-            element('h1', {}, 'How your numbers are protected'),
-            paragraph(
-                'Your phone blurs each number at random before it leaves the phone. From one blurred number nobody can' +
-                    ` be sure of yours, not ${offer.operator} and not somebody who reads along. In the average over many` +
-                    ' phones the blur cancels out.',
-            ),
+            element('h1', {}, say.agree.title),
+            paragraph(fill(say.agree.blur, offer)),
             facts(rows(view, 'reading', 'day', 'life', 'next')),
-            element('h2', {}, 'What else the server sees'),
-            paragraph(
-                'That this phone takes part, when it reports, and its internet address. It gets no name, no place, no' +
-                    ' contacts, and never your number itself.',
-            ),
+            element('h2', {}, say.agree.else_title),
+            paragraph(say.agree.else),
             choose,
-            element(
-                'details',
-                {},
-                element('summary', {}, 'For experts'),
-                paragraph(agreed.expert),
-            ),
-            paragraph('You can pause or leave at any time. What was sent until then cannot be taken back.'),
+            element('details', {}, element('summary', {}, say.agree.experts), paragraph(agreed.expert)),
+            paragraph(say.agree.end),
             element(
                 'div',
                 { className: 'actions' },
-                button('I agree and take part', begin, 'main'),
-                button('No, thank you', decline),
+                button(say.agree.yes, begin, 'main'),
+                button(say.join.no, decline),
             ),
         ],
     ];
@@ -162,50 +135,73 @@ function spent() {
     const bar = element('progress', { max: 1, value: 0 });
     const expert = paragraph();
     const update = (status) => {
-        const sent = `Your phone has made ${number(status.sequence)} ${status.sequence === 1 ? 'report' : 'reports'}.`;
         const used = status.lifetime ? status.ever / status.lifetime : 0;
         bar.hidden = !status.lifetime;
         bar.value = used;
-        text.textContent = status.lifetime
-            ? `${sent} That is ${number(100 * used, 1)} % of all that it may ever send.`
-            : `${sent} There is no limit for life, only one for each day.`;
-        expert.textContent =
-            `ε = ${number(status.recent / UNIT, 2)} today and yesterday, ${number(status.month / UNIT, 2)} in thirty` +
-            ` days, ${number(status.ever / UNIT, 2)}` +
-            (status.lifetime ? ` of ${number(status.lifetime / UNIT, 2)} ever.` : ' ever.');
+        const share = status.lifetime ? fill(say.spent.share, { percent: number(100 * used, 1) }) : say.spent.no_limit;
+        text.textContent = `${several(status.sequence, say.spent.report, say.spent.reports)} ${share}`;
+        expert.textContent = fill(status.lifetime ? say.spent.expert_of : say.spent.expert, {
+            recent: number(status.recent / UNIT, 2),
+            month: number(status.month / UNIT, 2),
+            ever: number(status.ever / UNIT, 2),
+            lifetime: number(status.lifetime / UNIT, 2),
+        });
     };
     const box = element(
         'section',
         { className: 'spent' },
-        element('h2', {}, 'What you have given so far'),
+        element('h2', {}, say.spent.title),
         text,
         bar,
-        element('details', {}, element('summary', {}, 'For experts'), expert),
+        element('details', {}, element('summary', {}, say.agree.experts), expert),
     );
     return [box, update];
 }
 
 function about(view) {
     const { offer, status } = view;
+    const followed = status.history.map(([at, names]) => [
+        moment(at),
+        fill(say.about.followed, { names: names.join(', ') }),
+    ]);
     return element(
         'details',
         {},
-        element('summary', {}, 'About this measurement'),
+        element('summary', {}, say.about.title),
         facts([
-            ['Who asks', offer.operator],
+            [say.join.asks, offer.operator],
+            ...(offer.about ? [[say.join.about, offer.about]] : []),
             ...rows(view, 'measured', 'often', 'until', 'reading', 'day', 'life', 'next'),
-            ...status.history.map(([at, names]) => [moment(at), `${names.join(', ')} follows, inside what you agreed to`]),
-            ['This phone’s name there', status.device],
-            ['A lost phone', `Tell ${offer.operator} the name above: they can shut this phone out.`],
-            ['If you clear the data', FORGETTING],
+            ...followed,
+            [say.about.name, status.device],
+            [say.about.lost, fill(say.about.lost_text, offer)],
+            [say.about.clear, say.forgetting],
         ]),
     );
 }
 
 function leaveButton() {
-    return button('Leave', () => {
-        if (confirm('Leave this measurement? Your phone then sends nothing any more.')) send({ do: 'leave' });
+    return button(say.leave.button, () => {
+        if (confirm(say.leave.confirm)) send({ do: 'leave' });
     });
+}
+
+// What a person should know of a running device: why nothing was reported, and what it has refused.
+function troubles({ offer, status, error }) {
+    const { counts, online, paused, outbox, outside, clock_off: off, trouble } = status;
+    const lines = [];
+    if (outside.length) lines.push(fill(say.running.outside, { names: outside.join(', ') }));
+    if (off !== null) {
+        const way = off > 0 ? say.clock_ahead : say.clock_behind;
+        lines.push(fill(say.clock_days, { span: duration(Math.abs(off)), way }));
+    } else {
+        if (say.obstacles[paused] && (counts.heard || paused !== 'no_campaign')) lines.push(say.obstacles[paused]);
+        if (trouble.startsWith('campaign refused') && !outside.length) lines.push(say.running.refused);
+    }
+    if (outbox) lines.push(several(outbox, say.running.report_waits, say.running.reports_wait));
+    if (!online && DENIED.some((part) => trouble.includes(part))) lines.push(fill(say.running.denied, offer));
+    if (error) lines.push(sentence(error));
+    return lines.join(' ');
 }
 
 function running(started) {
@@ -213,39 +209,28 @@ function running(started) {
     const state = element('p', { className: 'state', role: 'status' });
     const trouble = element('p', { className: 'trouble' });
     const [box, updateSpent] = spent();
-    const shown = SOURCES.find(({ id }) => id === source.id).show({ measures: agreed.measures, send });
-    const pause = element('details', { className: 'pause' }, element('summary', {}, 'Pause'));
+    const shown = SOURCES.find(({ id }) => id === source.id).show({ measures: agreed.measures, send, words });
+    const pause = element('details', { className: 'pause' }, element('summary', {}, say.running.pause));
     for (const [label, seconds] of [
-        ['For a day', DAY],
-        ['For a week', 7 * DAY],
-        ['Until I go on', 0],
+        [say.running.day, DAY],
+        [say.running.week, 7 * DAY],
+        [say.running.endless, 0],
     ]) {
         pause.append(button(label, () => send({ do: 'pause', seconds })));
     }
+    let told = '';
     const update = (view) => {
-        const { counts, online, paused, outbox, trouble: why } = view.status;
-        state.textContent = online
-            ? 'The server can be reached.'
-            : 'The server cannot be reached now; the app tries again by itself.';
-        const lines = [];
-        if (OBSTACLES[paused] && (counts.heard || paused !== 'no_campaign')) lines.push(OBSTACLES[paused]);
-        if (view.status.outside.length) {
-            lines.push(
-                `A new question for you: ${view.status.outside.join(', ')} shall follow, which is outside what you agreed` +
-                    ' to. Nothing is sent for it. To take part, leave and open the new link that you were given.',
-            );
-        }
-        if (outbox) lines.push(`${number(outbox)} ${outbox === 1 ? 'report waits' : 'reports wait'} to be sent.`);
-        if (why && !online) lines.push(`The reason: ${why}.`);
-        if (why && online) lines.push(`${why}.`);
-        if (view.error) lines.push(view.error);
-        trouble.textContent = lines.join(' ');
+        state.textContent = view.status.online ? say.running.online : say.running.offline;
+        trouble.textContent = troubles(view);
+        // The device's own words are for whoever helps: they are in the browser's log.
+        if (view.status.trouble && view.status.trouble !== told) console.info(view.status.trouble);
+        told = view.status.trouble;
         updateSpent(view.status);
         shown.update(view);
     };
     return [
         [
-            element('h1', {}, 'Your phone takes part'),
+            element('h1', {}, say.running.title),
             paragraph(upper(agreed.what)),
             state,
             shown.element,
@@ -263,30 +248,30 @@ function running(started) {
 function paused(started) {
     const text = paragraph();
     const [box, updateSpent] = spent();
-    const update = ({ status: { pause, time }, error }) => {
-        const [start, until] = pause;
-        const begins = start > time ? `The pause begins ${moment(start)}; the period before it is still sent. ` : '';
-        const ends = until >= ENDLESS ? 'Nothing is sent until you go on.' : `Nothing is sent until ${moment(until)}.`;
-        text.textContent = `${begins}${ends} ${error ?? ''}`;
+    const update = ({ status, error }) => {
+        const [start, until] = status.pause;
+        const lines = [];
+        if (start > status.time) lines.push(fill(say.paused.begins, { moment: moment(start) }));
+        lines.push(until >= ENDLESS ? say.paused.endless : fill(say.paused.until, { moment: moment(until) }));
+        lines.push(sentence(error));
+        text.textContent = lines.join(' ');
+        updateSpent(status);
     };
     return [
         [
-            element('h1', {}, 'Your phone pauses'),
+            element('h1', {}, say.paused.title),
             text,
-            paragraph('The server can see that your phone is silent, but not why.'),
+            paragraph(say.paused.silent),
             box,
             about(started),
             element(
                 'div',
                 { className: 'actions' },
-                button('Go on', () => send({ do: 'resume' }), 'main'),
+                button(say.paused.go_on, () => send({ do: 'resume' }), 'main'),
                 leaveButton(),
             ),
         ],
-        (view) => {
-            update(view);
-            updateSpent(view.status);
-        },
+        update,
     ];
 }
 
@@ -295,26 +280,24 @@ function left({ left: { at, offer, status } }) {
     updateSpent(status);
     return [
         [
-            element('h1', {}, 'You have left'),
-            paragraph(`Since ${moment(at)} your phone sends nothing to ${offer.operator} any more.`),
+            element('h1', {}, say.left.title),
+            paragraph(fill(say.left.since, { moment: moment(at), operator: offer.operator })),
             box,
-            paragraph('What was sent stays in the averages and cannot be taken out of them.'),
-            paragraph(
-                'You can come back with a new link. On this phone, the limit for life then goes on from here.' +
-                    ` ${FORGETTING}`,
-            ),
-            element('div', { className: 'actions' }, button('Open another link', () => show('none'))),
+            paragraph(say.left.stays),
+            paragraph(`${say.left.back} ${say.forgetting}`),
+            element('div', { className: 'actions' }, button(say.left.another, () => show('none'))),
         ],
     ];
 }
 
 const SCREENS = {
-    starting: waiting('One moment …'),
-    asking: waiting('Asking the server what this link is for …'),
-    joining: waiting('You agreed. Your phone is being made ready …'),
-    leaving: waiting('Leaving …'),
-    busy: waiting('This app is already open in another tab or window. Close it there to go on here.'),
-    damaged: waiting('The data of this app is damaged, so that it cannot know what was spent. Nothing is sent.'),
+    starting: waiting(say.starting),
+    asking: waiting(say.asking),
+    joining: waiting(say.joining),
+    leaving: waiting(say.leaving),
+    busy: waiting(say.busy),
+    damaged: waiting(say.damaged),
+    unable,
     failed,
     none,
     join,
@@ -370,7 +353,7 @@ worker.onmessage = ({ data }) => {
 };
 
 worker.onerror = (event) => {
-    root.replaceChildren(paragraph(`The app cannot run in this browser: ${event.message ?? 'its worker ends'}.`));
+    root.replaceChildren(paragraph(fill(say.cannot_run, { reason: event.message ?? 'worker' })));
 };
 
 function followLink() {
@@ -392,10 +375,10 @@ addEventListener('beforeinstallprompt', (event) => {
 });
 
 function installButton() {
-    const put = button('Put this app on the home screen', () => install?.prompt(), 'install');
+    const put = button(say.running.install, () => install?.prompt(), 'install');
     put.hidden = !install;
     return put;
 }
 
 // New files wait until every page of the app is closed, so that none mixes old files with new ones.
-navigator.serviceWorker?.register('service-worker.js');
+navigator.serviceWorker?.register('service-worker.js').catch((error) => console.info(error.message));

@@ -35,11 +35,14 @@ export class Busy extends Error {}
 // The journal's content cannot be trusted.
 export class Damaged extends Error {}
 
-// Open the journal `name` in the origin's private file system. Throws Busy or Damaged.
+// This browser does not let the app keep files: a private window, or a browser without such a file system.
+export class Unable extends Error {}
+
+// Open the journal `name` in the origin's private file system. Throws Busy, Damaged or Unable.
 export async function openJournal(name) {
-    const root = await navigator.storage.getDirectory();
     const handles = [];
     try {
+        const root = await navigator.storage.getDirectory();
         for (const suffix of ['a', 'b']) {
             const file = await root.getFileHandle(`${name}.${suffix}`, { create: true });
             handles.push(await file.createSyncAccessHandle());
@@ -48,7 +51,8 @@ export async function openJournal(name) {
     } catch (error) {
         for (const handle of handles) handle.close();
         if (error.name === 'NoModificationAllowedError') throw new Busy('another tab has the journal open');
-        throw error;
+        if (error instanceof Damaged) throw error;
+        throw new Unable(error.message);
     }
 }
 

@@ -1,4 +1,4 @@
-// Small helpers to build the page: elements, and numbers and times in the person's own language.
+// Small helpers to build the page: elements, and numbers and times in the app's language.
 
 export function element(tag, properties = {}, ...children) {
     const made = document.createElement(tag);
@@ -19,23 +19,22 @@ export const paragraph = (...children) => element('p', {}, ...children);
 export const facts = (rows) =>
     element('dl', {}, ...rows.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
 
-export const number = (value, digits = 0) => value.toLocaleString(undefined, { maximumFractionDigits: digits });
+// The language of numbers and times is that of the words: one screen, one language.
+let tag = 'en';
+
+export function speak(language) {
+    tag = language;
+    document.documentElement.lang = language;
+}
+
+export const number = (value, digits = 0) => value.toLocaleString(tag, { maximumFractionDigits: digits });
 
 export const moment = (seconds) =>
-    new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+    new Date(seconds * 1000).toLocaleString(tag, { dateStyle: 'medium', timeStyle: 'short' });
 
-export const day = (seconds) => new Date(seconds * 1000).toLocaleDateString(undefined, { dateStyle: 'long' });
-
-const SPANS = [
-    [86400, 'day'],
-    [3600, 'hour'],
-    [60, 'minute'],
-    [1, 'second'],
-];
-
-// A length of time in words: "15 minutes", "day" for one of them.
-export function span(seconds) {
-    const [size, name] = SPANS.find(([size]) => seconds >= size && seconds % size === 0) ?? [1, 'second'];
-    const count = seconds / size;
-    return count === 1 ? name : `${number(count)} ${name}s`;
+// A length of time in words, in days, hours or minutes: "3 days".
+export function duration(seconds) {
+    const [unit, size] = [['day', 86400], ['hour', 3600], ['minute', 60]].find(([, size]) => seconds >= size) ?? ['second', 1];
+    const format = new Intl.NumberFormat(tag, { style: 'unit', unit, unitDisplay: 'long', maximumFractionDigits: 0 });
+    return format.format(seconds / size);
 }

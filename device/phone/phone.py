@@ -286,7 +286,17 @@ class Phone:
         """Return the device's status as JSON values."""
         state = status.describe(self.client, unix_time())
         state["entries"] = self.entries() if self._entered else []
+        state["clock_off"] = clock_off(self.client.trouble)
         return state
+
+
+def clock_off(trouble: str) -> "int | None":
+    """Return how many seconds the phone's clock is ahead of the server's time, None if the device has not said so."""
+    start, middle = "campaign refused: issued_at is ", ", this device's clock says "
+    if trouble[: len(start)] != start or middle not in trouble:
+        return None
+    issued_at, here = trouble[len(start) :].split(middle)
+    return int(here) - int(issued_at)
 
 
 def describe_offer(offer: "dict[str, Any]", words: "dict[str, Any]") -> "dict[str, Any]":

@@ -4,6 +4,9 @@
 export async function loadWords() {
     const { default: english, languages } = await fetch('words/languages.json').then((response) => response.json());
     const wanted = (navigator.languages ?? []).map((tag) => tag.toLowerCase().split('-')[0]);
-    const language = wanted.find((name) => languages.includes(name)) ?? english;
-    return { tag: language, ...(await fetch(`words/${language}.json`).then((response) => response.json())) };
+    const tag = wanted.find((name) => languages.includes(name)) ?? english;
+    return { tag, ...(await fetch(`words/${tag}.json`).then((response) => response.json())) };
 }
+
+// Returns a text with its fields in braces filled in.
+export const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (_, name) => fields[name]);

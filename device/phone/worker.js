@@ -4,7 +4,7 @@
 // in one tab only, so that at most one worker of this browser runs the device.
 import { monotonicMilliseconds, unixSeconds } from './clock.js';
 import { fromHex, toHex } from './hex.js';
-import { Busy, openJournal } from './journal.js';
+import { Busy, Damaged, openJournal } from './journal.js';
 import { Stream } from './socket.js';
 import { loadMicroPython } from './vendor/micropython.mjs';
 import { loadWords } from './words.js';
@@ -23,7 +23,7 @@ const LEFT = 'app/left';
 
 let journal = null;
 let python = null;
-// What `consent` needs of the person's language.
+// The person's language. An error that the page shows is {key, ...}: its sentence is in words.phone.errors.
 let words = null;
 // The address of MQTT over WebSocket: always that of the files which the server serves now, so that a phone follows it.
 let websocket = null;
@@ -119,7 +119,7 @@ function startDevice() {
     const { files } = readJson(DEVICE);
     const { offer, source } = readJson(JOIN);
     // What the page shows is computed anew from the policy that is stored.
-    const agreed = python('describe_policy', files['policy.json'], words);
+    const agreed = python('describe_policy', files['policy.json'], words.consent);
     const status = python('start', files, websocket, source.whole);
     if (readJson(LEFT)) return finishLeaving();
     running = true;
@@ -142,21 +142,37 @@ function stepSoon() {
 
 // ----------------------------------------------------------------------------------------------- joining
 
+// A failure that the page has words for: `key` in words.phone.errors, or the reason of a refusal in words.refusals.
+class Said extends Error {
+    constructor(key, fields = {}) {
+        super(key);
+        this.said = { key, ...fields };
+    }
+}
+
 // An answer of the server that no repetition changes.
-class Final extends Error {}
+class Final extends Said {}
+
+// What the page shows of a failure. What it has no words for is in the browser's log.
+function said(error, key) {
+    if (error instanceof Said) return error.said;
+    console.info(error.message);
+    return { key };
+}
 
 async function ask(path, body) {
     const response = await fetch(`/api/join/${path}`, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: { 'content-type': 'application/json', 'accept-language': words.tag },
         body: JSON.stringify(body),
         cache: 'no-store',
         credentials: 'omit',
     });
-    const answer = await response.json().catch(() => ({ error: `the server answers ${response.status}` }));
+    const answer = await response.json().catch(() => ({}));
     if (response.ok) return answer;
     const passes = response.status === 429 || response.status >= 500;
-    throw passes ? new Error(answer.error) : new Final(answer.error);
+    const key = answer.reason in words.refusals ? answer.reason : 'server';
+    throw new (passes ? Said : Final)(key, { status: response.status });
 }
 
 // Repeat a request until the server has answered it.
@@ -166,7 +182,7 @@ async function askUntilAnswered(path, body, still) {
             return await ask(path, body);
         } catch (error) {
             if (error instanceof Final) throw error;
-            post({ error: 'offline' });
+            post({ error: said(error, 'offline') });
             await new Promise((resolve) => setTimeout(resolve, wait));
         }
     }
@@ -176,9 +192,9 @@ async function askUntilAnswered(path, body, still) {
 // Returns why no phone can take part in what is offered, '' if phones can. The code of such a link is not used up.
 function unsuitable(offer) {
     if (offer.credentials !== 'password') {
-        return 'this campaign gives its devices certificates, with which a browser cannot log in';
+        return 'certificates';
     }
-    return offer.websocket ? '' : 'this server has no address that a phone can use';
+    return offer.websocket ? '' : 'no_websocket';
 }
 
 async function invite({ code }) {
@@ -188,11 +204,11 @@ async function invite({ code }) {
         const offer = await askUntilAnswered('offer', { code }, () => view.stage === 'asking');
         if (offer && unsuitable(offer)) throw new Final(unsuitable(offer));
         if (offer) {
-            const agreed = python('describe_offer', offer, words);
+            const agreed = python('describe_offer', offer, words.consent);
             post({ stage: 'offer', offer, agreed, code, error: null });
         }
     } catch (error) {
-        post({ stage: 'none', error: error.message });
+        post({ stage: 'none', error: said(error, 'unfit') });
     }
 }
 
@@ -212,14 +228,19 @@ async function redeem() {
     try {
         const answer = await askUntilAnswered('redeem', { code, key }, () => view.stage === 'joining');
         if (!answer) return;
-        python('same_policy', offer.policy, answer.files['policy.json']);
+        try {
+            python('same_policy', offer.policy, answer.files['policy.json']);
+        } catch (error) {
+            console.info(error.message);
+            throw new Final('other_policy');
+        }
         journal.write(DEVICE, encode(answer));
         startDevice();
     } catch (error) {
         // The device goes first: without what the person agreed to it could not start.
         journal.delete(DEVICE);
         journal.delete(JOIN);
-        post({ stage: 'none', error: error.message });
+        post({ stage: 'none', error: said(error, 'files') });
     }
 }
 
@@ -274,12 +295,14 @@ async function start() {
     try {
         journal = await openWhenFree();
     } catch (error) {
-        post({ stage: 'damaged', error: error.message });
+        // Only damaged data is called damaged: a browser that cannot keep the journal has none.
+        console.info(error.message);
+        post({ stage: error instanceof Damaged ? 'damaged' : 'unable' });
         return;
     }
     try {
         // Not at the top of this module: messages that come while a module waits there are lost.
-        words = (await loadWords()).consent;
+        words = await loadWords();
         await startPython();
         if (readJson(DEVICE)) startDevice();
         else if (readJson(JOIN)) await redeem();
@@ -298,6 +321,6 @@ onmessage = async ({ data }) => {
         await ACTIONS[data.do](data);
         if (running) step();
     } catch (error) {
-        post({ error: error.message });
+        post({ error: said(error, 'disk') });
     }
 };

@@ -1,9 +1,10 @@
 // The loudness around the phone while the page is open, from the microphone. Only a level leaves this file: no sound is
 // recorded or kept.
 import { button, element, paragraph } from '../page.js';
+import { fill } from '../words.js';
 
 export const id = 'loudness';
-export const title = 'The phone measures how loud it is around it, while this page is open';
+export const title = (words) => words.phone.loudness.title;
 export const whole = false;
 
 // The level in decibels above the quietest that 16 bits can hold; it is not calibrated.
@@ -18,14 +19,15 @@ export function level(samples) {
     return Math.max(0, Math.round(10 * Math.log10(Math.max(power, 1e-12)) - QUIETEST));
 }
 
-export function show({ send }) {
+export function show({ send, words }) {
+    const say = words.phone.loudness;
     const text = paragraph();
-    const start = button('Turn the microphone on', () => listen().catch(refused));
+    const start = button(say.start, () => listen().catch(refused));
     let sound = null;
     let timer = null;
 
     const refused = () => {
-        text.textContent = 'The phone does not allow the microphone. Until it does, a fixed stand-in value is blurred and sent.';
+        text.textContent = say.refused;
     };
 
     async function listen() {
@@ -40,7 +42,7 @@ export function show({ send }) {
         timer = setInterval(() => {
             analyser.getFloatTimeDomainData(samples);
             const value = level(samples);
-            text.textContent = `It is ${value} dB loud here. No sound is recorded. Keep this page open.`;
+            text.textContent = fill(say.level, { level: value });
             send({ do: 'sample', value });
         }, SAMPLE_MILLISECONDS);
     }

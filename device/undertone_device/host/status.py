@@ -73,6 +73,7 @@ def describe(client: "Client", now: int) -> "dict[str, Any]":
             "measure": campaign.measure,
             "unit": campaign.unit,
             "slot_seconds": campaign.slot_seconds,
+            "smallest": campaign.offset,
             "largest": campaign.offset + campaign.bound,
             "theta": campaign.offset + max([block[2] for block in rule.ranges]) if rule.ranges else None,
             "certificates": {name: list(mechanism.certificate()) for name, mechanism in rule.mechanisms},

@@ -1,9 +1,11 @@
 """The phone's app in a real Chromium, as a person uses it."""
 
+import gzip
 import itertools
 import json
 import re
 import time
+import urllib.request
 from typing import Any
 
 import pytest
@@ -114,7 +116,7 @@ def test_a_policy_that_was_not_shown_is_refused(phones: Any, site: PhoneSite) ->
     press(page, "How am I protected?")
     press(page, "I agree and take part")
     screen(page, "none")
-    says(page, "not the one that was shown")
+    says(page, "other rules than those that you were shown")
 
 
 def test_a_phone_uses_up_no_code_that_it_cannot_use(phones: Any, site: PhoneSite) -> None:
@@ -136,7 +138,7 @@ def test_a_server_that_gives_no_password_is_refused_for_good(phones: Any, site: 
     press(page, "How am I protected?")
     press(page, "I agree and take part")
     screen(page, "none")
-    says(page, "gave no password")
+    says(page, "files that this phone cannot use")
     page.reload()
     screen(page, "none")
 
@@ -251,6 +253,82 @@ def test_an_entered_number_waits_for_the_end_of_its_slot(phones: Any, site: Phon
     assert receiver.report().slot > first
 
 
+def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
+    phones: Any, site: PhoneSite, receiver: Receiver
+) -> None:
+    # Slots of an hour, of which one passes in 30 s.
+    clock = FastClock(1_800_000_000, 120)
+    site.replaced["clock.js"] = clock.script()
+    site.allow(slot_seconds=3600)
+    receiver.issue(clock.now(), 3600)
+    page = phones()
+    asked: list[str] = []
+    answer = {"yes": False}
+
+    def hear(dialog: Any) -> None:
+        asked.append(dialog.message)
+        dialog.accept() if answer["yes"] else dialog.dismiss()
+
+    page.on("dialog", hear)
+    take_part(page)
+    # The range comes with the campaign.
+    receiver.report()
+    page.fill("#number", "99999")
+    press(page, "Save")
+    assert asked == ["99,999 Wh is beyond what counts: at most 1,000. Send 1,000?"]
+    assert page.input_value("#number") == "99999", "nothing was kept"
+    says(page, "You have entered nothing for this period")
+    answer["yes"] = True
+    press(page, "Save")
+    says(page, "You entered 1,000 Wh")
+    for text, question in (
+        ("-5", "-5 Wh is beyond what counts: at least 0. Send 0?"),
+        ("3.7", "Only whole numbers count here: 3.7 Wh is none. Send 4?"),
+    ):
+        page.fill("#number", text)
+        press(page, "Save")
+        assert asked[-1] == question
+    says(page, "You entered 4 Wh")
+    page.fill("#number", "seven")
+    press(page, "Save")
+    says(page, "This is no number")
+
+
+def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
+    phones: Any, site: PhoneSite, receiver: Receiver, now: int
+) -> None:
+    # A hand-over needs a signature, which the stand-in for the server has no key for: the device's state says it.
+    receiver.issue(now)
+    context = phones.context()
+    page = phones(context)
+    take_part(page)
+    receiver.report()
+    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    code = json.loads(site_file(site, "code.json"))
+    place = "undertone_device/core/handover.py"
+    code[place] = code[place].replace("def take(", LOADED)
+    page.close()
+    site.replaced["code.json"] = json.dumps(code).encode()
+    again = phones(phones.context())
+    site.keys.clear()
+    take_part(again)
+    says(again, "A new question for you: heat shall follow, which is outside what you agreed to")
+    again.get_by_text("About this measurement").click()
+    says(again, "load-2 follows, inside what you agreed to")
+
+
+LOADED = (
+    'def load(storage):\n    return {"outside": ["heat"], "history": [[1800000000, ["load-2"]]], "number": 1}\n\n\n'
+    "def take("
+)
+
+
+def site_file(site: PhoneSite, name: str) -> bytes:
+    """Return a file of the app as the site serves it."""
+    with urllib.request.urlopen(site.address + name, timeout=PATIENCE) as answer:
+        return gzip.decompress(answer.read())
+
+
 def test_days_without_a_network_lose_nothing(
     phones: Any, site: PhoneSite, broker: WebSocketBroker, receiver: Receiver
 ) -> None:
@@ -287,7 +365,8 @@ def test_a_wrong_clock_draws_nothing_and_the_page_says_so(
     receiver.issue(now)
     page = phones()
     take_part(page)
-    says(page, "clock")
+    says(page, f"This phone’s clock is 3 days {'ahead of' if ahead > 0 else 'behind'} the server’s time")  # noqa: RUF001
+    assert "issued_at" not in page.inner_text("#screen")
     assert drawn(page) == 0
     site.replaced["clock.js"] = clock.script()
     page.evaluate("caches.keys().then((names) => Promise.all(names.map((name) => caches.delete(name))))")
@@ -311,7 +390,7 @@ def test_cleared_storage_makes_the_code_useless_and_is_no_device(phones: Any, si
     press(again, "How am I protected?")
     press(again, "I agree and take part")
     screen(again, "none")
-    says(again, "used by another device")
+    says(again, "this code is used up")
 
 
 def test_the_app_opens_without_a_network(phones: Any, site: PhoneSite, receiver: Receiver, now: int) -> None:
@@ -336,7 +415,7 @@ def test_a_topic_of_another_campaign_is_no_campaign(phones: Any, receiver: Recei
     receiver.client.publish(config_topic(DEFAULT_PREFIX, "meters"), message, 1, retain=True).wait_for_publish(PATIENCE)
     page = phones()
     take_part(page)
-    says(page, "campaign refused")
+    says(page, "Your phone refused it")
     assert drawn(page) == 0
 
 
