@@ -118,12 +118,20 @@ def phone(browser: Any, folder: Path) -> None:
         "policy": "policy.json",
         "state": "state",
     }
-    limits = policy_of(measures=["last"], cap=[2719, 1000], theta=[100, 1000], lifetime=1000 << 20)
-    files = {"device.json": json.dumps(device), "policy.json": json.dumps(limits), "password": "secret"}
     slot = 3600
+    limits = policy_of(
+        measures=["last"],
+        unit="Wh",
+        cap=[2719, 1000],
+        slot_seconds=slot,
+        theta=[100, 1000],
+        lifetime=1000 << 20,
+        until=1_830_297_600,
+    )
+    files = {"device.json": json.dumps(device), "policy.json": json.dumps(limits), "password": "secret"}
     # An hour passes in 6 s.
     clock = FastClock(1_800_000_000, 600)
-    shown = offer(slot)
+    shown = offer(files["policy.json"])
     shown["about"] = "We want to know how much electricity the homes of our town use, to plan the new grid."
     with WebSocketBroker(binary, folder, port, free_port()) as broker:
         site = PhoneSite(free_port(), f"ws://localhost:{broker.websocket}", files, shown)

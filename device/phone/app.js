@@ -5,7 +5,7 @@ import { fill, loadWords } from './words.js';
 
 const words = await loadWords();
 const say = words.phone;
-speak(words.tag);
+speak(words.locale);
 
 const worker = new Worker('worker.js', { type: 'module' });
 const send = (message) => worker.postMessage(message);

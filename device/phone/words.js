@@ -1,11 +1,13 @@
 // The words that a person reads: one file for each language, the same as of the device package.
 
 // Returns the words of the first language of the browser's preferences that has a file. The whole app speaks it.
+// `locale`: that preference with its region, for numbers and times.
 export async function loadWords() {
     const { default: english, languages } = await fetch('words/languages.json').then((response) => response.json());
-    const wanted = (navigator.languages ?? []).map((tag) => tag.toLowerCase().split('-')[0]);
-    const tag = wanted.find((name) => languages.includes(name)) ?? english;
-    return { tag, ...(await fetch(`words/${tag}.json`).then((response) => response.json())) };
+    const languageOf = (locale) => locale.toLowerCase().split('-')[0];
+    const locale = (navigator.languages ?? []).find((wanted) => languages.includes(languageOf(wanted))) ?? english;
+    const tag = languageOf(locale);
+    return { tag, locale, ...(await fetch(`words/${tag}.json`).then((response) => response.json())) };
 }
 
 // Returns a text with its fields in braces filled in.

@@ -76,7 +76,7 @@ def test_a_german_browser_reads_german_alone(opened: Callable[..., Page], receiv
     shown = page.evaluate("document.body.textContent")
     for text in english_only():
         assert text not in shown, text
-    assert page.evaluate("document.documentElement.lang") == "de"
+    assert page.evaluate("document.documentElement.lang") == "de-DE"
 
 
 def english_only() -> list[str]:
