@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from undertone_operate.join_codes import EXPIRED, REVOKED, parse_code
+from undertone_operate.fleet.join_codes import EXPIRED, REVOKED, parse_code
 from undertone_operate.join_openapi import AUTHORITY_PATH, PATH, document
 from undertone_operate.join_pages import PLAIN, JoinPages
 from undertone_operate.join_words import language_of

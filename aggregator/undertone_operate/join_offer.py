@@ -11,8 +11,8 @@ from typing import Any
 from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.store import NoStore, open_store
-from undertone_operate.lifetimes import allowed_reports
-from undertone_operate.provision import DAY, agreeing
+from undertone_operate.fleet.device_files import DAY, agreeing
+from undertone_operate.fleet.lifetimes import allowed_reports
 from undertone_shared.campaign import Campaign
 from undertone_shared.policy import Policy, parse_policy
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.join_options import JoinOptions
-from undertone_operate.provision import AUTHORITY
+from undertone_operate.fleet.device_files import AUTHORITY
 from undertone_shared.errors import Invalid
 
 

@@ -25,9 +25,10 @@ from undertone_aggregator.store.inventory import ACTIVE
 from undertone_aggregator.store.store import open_store
 from undertone_device.host.consent import consent
 from undertone_device.host.words import read_words
-from undertone_operate.authority import device_key, is_for_key, key_text
-from undertone_operate.devices import FleetFiles, model_of, revoke_at_home
-from undertone_operate.join_codes import (
+from undertone_operate.fleet.authority import device_key, is_for_key, key_text
+from undertone_operate.fleet.device_files import DEVICE, IDENTITY, device_files, shown_secret, write_folder
+from undertone_operate.fleet.devices import FleetFiles, model_of, revoke_at_home
+from undertone_operate.fleet.join_codes import (
     BOUND,
     EXPIRED,
     OPEN,
@@ -40,7 +41,6 @@ from undertone_operate.join_codes import (
 )
 from undertone_operate.join_offer import campaign_end, iso, offer, offered_policy
 from undertone_operate.join_words import DEFAULT, REFUSALS
-from undertone_operate.provision import DEVICE, IDENTITY, device_files, shown_secret, write_folder
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 

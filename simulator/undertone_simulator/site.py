@@ -17,9 +17,9 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
 from undertone_aggregator.store.store import open_store
-from undertone_operate.devices import FleetFiles
-from undertone_operate.initialise import Wishes, initialise
-from undertone_operate.provision import Target, make_policy, signers, stream_policy
+from undertone_operate.fleet.device_files import Target, make_policy, signers, stream_policy
+from undertone_operate.fleet.devices import FleetFiles
+from undertone_operate.fleet.initialise import Wishes, initialise
 from undertone_simulator.mosquitto import HOST, Mosquitto
 
 

@@ -24,8 +24,8 @@ from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.metrics import COUNTER, FAMILIES
 from undertone_aggregator.settings.report_sources import EXTERNAL
-from undertone_operate import initialise
-from undertone_operate.initialise import Wishes
+from undertone_operate.fleet import initialise
+from undertone_operate.fleet.initialise import Wishes
 
 DEPLOY = REPO / "aggregator" / "deploy"
 KNOWN = {f"{name}_total" if kind == COUNTER else name for name, (kind, _, _) in FAMILIES.items()}

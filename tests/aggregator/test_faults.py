@@ -31,7 +31,7 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.seen import digest
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.store.store import open_store
-from undertone_operate.recount import recount
+from undertone_operate.examine.recount import recount
 from undertone_shared.campaign import Campaign
 from undertone_simulator.mosquitto import Mosquitto
 

@@ -15,7 +15,7 @@ from undertone_aggregator.ingest.intake import Delivery
 from undertone_aggregator.ingest.landing import Landing
 from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
 from undertone_aggregator.store.store import Batch, open_store
-from undertone_operate.recount import recount
+from undertone_operate.examine.recount import recount
 from undertone_shared.report import COHORT, pack
 from undertone_simulator.wire.ledger import FleetLedger
 

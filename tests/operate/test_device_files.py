@@ -11,8 +11,8 @@ from undertone_aggregator.settings.config import parse_config
 from undertone_device.core.units import epsilon_units
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
-from undertone_operate.authority import private_authority
-from undertone_operate.provision import (
+from undertone_operate.fleet.authority import private_authority
+from undertone_operate.fleet.device_files import (
     Target,
     life_sentence,
     make_policy,
@@ -22,7 +22,7 @@ from undertone_operate.provision import (
     target_of,
     write_device,
 )
-from undertone_operate.provisioned import read_provisioned
+from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import shard
 

@@ -16,7 +16,7 @@ from undertone_aggregator.base.log import Journal
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
-from undertone_operate import devices
+from undertone_operate.fleet import devices
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from undertone_aggregator.mqtt.signing import make_key
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
-from undertone_operate import doctor, doctor_broker
-from undertone_operate.doctor import examine
-from undertone_operate.doctor_broker import OUTBOX
+from undertone_operate.examine import doctor, doctor_broker
+from undertone_operate.examine.doctor import examine
+from undertone_operate.examine.doctor_broker import OUTBOX
 from undertone_shared.topics import config_topic
 from undertone_simulator.mosquitto import Mosquitto
 

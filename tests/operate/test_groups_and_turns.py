@@ -9,7 +9,7 @@ import pytest
 from support.command import undertone
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.groups import read_groups
-from undertone_operate.provision import _slots, late_seconds
+from undertone_operate.fleet.device_files import _slots, late_seconds
 
 CAMPAIGN = ("--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1")
 

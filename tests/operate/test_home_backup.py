@@ -19,8 +19,8 @@ from support.waiting import wait_for
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import Batch, open_store
-from undertone_operate import home_backup
-from undertone_operate.home_backup import back_up_home, restore_home
+from undertone_operate.backup import home_backup
+from undertone_operate.backup.home_backup import back_up_home, restore_home
 from undertone_shared.errors import Invalid
 
 

@@ -18,7 +18,7 @@ from undertone_aggregator.mqtt.source import Source, open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
 from undertone_device.mqtt.packets import ProtocolError
-from undertone_operate.doctor import examine
+from undertone_operate.examine.doctor import examine
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
 

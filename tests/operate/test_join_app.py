@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from undertone_operate import join_app
+from undertone_operate.fleet.join_codes import code_text
 from undertone_operate.join_app import EACH_NETWORK, TOGETHER, make_app
-from undertone_operate.join_codes import code_text
 from undertone_operate.join_pages import JoinPage, JoinPages
 from undertone_operate.join_words import REFUSALS
 from undertone_operate.joining import REVOKED, USED, Joining, JoinRefused, Redemption

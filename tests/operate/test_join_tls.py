@@ -10,7 +10,7 @@ import pytest
 
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.join_options import JoinOptions
-from undertone_operate.authority import private_authority, renew_server
+from undertone_operate.fleet.authority import private_authority, renew_server
 from undertone_operate.join_tls import JoinTls, fingerprint, join_link
 from undertone_shared.errors import Invalid
 

@@ -25,12 +25,22 @@ from undertone_aggregator.settings.options import split_address
 from undertone_aggregator.store.store import open_store
 from undertone_device.host.consent import consent, offered, same_policy
 from undertone_device.host.words import read_words
-from undertone_operate.doctor import examine
-from undertone_operate.join_codes import BOUND, EXPIRED, FILE, OPEN, REDEEMED, REVOKED, JoinCodes, code_text, parse_code
+from undertone_operate.examine.doctor import examine
+from undertone_operate.fleet.join_codes import (
+    BOUND,
+    EXPIRED,
+    FILE,
+    OPEN,
+    REDEEMED,
+    REVOKED,
+    JoinCodes,
+    code_text,
+    parse_code,
+)
+from undertone_operate.fleet.lifetimes import allowed_reports
 from undertone_operate.join_pages import PLAIN
 from undertone_operate.join_server import join_pages
 from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
-from undertone_operate.lifetimes import allowed_reports
 from undertone_shared.errors import Invalid
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -310,14 +320,14 @@ class Cut(BaseException):
 
 # Each step of a redemption after which the process may end.
 STEPS = (
-    "undertone_operate.join_codes.JoinCodes.bind",
-    "undertone_operate.join_codes.JoinCodes.promise",
+    "undertone_operate.fleet.join_codes.JoinCodes.bind",
+    "undertone_operate.fleet.join_codes.JoinCodes.promise",
     "undertone_operate.joining.write_folder",
-    "undertone_operate.provision._write",
-    "undertone_operate.devices.FleetFiles._write_users",
-    "undertone_operate.devices.credentials.change_passwords",
-    "undertone_operate.devices.credentials.write_access_rules",
-    "undertone_operate.join_codes.JoinCodes.redeemed",
+    "undertone_operate.fleet.device_files._write",
+    "undertone_operate.fleet.devices.FleetFiles._write_users",
+    "undertone_operate.fleet.devices.credentials.change_passwords",
+    "undertone_operate.fleet.devices.credentials.write_access_rules",
+    "undertone_operate.fleet.join_codes.JoinCodes.redeemed",
 )
 
 

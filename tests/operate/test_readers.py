@@ -8,7 +8,7 @@ from support.command import undertone
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.server.folder import Home
-from undertone_operate.readers import ReaderFiles
+from undertone_operate.fleet.readers import ReaderFiles
 from undertone_shared.errors import Invalid
 
 

@@ -16,7 +16,7 @@ from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.source import open_source
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.hang_up import watch_hang_up
-from undertone_operate.doctor import examine
+from undertone_operate.examine.doctor import examine
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
 
@@ -97,5 +97,5 @@ def test_doctor_says_when_each_certificate_ends(home: Home, monkeypatch: pytest.
 
     assert results() == {"broker/server.crt": "ok", "tls/ca.crt": "ok"}
     end = certificate_ends(home.config("power"))["broker/server.crt"]
-    monkeypatch.setattr("undertone_operate.doctor.time.time", lambda: end - 59 * 86400)
+    monkeypatch.setattr("undertone_operate.examine.doctor.time.time", lambda: end - 59 * 86400)
     assert results() == {"broker/server.crt": "warning", "tls/ca.crt": "ok"}

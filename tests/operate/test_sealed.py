@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.command import undertone
-from undertone_operate import sealed
-from undertone_operate.sealed import is_sealed, seal, unseal
+from undertone_operate.backup import sealed
+from undertone_operate.backup.sealed import is_sealed, seal, unseal
 from undertone_shared.errors import Invalid
 
 PHRASE = "correct horse battery"

@@ -14,7 +14,7 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import history
 from undertone_aggregator.store.inventory import refused_keys
 from undertone_aggregator.store.store import open_store
-from undertone_operate.succession import succeed
+from undertone_operate.changes.succession import succeed
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import report_topic
 
@@ -213,7 +213,7 @@ def test_another_kind_of_measurement_asks_every_household_again(home: Home, chan
 
 
 def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_further(home: Home) -> None:
-    from undertone_operate.agreements import agreements, is_inside
+    from undertone_operate.fleet.agreements import agreements, is_inside
     from undertone_operate.join_offer import offered_policy
     from undertone_shared.policy import parse_policy
 

@@ -35,7 +35,7 @@ from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_device.mqtt.socket_connection import SocketConnection, opener
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
-from undertone_operate.lifetimes import allowed_reports
+from undertone_operate.fleet.lifetimes import allowed_reports
 from undertone_shared.campaign import header
 from undertone_shared.entropy import Entropy
 from undertone_shared.off_board.intake import unpack

@@ -15,7 +15,7 @@ from support.serving import serve
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.store.store import open_store
-from undertone_operate.provisioned import read_provisioned
+from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_simulator.mosquitto import Mosquitto
 from undertone_simulator.readings.populations import households
 from undertone_simulator.site import LocalHome, make_site

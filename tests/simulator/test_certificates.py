@@ -161,7 +161,7 @@ def test_a_certificate_is_rotated_and_revoked(site: Site, tmp_path: Path) -> Non
 
 
 def test_a_certificate_of_another_authority_is_none(site: Site, tmp_path: Path) -> None:
-    from undertone_operate.authority import device_certificate, private_authority
+    from undertone_operate.fleet.authority import device_certificate, private_authority
 
     other = tmp_path / "other" / "load-001"
     shutil.copytree(site.fleet / "devices/load-001", other)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from undertone_operate.provisioned import read_provisioned
+from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo import DEMO_COLLECTIONS
 from undertone_simulator.demo.plan import DemoOptions, prepare

@@ -12,7 +12,7 @@ from support.refusal import refused
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.settings.config import parse_config
-from undertone_operate.device_names import cohort_hashes, device_names
+from undertone_operate.fleet.device_names import cohort_hashes, device_names
 from undertone_shared.report import COHORT, REPORT
 from undertone_shared.schedule import Schedule
 from undertone_shared.table import TableMechanism

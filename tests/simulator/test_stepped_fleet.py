@@ -13,7 +13,7 @@ import pytest
 from support.stepped import SteppedClock, at_rest
 from undertone_aggregator.settings.config import parse_config
 from undertone_aggregator.store.store import open_store
-from undertone_operate.provision import stream_policy
+from undertone_operate.fleet.device_files import stream_policy
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import households

@@ -37,7 +37,7 @@ def renew(
     external broker, the running server reloads that broker.
     """
     from undertone_aggregator.server.folder import Home
-    from undertone_operate.authority import renew_server
+    from undertone_operate.fleet.authority import renew_server
 
     names, end = renew_server(Home(folder).folder, host or [])
     if as_json:

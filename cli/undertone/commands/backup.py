@@ -32,7 +32,7 @@ def backup(
     The copy has all that a new machine needs: plans, stores, keys, the authority, fleets, groups and passwords. The
     command lists the secrets in it. Protect the file as you protect them.
     """
-    from undertone_operate.home_backup import back_up_home
+    from undertone_operate.backup.home_backup import back_up_home
 
     backed = back_up_home(folder, file, _passphrase(passphrase_file))
     if as_json:
@@ -48,7 +48,7 @@ def backup(
 
 def _passphrase(file: Path | None) -> str | None:
     from undertone_aggregator.base.files import read_secret
-    from undertone_operate.sealed import LEAST_PASSPHRASE
+    from undertone_operate.backup.sealed import LEAST_PASSPHRASE
 
     return None if file is None else read_secret(file, private=True, least=LEAST_PASSPHRASE)
 
@@ -60,8 +60,8 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore a server's folder from its backup, and list what the backup cannot know."""
-    from undertone_operate.home_backup import restore_home, restore_sealed_home
-    from undertone_operate.sealed import is_sealed
+    from undertone_operate.backup.home_backup import restore_home, restore_sealed_home
+    from undertone_operate.backup.sealed import is_sealed
 
     passphrase = _passphrase(passphrase_file)
     if is_sealed(file) != (passphrase is not None):

@@ -84,7 +84,7 @@ def create(
     from undertone_aggregator.settings.toml import document
     from undertone_device.core.units import UNIT
     from undertone_device.host.consent import LARGEST_FOR_PEOPLE, percent
-    from undertone_operate.device_groups import with_group_file
+    from undertone_operate.fleet.device_groups import with_group_file
 
     given = {"--devices": devices, "--population": population, "--data": data}
     if not only_show and any(value is not None for value in given.values()):
@@ -187,7 +187,7 @@ def succeed(
     both campaigns.
     """
     from undertone_aggregator.server.folder import Home
-    from undertone_operate.succession import succeed
+    from undertone_operate.changes.succession import succeed
 
     chosen = _settings(options, ("name", "version", "succeeds"))
     home = Home(folder)
@@ -246,7 +246,7 @@ def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> Non
     The exit code is 1 if anything differs.
     """
     from undertone_aggregator.server.folder import Home
-    from undertone_operate.changing import examine
+    from undertone_operate.changes.changing import examine
 
     proposal = examine(Home(folder), name, plan.read_text())
     if as_json:
@@ -272,7 +272,7 @@ def apply(
     The plan must state the version that is in force. The command refuses a plan that a device's policy refuses.
     """
     from undertone_aggregator.server.folder import Home
-    from undertone_operate.changing import apply
+    from undertone_operate.changes.changing import apply
 
     done = apply(Home(folder), name, plan.read_text(), although_refused=although_refused)
     print("\n".join(done) or "nothing would change")
@@ -298,7 +298,7 @@ def extend(
     """
     from undertone_aggregator.base.durations import moment_of, seconds_of
     from undertone_aggregator.server.folder import Home
-    from undertone_operate.extension import extend
+    from undertone_operate.changes.extension import extend
 
     if (by is None) == (until is None):
         raise Invalid("the new end is missing or given twice, expected --by or --until")

@@ -15,7 +15,7 @@ from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.settings.broker_options import BrokerOptions
-    from undertone_operate.devices import FleetFiles
+    from undertone_operate.fleet.devices import FleetFiles
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name.")]
@@ -33,7 +33,7 @@ class FleetChoice:
         """Open the fleet and its store. Raises Invalid."""
         from undertone_aggregator.server.folder import Home
         from undertone_aggregator.store.store import open_store
-        from undertone_operate.devices import FleetFiles
+        from undertone_operate.fleet.devices import FleetFiles
 
         home = Home(self.home)
         name = home.only(self.campaign)
@@ -68,8 +68,8 @@ def add(
 ) -> None:
     """Make the files of new devices, like those of the fleet's first one. No two devices ever get the same name."""
     from undertone_aggregator.base.durations import seconds_of
-    from undertone_operate.devices import for_successors, model_of
-    from undertone_operate.provision import life_sentence, outbox_for
+    from undertone_operate.fleet.device_files import life_sentence, outbox_for
+    from undertone_operate.fleet.devices import for_successors, model_of
 
     with choice.open() as fleet:
         target, policy, outbox = model_of(fleet)
@@ -153,7 +153,7 @@ def move(
     groups, so a new group takes effect at once.
     """
     from undertone_aggregator.server.folder import Home
-    from undertone_operate.moving import move_device
+    from undertone_operate.changes.moving import move_device
 
     if to is None and group is None:
         raise Invalid("the change is missing, expected --to CAMPAIGN or --group GROUP")
@@ -260,7 +260,7 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
 
 def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
     from undertone_aggregator.store.inventory import ACTIVE
-    from undertone_operate.provision import late_seconds
+    from undertone_operate.fleet.device_files import late_seconds
 
     seconds = fleet.config.campaign.slot_seconds
     last, codes = fleet.last_slots(), fleet.codes()

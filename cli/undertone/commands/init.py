@@ -74,7 +74,7 @@ def init(
     from undertone_aggregator.settings.broker_options import is_loopback
     from undertone_aggregator.settings.options import split_address
     from undertone_aggregator.settings.report_sources import DIRECT, EXTERNAL
-    from undertone_operate.initialise import Wishes, initialise
+    from undertone_operate.fleet.initialise import Wishes, initialise
 
     mode = DIRECT
     if broker is not None:
@@ -160,7 +160,7 @@ def _broker(address: str) -> tuple[str, int, bool]:
 
 def _authority(folder: Path, host: str) -> Path:
     """Make a private authority in tls/, and copy what the broker needs to broker/, without the authority's key."""
-    from undertone_operate.authority import private_authority
+    from undertone_operate.fleet.authority import private_authority
 
     authority = private_authority(folder / "tls", host)
     broker = folder / "broker"
@@ -181,8 +181,8 @@ def doctor(
 
     The exit code is 1 if a check fails.
     """
-    from undertone_operate.doctor import examine
-    from undertone_operate.doctor_broker import FAILURE
+    from undertone_operate.examine.doctor import examine
+    from undertone_operate.examine.doctor_broker import FAILURE
 
     findings = []
     for finding in examine(folder, alert_test=alert_test):

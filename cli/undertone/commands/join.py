@@ -62,8 +62,8 @@ def create(
     from undertone_aggregator.base.durations import seconds_of
     from undertone_aggregator.base.files import write_private
     from undertone_aggregator.store.store import open_store
-    from undertone_operate.devices import FleetFiles, model_of
-    from undertone_operate.join_codes import JoinCodes, parse_code
+    from undertone_operate.fleet.devices import FleetFiles, model_of
+    from undertone_operate.fleet.join_codes import JoinCodes, parse_code
     from undertone_operate.join_sheet import check_sheet, write_sheet
     from undertone_operate.join_tls import JoinTls, join_link
     from undertone_operate.joining import agreement
@@ -105,7 +105,7 @@ def create(
 @with_options(HomeChoice)
 def list_codes(choice: HomeChoice, as_json: AsJson = False) -> None:
     """List the codes with their states and devices. The codes themselves are not stored."""
-    from undertone_operate.join_codes import JoinCodes
+    from undertone_operate.fleet.join_codes import JoinCodes
 
     home, now = choice.open(), time.time()
     name = None if choice.campaign is None else home.only(choice.campaign)
@@ -128,7 +128,7 @@ def revoke(
     ] = False,
 ) -> None:
     """Revoke codes that nobody has redeemed. Revoke a device that has joined with undertone devices revoke."""
-    from undertone_operate.join_codes import BOUND, OPEN, JoinCodes
+    from undertone_operate.fleet.join_codes import BOUND, OPEN, JoinCodes
 
     home, now = choice.open(), int(time.time())
     if bool(ids) == every:

@@ -35,8 +35,8 @@ def move(
     """
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.options import split_address
-    from undertone_operate.moving import move_fleets
-    from undertone_operate.provision import target_of
+    from undertone_operate.changes.moving import move_fleets
+    from undertone_operate.fleet.device_files import target_of
 
     home = Home(folder)
     try:

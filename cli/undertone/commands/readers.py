@@ -11,7 +11,7 @@ from undertone.commands.devices import AsJson, Name, broker_advice
 from undertone.options import with_options
 
 if TYPE_CHECKING:
-    from undertone_operate.readers import ReaderFiles
+    from undertone_operate.fleet.readers import ReaderFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class ReaderChoice:
     def open(self) -> "ReaderFiles":
         """Return the files of the readers. Raises Invalid."""
         from undertone_aggregator.server.folder import Home
-        from undertone_operate.readers import ReaderFiles
+        from undertone_operate.fleet.readers import ReaderFiles
 
         return ReaderFiles.at_home(Home(self.home))
 

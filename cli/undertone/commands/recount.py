@@ -31,8 +31,8 @@ def recount(
     Choose settled slots whose files still exist.
     """
     from undertone_aggregator.store.store import open_store
-    from undertone_operate.recount import compare, merged
-    from undertone_operate.recount import recount as count_again
+    from undertone_operate.examine.recount import compare, merged
+    from undertone_operate.examine.recount import recount as count_again
 
     with open_store(store, campaign=campaign, read_only=True) as opened:
         again = count_again(folder, opened.epochs(), first, last)

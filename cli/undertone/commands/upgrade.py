@@ -38,7 +38,7 @@ def upgrade(
         if file is not None and not file.is_file():
             raise NoStore(f"there is no store {file}")
     if check:
-        from undertone_operate.upgrade import what_would_change
+        from undertone_operate.backup.upgrade import what_would_change
 
         sentences = what_would_change(home, stores)
         print("\n".join(sentences) or "nothing would change")

@@ -46,7 +46,7 @@ def verify(
     with open_store(store, campaign=campaign, read_only=True) as opened:
         landed = None
         if landing is not None:
-            from undertone_operate.recount import landed_audit
+            from undertone_operate.examine.recount import landed_audit
 
             landed = landed_audit(landing)
         accounts = reconcile(read_ledgers(ledger), opened, landed=landed, broker_window=broker_window)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.ingest.devices import UNGROUPED
-from undertone_operate.device_names import cohort_hashes, device_names
+from undertone_operate.fleet.device_names import cohort_hashes, device_names
 from undertone_shared.campaign import Campaign
 from undertone_shared.schedule import Schedule
 from undertone_simulator.readings.behaviour import Behaviour

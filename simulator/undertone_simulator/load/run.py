@@ -17,7 +17,7 @@ import numpy as np
 from undertone_aggregator.base.open_files import allow_connections
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.toml import toml
-from undertone_operate.provisioned import read_provisioned
+from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.load.load_options import FAULTS, LoadOptions, LoadResult
 from undertone_simulator.mosquitto import free_port

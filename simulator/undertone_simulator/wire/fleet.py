@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from undertone_device.setup.storage import FileStorage
-from undertone_operate.provisioned import ProvisionedDevice
+from undertone_operate.fleet.read_devices import ProvisionedDevice
 from undertone_shared.campaign import Campaign, body_of, header
 from undertone_shared.entropy import Entropy
 from undertone_simulator.readings.behaviour import HONEST, Behaviour

@@ -19,7 +19,7 @@ from typing import Any
 from undertone_aggregator.base.open_files import allow_connections
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
-from undertone_operate.provisioned import read_provisioned
+from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared import ed25519
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings.behaviour import Behaviour

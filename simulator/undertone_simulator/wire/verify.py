@@ -149,7 +149,7 @@ def reconcile(
     `broker_window`: seconds before a broker was killed in which its acknowledgements may have been lost with it.
     Acknowledgements on the network are read later: until the broker's restart, if it is recorded, they may come from
     the broker that was killed, too. ``hostile``: devices that may draw a slot several times. ``landed``: the audit of
-    landed files instead of the store's own, if Spark counts: `undertone_operate.recount.landed_audit`.
+    landed files instead of the store's own, if Spark counts: `undertone_operate.examine.recount.landed_audit`.
     """
     judged = outcomes(store) if landed is None else dict(landed)
     counters = store.outcomes()

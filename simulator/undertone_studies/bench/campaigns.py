@@ -31,7 +31,7 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.report_sources import DIRECT
 from undertone_aggregator.store.store import open_store
-from undertone_operate.initialise import Wishes, initialise
+from undertone_operate.fleet.initialise import Wishes, initialise
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.mosquitto import HOST, free_port

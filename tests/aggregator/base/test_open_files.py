@@ -20,7 +20,7 @@ from support.waiting import wait_for
 from undertone_aggregator.base.open_files import RESERVE, heed, limit, none_left, raise_limit
 from undertone_aggregator.campaign.state import read_state
 from undertone_aggregator.server.folder import Home
-from undertone_operate.doctor import examine
+from undertone_operate.examine.doctor import examine
 
 
 @contextmanager

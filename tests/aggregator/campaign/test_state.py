@@ -36,7 +36,7 @@ from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.web.site import HomeSite
-from undertone_operate.doctor import examine
+from undertone_operate.examine.doctor import examine
 from undertone_shared.errors import Invalid
 from undertone_shared.schedule import Schedule
 from undertone_shared.stream import StreamRule

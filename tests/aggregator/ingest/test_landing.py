@@ -28,8 +28,8 @@ from undertone_aggregator.ingest.landing import COLUMNS, LANDED, RAW, Landing, f
 from undertone_aggregator.ingest.landing_batches import counted_names, forget_batches, note_batch, waiting_files
 from undertone_aggregator.ingest.shared_plan import read_plan, write_plan
 from undertone_aggregator.settings.landing_plan import SERVER, SPARK, LandingPlan
-from undertone_operate import recount as recount_module
-from undertone_operate.recount import compare, merged, recount
+from undertone_operate.examine import recount as recount_module
+from undertone_operate.examine.recount import compare, merged, recount
 from undertone_shared.errors import Invalid
 
 OLD = two_epochs()[0]

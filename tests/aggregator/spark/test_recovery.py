@@ -16,7 +16,7 @@ from undertone_aggregator.spark.job import CountingJob
 from undertone_aggregator.spark.quarantine import CORRUPT
 from undertone_aggregator.spark.recovery import recover
 from undertone_aggregator.store.store import open_store
-from undertone_operate.recount import compare, recount
+from undertone_operate.examine.recount import compare, recount
 from undertone_shared.errors import Invalid
 
 pytestmark = pytest.mark.services

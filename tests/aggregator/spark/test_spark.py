@@ -25,7 +25,7 @@ from support.waiting import wait_for
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.store.store import open_store
-from undertone_operate.recount import compare, merged, recount
+from undertone_operate.examine.recount import compare, merged, recount
 
 CHILD = Path(landed.__file__).with_name("spark_child.py")
 EXECUTOR = "CoarseGrainedExecutorBackend"

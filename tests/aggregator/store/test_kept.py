@@ -9,7 +9,7 @@ from support.server import config
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.store.kept import kept_by_name, note_kept, noted_as_kept
 from undertone_aggregator.store.store import Batch, open_store
-from undertone_operate.doctor import examine
+from undertone_operate.examine.doctor import examine
 
 LANDING = '[landing]\nfolder = "landing"\ndays = 3\n'
 AUDIT = "[store]\naudit = true\n"

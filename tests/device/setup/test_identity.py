@@ -18,7 +18,7 @@ from support.waiting import wait_for
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_device import __main__ as command
-from undertone_operate.authority import device_certificate, private_authority
+from undertone_operate.fleet.authority import device_certificate, private_authority
 from undertone_shared.off_board import issue
 
 BROKER = """\

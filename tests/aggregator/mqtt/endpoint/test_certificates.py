@@ -12,7 +12,7 @@ from undertone_aggregator.mqtt.credentials import ShownCertificate
 from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker
-from undertone_operate.authority import device_certificate, private_authority
+from undertone_operate.fleet.authority import device_certificate, private_authority
 from undertone_shared.errors import Invalid
 
 

@@ -22,10 +22,10 @@ from undertone_aggregator.settings.report_sources import DIRECT
 from undertone_aggregator.settings.toml import with_options
 from undertone_aggregator.store.inventory import ACTIVE, MOVED, Device
 from undertone_aggregator.store.store import Store, open_store
-from undertone_operate.agreements import agreements, is_inside
-from undertone_operate.authority import AUTHORITY_KEY, server_certificate
-from undertone_operate.devices import FleetFiles
-from undertone_operate.provision import AUTHORITY
+from undertone_operate.fleet.agreements import agreements, is_inside
+from undertone_operate.fleet.authority import AUTHORITY_KEY, server_certificate
+from undertone_operate.fleet.device_files import AUTHORITY
+from undertone_operate.fleet.devices import FleetFiles
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.handover import device_key

@@ -24,10 +24,10 @@ from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.inventory import MOVED
 from undertone_aggregator.store.store import open_store
-from undertone_operate.agreements import Words, agreements, is_inside
-from undertone_operate.devices import FleetFiles
-from undertone_operate.lifetimes import allowed_reports, policies_in, turns_in
-from undertone_operate.provision import turns_in_a_life
+from undertone_operate.fleet.agreements import Words, agreements, is_inside
+from undertone_operate.fleet.device_files import turns_in_a_life
+from undertone_operate.fleet.devices import FleetFiles
+from undertone_operate.fleet.lifetimes import allowed_reports, policies_in, turns_in
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.handover import MOST_AGREED

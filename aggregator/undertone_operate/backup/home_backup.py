@@ -27,9 +27,9 @@ from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.settings.landing_plan import SPARK
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.store.store_address import store_address
-from undertone_operate.join_codes import FILE as JOIN_CODES
-from undertone_operate.join_codes import OPEN, JoinCodes
-from undertone_operate.sealed import seal, unseal
+from undertone_operate.backup.sealed import seal, unseal
+from undertone_operate.fleet.join_codes import FILE as JOIN_CODES
+from undertone_operate.fleet.join_codes import OPEN, JoinCodes
 from undertone_shared.errors import Invalid
 
 MANIFEST = "manifest.json"
@@ -77,8 +77,8 @@ class Backed:
 def back_up_home(folder: Path, file: Path, passphrase: str | None = None) -> Backed:
     """Write everything that a new machine needs of a server's folder to a new file of mode 0600, while the server runs.
 
-    ``passphrase``: the file is encrypted with it, see `undertone_operate.sealed`. Raises Invalid if the folder is not a
-    server's and if the file exists; StoreError, OSError.
+    ``passphrase``: the file is encrypted with it, see `undertone_operate.backup.sealed`. Raises Invalid if the folder
+    is not a server's and if the file exists; StoreError, OSError.
     """
     home = Home(folder)
     if file.exists():

@@ -26,7 +26,7 @@ from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_device.core.ledger import LARGEST_OUTBOX
 from undertone_device.core.units import UNIT, epsilon_units
 from undertone_device.host.consent import fingerprint
-from undertone_operate.authority import device_certificate
+from undertone_operate.fleet.authority import device_certificate
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import VERSION, parse_policy
 from undertone_shared.topics import shard

@@ -29,9 +29,8 @@ from undertone_aggregator.store.inventory import ACTIVE, FORGOTTEN, REVOKED, Dev
 from undertone_aggregator.store.store import Store, open_store
 from undertone_device.core.ledger import DEFAULT_OUTBOX
 from undertone_device.setup.config import read_config
-from undertone_operate.authority import revoke_certificates
-from undertone_operate.join_codes import JoinCodes
-from undertone_operate.provision import (
+from undertone_operate.fleet.authority import revoke_certificates
+from undertone_operate.fleet.device_files import (
     AUTHORITY,
     IDENTITY,
     Target,
@@ -41,6 +40,7 @@ from undertone_operate.provision import (
     write_certificate,
     write_device,
 )
+from undertone_operate.fleet.join_codes import JoinCodes
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy

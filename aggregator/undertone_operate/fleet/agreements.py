@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from undertone_aggregator.server.folder import Home
 from undertone_device.host.consent import fingerprint
-from undertone_operate.join_codes import JoinCodes
+from undertone_operate.fleet.join_codes import JoinCodes
 from undertone_shared.policy import Policy
 
 # (who asks, what for), as households read them.

@@ -4,7 +4,7 @@ from undertone_aggregator.campaign.binding import RETIRED, STATE
 from undertone_aggregator.campaign.preview import epochs_of
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.toml import with_option
-from undertone_operate.changing import LENGTH, apply, begun, examine
+from undertone_operate.changes.changing import LENGTH, apply, begun, examine
 from undertone_shared.errors import Invalid
 
 

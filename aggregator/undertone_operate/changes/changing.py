@@ -21,7 +21,7 @@ from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.settings.toml import with_option
 from undertone_aggregator.store.store import NoStore, open_store
-from undertone_operate.lifetimes import allowed_reports, policies_in, turns_in
+from undertone_operate.fleet.lifetimes import allowed_reports, policies_in, turns_in
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import Policy
 
