@@ -35,7 +35,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
         "poisoning",
         "selections",
     ),
-    "Mechanisms": ("tables",),
+    "Mechanisms": ("tables", "rivals"),
     "ToPS and ToPL (CCS 2021)": ("tops",),
     "CGM (PVLDB 2021)": ("cgm",),
     "Counting and streaming sanitizers": ("counting",),

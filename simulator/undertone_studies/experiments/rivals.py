@@ -1,0 +1,219 @@
+"""Experiment: this project's mechanisms beside published rivals, at equal privacy, in one run."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
+from math import sqrt
+
+import numpy as np
+
+from undertone_aggregator.design.continuous import worst_hybrid_variance
+from undertone_aggregator.design.fitted import Promise, population_table
+from undertone_aggregator.design.population import Population
+from undertone_aggregator.design.reach import LARGEST_REACH
+from undertone_aggregator.design.stream.calibration import mu
+from undertone_aggregator.design.stream.methods import main_methods
+from undertone_aggregator.threshold import constant_variance
+from undertone_simulator.planning.known import KnownPopulation
+from undertone_simulator.readings.loaders import load
+from undertone_simulator.readings.populations import population
+from undertone_simulator.readings.readings import ReadingSource
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.registry import StudyOptions
+from undertone_studies.rivals import (
+    ONE_READING,
+    Array,
+    CopiedFleet,
+    adaptive,
+    best_of,
+    by_budget,
+    by_population,
+    grid,
+    hindsight,
+    perturbed_input,
+    square_root_slot_variance,
+)
+
+TITLE = "Rivals at equal privacy: one reading, any 24 hours, streams"
+PARAGRAPH = (
+    "The table has three parts. For one reading, the figure is the mean variance of a report over the readings, "
+    "divided by the largest variance of the Hybrid at the same θ and ε. All these mechanisms are unbiased. The "
+    "linear programme gives the least variance of an unbiased mechanism with 13 levels and a reach of 2 for these "
+    "readings; a designed table is a solution in integers, whose largest decoded value is limited. For any 24 hours, "
+    "the figure is the root mean square error of a half-hour's mean, in per cent of the mean. Each method gets the θ "
+    "that is best for it in hindsight. IPP and CAPP get the θ of turns, and CAPP the limits of its inputs that are "
+    "best in hindsight. (With a θ of their own in hindsight, both would choose about twice the mean, where their "
+    "reports hardly depend on the readings and the estimate is a constant.) For streams, the "
+    "figure is the root mean square of the noise of one device in one slot, in units of the range, where one (ε, δ) "
+    "protects all 48 reports of a day together."
+)
+COLUMNS = ("part", "readings", "ε", "devices", "method", "figure", "± s.e.", "source")
+ONE, WINDOW, STREAM = "one reading", "any 24 hours", "stream"
+TURNS = "turns, designed table"
+EPSILONS = ("0.5", "1", "2", "4")
+POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail", "temperature")
+FLEETS = (5_000, 100_000)
+DAYS, DAY, RUNS = 7, 48, 8
+# IPP and CAPP are drawn device by device, so they have fewer runs.
+DRAWN_RUNS = 2
+DELTA, SLEW = 1e-5, Fraction(1, 20)
+MARGINS = (0.0, 0.5, 2.0)
+_BOUND = 10_000
+
+
+def run(options: StudyOptions) -> Outcome:
+    """Compare the mechanisms and methods on EDRP, if the data are there, and on the simulator's populations."""
+    sources: dict[str, tuple[ReadingSource, int]] = {}
+    if options.data is not None:
+        sources["EDRP"] = load(options.data / "edrp_scotland_622x4416_halfhour_wh.npz", None), _BOUND
+    for name in POPULATIONS[: 1 if options.quick else None]:
+        synthetic = population(name, options.seed)
+        sources[name] = synthetic, synthetic.bound
+    rows: list[tuple[Cell, ...]] = []
+    for name, (source, bound) in sources.items():
+        wanted = EPSILONS if name == "EDRP" else EPSILONS[1::2]
+        rows += one_reading(name, source, bound, EPSILONS[1:2] if options.quick else wanted)
+    for name in [name for name in ("EDRP", "households") if name in sources]:
+        for devices in FLEETS[: 1 if options.quick else None]:
+            rows += any_day(name, sources[name][0], devices, options)
+    rows += streams()
+    notes = [
+        "ε is for one reading in the first part, and for any 24 hours (w = 48 slots) in the second. In the third, "
+        f"(ε, δ = {DELTA:g}) is for all reports of a day together. Figures without a standard error are computed, and "
+        "not simulated.",
+        f"The second part has {max(options.repeats or RUNS, 2)} runs of {DAYS} days ({DRAWN_RUNS} for IPP and CAPP); "
+        "the fleet consists of copies of the homes in the data. `best affine map` is an error that only somebody who "
+        "knows the truth could reach; `a constant` is the mean of all slots.",
+        *notes_of(rows),
+    ]
+    return Outcome(TITLE, COLUMNS, rows, notes)
+
+
+def one_reading(
+    name: str, source: ReadingSource, largest: int, epsilons: tuple[str, ...]
+) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of the first part for one population."""
+    known = KnownPopulation.of(source, largest, _homes(name))
+    for epsilon in epsilons:
+        e = float(epsilon)
+        chosen = known.best(FLEETS[0], constant_variance(e), two_sided=False)
+        theta, readings, worst = chosen.theta, Population(chosen.density, chosen.edges), worst_hybrid_variance(e)
+        law = readings.levels(np.linspace(0.0, theta, 201), theta)
+        for method, (variance, origin) in ONE_READING.items():
+            mean = sum(p * variance(e, x) for p, x in zip(law, np.linspace(-1, 1, 201), strict=True))
+            yield (ONE, name, e, "", method, float(mean) / worst, "", origin)
+        bound = Promise(epsilon, readings).variance(theta, LARGEST_REACH)
+        yield (ONE, name, e, "", "linear programme", bound / worst, "", "this project")
+        table = readings.mean_variance(population_table(epsilon, theta, readings), theta)
+        yield (ONE, name, e, "", "designed table", table / worst, "", "this project")
+
+
+def any_day(name: str, source: ReadingSource, devices: int, options: StudyOptions) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of the second part for one population and one number of devices, at ε = 1."""
+    homes = _homes(name)
+    days = 2 if options.quick else DAYS
+    values = [source.part(0, homes, range(day * DAY, (day + 1) * DAY))[0] for day in range(days)]
+    fleet = CopiedFleet(np.concatenate(values).astype(np.float64), devices, DAY)
+    counts = np.bincount(np.concatenate(values).astype(np.int64).ravel())
+    promise = Promise("1", Population(counts / counts.sum(), range(len(counts) + 1)))
+    runs = max(options.repeats or RUNS, 2)
+    thetas = grid(fleet, 4 if options.quick else 10)
+    worst = worst_hybrid_variance(1.0)
+
+    def turns(theta: float, generator: np.random.Generator) -> Array:
+        return by_population(fleet, theta, min(promise.variance(int(theta)), worst), DAY + 1, generator)
+
+    methods: dict[str, tuple[Callable[[float, np.random.Generator], Array], str]] = {
+        "LBU": (lambda t, g: by_budget(fleet, t, 1.0, g), "Ren et al. 2022"),
+        "LPU": (lambda t, g: by_population(fleet, t, worst, DAY, g), "Ren et al. 2022"),
+        "LPD": (lambda t, g: adaptive(fleet, t, 1.0, g, absorbs=False), "Ren et al. 2022"),
+        "LPA": (lambda t, g: adaptive(fleet, t, 1.0, g, absorbs=True), "Ren et al. 2022"),
+        TURNS: (turns, "this project"),
+    }
+    theta = 0.0
+    for method, (make, origin) in methods.items():
+        theta = best_of(thetas, partial(_error, fleet, make, options))
+        errors = [fleet.error(make(theta, _seeded(options, 100 + i))) for i in range(runs)]
+        yield (WINDOW, name, 1.0, devices, method, *_percent(errors), origin)
+    yield from _by_input(name, fleet, theta, options)
+    constant = fleet.error(np.full(len(fleet.truth), fleet.truth.mean()))
+    yield (WINDOW, name, 1.0, devices, "a constant", 100 * constant, "", "")
+
+
+def _error(
+    fleet: CopiedFleet, make: Callable[[float, np.random.Generator], Array], options: StudyOptions, theta: float
+) -> float:
+    """Return the mean error of a method over four runs, which choose its θ and are not shown."""
+    return _mean([fleet.error(make(theta, _seeded(options, number))) for number in range(4)])
+
+
+def _by_input(name: str, fleet: CopiedFleet, theta: float, options: StudyOptions) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of IPP and CAPP at the θ of turns; CAPP's limits are chosen in hindsight, with fewer devices."""
+    few = CopiedFleet(fleet.readings[: 2 * DAY], min(fleet.devices, 2_000), DAY)
+    runs = 2 if options.quick else DRAWN_RUNS
+    for method, margins in (("IPP", (None,)), ("CAPP", MARGINS)):
+        margin = min(margins, key=partial(_error_of_margin, few, theta, options))
+        estimates = [perturbed_input(fleet, theta, 1.0, _seeded(options, 100 + i), margin=margin) for i in range(runs)]
+        errors = [fleet.error(each) for each in estimates]
+        mapped = [hindsight(fleet, each) for each in estimates]
+        yield (WINDOW, name, 1.0, fleet.devices, method, *_percent(errors), "Du et al. 2025")
+        yield (WINDOW, name, 1.0, fleet.devices, f"{method}, best affine map", *_percent(mapped), "Du et al. 2025")
+
+
+def _error_of_margin(fleet: CopiedFleet, theta: float, options: StudyOptions, margin: float | None) -> float:
+    return fleet.error(perturbed_input(fleet, theta, 1.0, _seeded(options, 0), margin=margin))
+
+
+def streams() -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of the third part: noise of one device in one slot, 48 reports under one (ε, δ)."""
+    for epsilon in (1.0, 4.0):
+        direct, three, ships = main_methods(SLEW, DAY, epsilon, DELTA)
+        named = {"independent noise": direct, "CGM, Algorithm 3": three, "CGM, what ships": ships}
+        for method, each in named.items():
+            noise = sqrt(float(np.mean(np.diag(each.covariance))))
+            source = "Bao et al. 2021" if each is not ships else "this project"
+            yield (STREAM, f"steps up to {float(SLEW):g} of the range", epsilon, "", method, noise, "", source)
+        noise = sqrt(square_root_slot_variance(DAY, mu(epsilon, DELTA) ** 2))
+        origin = "Fichtenberger et al. 2023"
+        yield (STREAM, "any", epsilon, "", "square-root factorisation", noise, "", origin)
+
+
+def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
+    """Return what the rows say of this project's methods beside the best rival, as sentences."""
+    notes = []
+    for name in dict.fromkeys(row[1] for row in rows if row[0] == ONE):
+        ratios = []
+        for epsilon in dict.fromkeys(row[2] for row in rows if row[:2] == (ONE, name)):
+            of = {str(row[4]): float(row[5]) for row in rows if row[:3] == (ONE, name, epsilon)}
+            best = min((value, key) for key, value in of.items() if key in ONE_READING)
+            ratios.append(
+                f"{of['designed table']:.3f} (bound {of['linear programme']:.3f}, best rival {best[1]} {best[0]:.3f}) "
+                f"at ε = {epsilon:g}"
+            )
+        notes.append(f"{name}, one reading: the designed table has {'; '.join(ratios)}.")
+    for key in dict.fromkeys((row[1], row[3]) for row in rows if row[0] == WINDOW):
+        of = {str(row[4]): float(row[5]) for row in rows if row[0] == WINDOW and (row[1], row[3]) == key}
+        rivals = [(of[method], method) for method in ("LBU", "LPU", "LPD", "LPA", "IPP", "CAPP")]
+        notes.append(
+            f"{key[0]}, {key[1]:,} devices, any 24 hours: turns with a designed table "
+            f"{of[TURNS]:.1f} %, the best rival {min(rivals)[1]} {min(rivals)[0]:.1f} %."
+        )
+    return notes
+
+
+def _homes(name: str) -> int:
+    """Return the number of devices whose readings are used."""
+    return 622 if name == "EDRP" else 1_000
+
+
+def _percent(errors: list[float]) -> tuple[float, float]:
+    """Return the mean of the errors and its standard error, in per cent."""
+    return 100 * _mean(errors), 100 * float(np.std(errors, ddof=1)) / sqrt(len(errors))
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values))
+
+
+def _seeded(options: StudyOptions, number: int) -> np.random.Generator:
+    return np.random.default_rng([options.seed, number])
