@@ -12,6 +12,13 @@ from undertone.__main__ import main
         (["--devices", "1"], "devices is 1, expected an integer from 2"),
         (["--epsilon", "99"], "expected a number from 0.05 to 8"),
         (["--data", "nowhere.npz"], "nowhere.npz"),
+        (["--mechanism", "nonsense"], "mechanism: not an option where collect is reports"),
+        (["--mechanism", "hybrid"], "mechanism: not an option where collect is reports"),
+        (["--theta", "500", "--delta", "0.1"], "delta, theta: not an option where collect is reports"),
+        (["--collect", "stream", "--mechanism", "hybrid"], "expected one of gaussian, one-bit, direct"),
+        (["--collect", "stream", "--window", "16s"], "window: not an option where collect is stream"),
+        (["--collect", "turns"], "collect is 'turns', expected one of reports, stream"),
+        (["--unit", "kwh"], "unit is 'kwh', expected none"),
         (["--data", "readings.txt"], "expected .npz, .csv or .parquet"),
     ],
 )

@@ -4,6 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from undertone.app import app
+from undertone_aggregator.design.named import STREAMS
+from undertone_aggregator.design.stream import plan_stream
+from undertone_aggregator.settings.config import StreamPlan
+from undertone_aggregator.settings.options import parse
 from undertone_shared.errors import Invalid
 
 GIVEN = {"--devices": 100_000, "--slots": 48, "--epsilon": 1, "--delta": 1e-5, "--slew": 0.05, "--movement": 0.01}
@@ -84,3 +88,15 @@ def test_the_table_names_guarantee_assumption_and_recommendation():
 def test_bad_parameters_are_refused(changes):
     result = plan(**changes)
     assert isinstance(result.exception, Invalid), result.output
+
+
+@pytest.mark.parametrize("slew", ["0.01", "0.05", "0.2"])
+def test_what_is_recommended_can_be_run_by_a_campaign(slew):
+    """It recommended ``tuned`` and ``sampled``, which [stream] does not have; the least error of all is shown too."""
+    plan = plan_stream(devices=1000, slots=48, epsilon="1", delta="1e-5", slew=slew)
+    chosen = next(line for line in plan.lines if line.method == plan.recommended)
+    table = {"mechanism": chosen.mechanism, "slew": float(slew)}
+    assert parse(StreamPlan, "stream", table).mechanism == chosen.mechanism
+    runs = [line.mechanism for line in plan.lines if line.mechanism is not None]
+    assert sorted(runs) == sorted(STREAMS)
+    assert chosen.smoothed == min(line.smoothed for line in plan.lines if line.mechanism is not None)

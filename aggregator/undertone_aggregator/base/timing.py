@@ -1,6 +1,7 @@
-"""Run times of commits and of choices of θ in this process, by campaign; metrics show them."""
+"""Run times of commits and of choices of θ, and failures of the fast path, in this process, by campaign."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,3 +42,5 @@ class Stopwatch:
 # COMMITS measures the transactions of this process's ingest threads. CHOICES measures the choices of theta, each with
 # the design of its mechanism.
 COMMITS, CHOICES = Stopwatch(), Stopwatch()
+# Number of batches, by campaign, on which the fast path of this process's ingest threads failed.
+FAILURES: Counter[str] = Counter()

@@ -4,17 +4,18 @@ budget.
 
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design import Budget
+from undertone_aggregator.design.named import stream_as
 from undertone_aggregator.design.stream import choose, rho_for
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
-from undertone_shared.stream import GAUSSIAN, StreamRule
+from undertone_shared.stream import StreamRule
 
 
 def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
     """Return the rule of the planned stream, whose parameters are integers. Raises Invalid."""
-    kind = stream.mechanism if stream.mechanism != "direct" else GAUSSIAN
+    named = stream_as(stream.mechanism)
     return choose(
-        kind,
-        rho_for(kind, Budget.parse(plan.epsilon, stream.delta)),
+        named.law,
+        rho_for(named.law, Budget.parse(plan.epsilon, stream.delta)),
         slew=stream.slew,
         reports=stream.reports,
         theta=plan.bound if stream.theta is None else stream.theta,
@@ -23,7 +24,7 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
         lag=stream.lag,
         restart=stream.restart,
         renewal=stream.renewal,
-        independent=stream.mechanism == "direct",
+        independent=named.independent,
     )
 
 

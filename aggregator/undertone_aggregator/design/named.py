@@ -14,6 +14,7 @@ from undertone_aggregator.design import continuous, window
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
+from undertone_shared.stream import GAUSSIAN, ONE_BIT
 from undertone_shared.table import TableMechanism
 
 Epsilon = Fraction | float | str
@@ -121,6 +122,28 @@ NAMES: dict[str, Named] = {
     ),
     "square-wave": Named(Certified(_square_wave, sized="bins")),
 }
+
+
+@dataclass(frozen=True)
+class NamedStream:
+    """What a name means in [stream]: the ``law`` of a device's noise, and whether it is ``independent`` by slots."""
+
+    law: str
+    independent: bool
+
+
+STREAMS: dict[str, NamedStream] = {
+    "gaussian": NamedStream(GAUSSIAN, False),
+    "one-bit": NamedStream(ONE_BIT, False),
+    "direct": NamedStream(GAUSSIAN, True),
+}
+
+
+def stream_as(name: str) -> NamedStream:
+    """Return what a name means in [stream]. Raises Invalid."""
+    if name not in STREAMS:
+        raise Invalid(f"mechanism is {name!r}, expected one of {', '.join(STREAMS)}")
+    return STREAMS[name]
 
 
 def certified_names() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from undertone_aggregator.base.timing import FAILURES
 from undertone_aggregator.counts.columns import Columns, unpack
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.seen import COUNTED, digests
@@ -23,12 +24,15 @@ from undertone_aggregator.store.store import Batch
 
 # Least number of deliveries for the fast path: with fewer, judging them one by one is faster.
 LEAST = 24
+# What a value that nobody expected raises in code on arrays. Any other exception is an error of the program.
+ARRAY_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class FastPath:
     """Judges the common reports of a batch together, and the others one by one by ``admission``, with the same result.
 
-    ``say`` gets a sentence when judging them together fails, so that the whole batch is judged one by one.
+    If judging them together fails, the whole batch is judged one by one: `FAILURES` counts it, and ``say`` gets a
+    sentence, which is an alarm.
     """
 
     def __init__(self, admission: Admission, say: Callable[[str], None] = lambda _: None) -> None:
@@ -43,10 +47,11 @@ class FastPath:
             try:
                 admitted, rows = self.admitted(deliveries, now)
                 plain = self._admission.newer(admitted)
-            except Exception as wrong:
+            except ARRAY_ERRORS as wrong:
                 # A report on which the fast path fails must still be handled now, or the broker would deliver it again
                 # for ever. Nothing has been changed yet, so `judge` can take the whole batch.
-                self._say(f"the fast path failed, a batch is judged one by one: {wrong!r}")
+                FAILURES[self._admission.campaign] += 1
+                self._say(f"alarm: the fast path failed, a batch is judged one by one: {wrong!r}")
             if plain is not None:
                 self._admission.count_newer(admitted, plain, batch)
                 self._audit(plain.fast, rows, deliveries, batch)

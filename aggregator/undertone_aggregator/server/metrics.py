@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from undertone_aggregator.base.timing import CHOICES, COMMITS
+from undertone_aggregator.base.timing import CHOICES, COMMITS, FAILURES
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.state import CHOOSING, STATES
@@ -44,6 +44,7 @@ FAMILIES = {
     "undertone_broker_stored": (GAUGE, "Messages that the broker holds, for whomever.", ()),
     "undertone_commits": (COUNTER, "Transactions of this process's ingest threads.", ("campaign",)),
     "undertone_commit_seconds": (COUNTER, "What they took.", ("campaign",)),
+    "undertone_fast_path_failures": (COUNTER, "Batches judged one by one after a failure.", ("campaign",)),
     "undertone_threshold_seconds": (GAUGE, "What the newest choice of theta and mechanism took.", ("campaign",)),
     "undertone_broker_dropped": (COUNTER, "Messages that the broker threw away.", ("campaign",)),
     "undertone_newest_slot_end_seconds": (GAUGE, "Unix time: end of the newest slot with a report.", ("campaign",)),
@@ -153,6 +154,7 @@ def _collect(server: "Server", families: Families) -> None:
             families.add("undertone_campaign_signed", status.signed, name)
         families.add("undertone_commits", COMMITS.of(name).times, name)
         families.add("undertone_commit_seconds", COMMITS.of(name).seconds, name)
+        families.add("undertone_fast_path_failures", FAILURES[name], name)
         families.add("undertone_threshold_seconds", CHOICES.of(name).last, name)
         if status.state in _OPEN:
             _add_means(name, families)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.design.named import reporting_names
+from undertone_aggregator.design.named import STREAMS, reporting_names
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.join_options import JoinOptions
@@ -219,7 +219,7 @@ class StreamPlan(Checked):
     TABLE = "stream"
 
     mechanism: str = option("gaussian", "gaussian (correlated noise), one-bit, or direct (independent noise)",
-                            choice("gaussian", "one-bit", "direct"))  # fmt: skip
+                            choice(*STREAMS))  # fmt: skip
     delta: float = option(1e-5, "delta of a whole stream", check.delta)
     slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below "  # noqa: RUF009
                             "1/2", check.slew)  # fmt: skip

@@ -56,15 +56,22 @@ def demo(
             help="How to collect: reports, or stream, where ε and δ cover all reports of a device (user level)."
         ),
     ] = "reports",
-    delta: Annotated[float, typer.Option(help="With --collect stream: δ of the whole stream.")] = 1e-5,
+    delta: Annotated[
+        float | None, typer.Option(help="With --collect stream: δ of the whole stream (default 0.00001).")
+    ] = None,
     slew: Annotated[
-        float, typer.Option(help="With --collect stream: largest step, as a share of the range below 1/2.")
-    ] = 0.05,
-    mechanism: Annotated[str, typer.Option(help="With --collect stream: gaussian, one-bit or direct.")] = "gaussian",
+        float | None,
+        typer.Option(help="With --collect stream: largest step, as a share of the range below 1/2 (default 0.05)."),
+    ] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="With --collect stream: gaussian, one-bit or direct (default gaussian).")
+    ] = None,
     theta: Annotated[
         int | None, typer.Option(help="With --collect stream: devices truncate their readings to this value.")
     ] = None,
-    dimension: Annotated[int, typer.Option(help="With --collect stream: number of coordinates of a reading.")] = 1,
+    dimension: Annotated[
+        int | None, typer.Option(help="With --collect stream: number of coordinates of a reading (default 1).")
+    ] = None,
     broker: Annotated[
         str | None,
         typer.Option(

@@ -110,9 +110,10 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
     for sentence in plan.guarantees:
         console.print(sentence)
-    console.print(f"recommended: {plan.recommended} (a device can check it against its policy)")
+    mechanism = next(line.mechanism for line in plan.lines if line.method == plan.recommended)
+    console.print(f"recommended: {plan.recommended}; a campaign runs it with stream.mechanism = {mechanism}")
     if plan.best != plan.recommended:
-        console.print(f"least error of all: {plan.best}")
+        console.print(f"least error of all: {plan.best}, which no campaign can run")
 
 
 def _show_window(plan: "WindowPlan") -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.design import Budget
+from undertone_aggregator.design.named import stream_as
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import Store
@@ -13,6 +14,7 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.readings import populations
 from undertone_simulator.readings.bounds import public_bound
 from undertone_simulator.readings.loaders import load
+from undertone_simulator.readings.options import COLLECT
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.site import LocalHome, make_site
 from undertone_simulator.wire.ledger import Sent
@@ -30,6 +32,8 @@ LARGEST_SLOTS = 10_000
 LARGEST_DEMO = 20_000
 # Brokers that can be between devices and aggregator; None: no broker.
 BROKERS = (None, "mosquitto")
+# Options of streams alone.
+_STREAM = ("delta", "slew", "mechanism", "theta", "dimension")
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,10 @@ class DemoOptions:
     `unit` if the file does not name it, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in
     which the aggregator or a device is killed; it starts again later. `round_slots`: slots of each threshold round. For
     streams: `delta`,
-    `slew`, `mechanism`, `theta` (a public truncation, None for the default) and `dimension`, as in the configuration.
+    `slew`, `mechanism`, `theta` (a public truncation) and `dimension`, as in the configuration; None for the default.
     `window`: such as "16s"; devices report in turns and rest in between. `broker`: "mosquitto" between devices and
-    aggregator; None: devices connect to the aggregator itself. Raises Invalid for numbers out of range.
+    aggregator; None: devices connect to the aggregator itself. Raises Invalid for numbers out of range, and for an
+    option that does not apply.
     """
 
     devices: int = 500
@@ -58,17 +63,29 @@ class DemoOptions:
     kill_device_at: int | None = None
     round_slots: int = ROUND_SLOTS
     collect: str = "reports"
-    delta: float = 1e-5
-    slew: float = 0.05
-    mechanism: str = "gaussian"
+    delta: float | None = None
+    slew: float | None = None
+    mechanism: str | None = None
     theta: int | None = None
-    dimension: int = 1
+    dimension: int | None = None
     broker: str | None = None
     window: str | None = None
 
     def __post_init__(self) -> None:
         if self.broker not in BROKERS:
             raise Invalid(f"broker is {self.broker!r}, expected mosquitto, or none at all")
+        if self.collect not in COLLECT:
+            raise Invalid(f"collect is {self.collect!r}, expected one of {', '.join(COLLECT)}")
+        if self.collect == "reports":
+            others = [name for name in _STREAM if getattr(self, name) is not None]
+            if others:
+                raise Invalid(f"{', '.join(others)}: not an option where collect is reports")
+        elif self.window is not None:
+            raise Invalid(f"window: not an option where collect is {self.collect}")
+        if self.mechanism is not None:
+            stream_as(self.mechanism)
+        if self.unit is not None and self.data is None:
+            raise Invalid(f"unit is {self.unit!r}, expected none: the synthetic households have their own")
         check_integer("devices", self.devices, 2, LARGEST_DEMO)
         check_integer("slots", self.slots, 1, LARGEST_SLOTS)
         check_integer("round_slots", self.round_slots, 1, 1000)
@@ -139,7 +156,7 @@ class PreparedDemo:
 
     def measured(self, row: int, column: int) -> int | tuple[int, ...]:
         """Return the reading of device number ``row``, the public default for a gap; coordinate k is k days later."""
-        dimension, default = self.options.dimension, self.config.campaign.default
+        dimension, default = self.options.dimension or 1, self.config.campaign.default
         days = [self.readings.at(row, column + k * self.readings.per_day) for k in range(dimension)]
         reading = tuple(default if value is None else value for value in days)
         return reading[0] if dimension == 1 else reading
@@ -213,7 +230,7 @@ def _population(options: DemoOptions, collection: DemoCollection) -> Readings:
     if options.data is not None:
         return load(options.data, options.unit, options.devices)
     per_day = populations.HALF_HOURS
-    days = len(collection.rounds(options, per_day)) + -(-options.slots // per_day) + options.dimension - 1
+    days = len(collection.rounds(options, per_day)) + -(-options.slots // per_day) + (options.dimension or 1) - 1
     return populations.households(options.devices, days, options.seed)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.campaign.results import open_results
 from undertone_aggregator.campaign.stream_rounds import stream_rule
 from undertone_aggregator.estimate.estimates import Estimate, Series, Z
+from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import Store
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
@@ -135,15 +136,14 @@ class DemoStream:
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """Return options for one stream over all slots."""
         theta = options.theta if options.theta is not None else THETA if options.data is None else bound
+        names = ("mechanism", "delta", "slew", "dimension")
+        given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+        lines = "".join(f"{name} = {toml(value)}\n" for name, value in given.items())
         return f"""\
 collect = "stream"
 
 [stream]
-mechanism = "{options.mechanism}"
-delta = {options.delta!r}
-slew = {options.slew!r}
-theta = {theta}
-dimension = {options.dimension}
+{lines}theta = {theta}
 reports = {options.slots}
 chains = {_CHAINS}
 """
@@ -173,7 +173,7 @@ chains = {_CHAINS}
         return StreamResult(
             plan.readings.unit or "units",
             guarantee,
-            plan.options.mechanism,
+            plan.config.stream.mechanism,
             num / den,
             by_micropython,
             slots,

@@ -7,6 +7,7 @@ import pytest
 
 from support.hostile import EPOCHS, GROUPS, OLD, stream_of
 from support.server import FIRST, PREFIX, campaign, delivery
+from undertone_aggregator.base.timing import FAILURES
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.columns import unpack
 from undertone_aggregator.counts.epochs import Epoch, Timeline
@@ -186,6 +187,7 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
     ]
     broken, whole = admission([OLD]), admission([OLD])
     said: list[str] = []
+    before = FAILURES[broken.campaign]
 
     def fail(*_: object) -> None:
         raise IndexError("poison")
@@ -200,8 +202,19 @@ def test_a_failure_sends_the_batch_one_by_one_and_changes_nothing(monkeypatch: p
         assert quick.outcomes == plain.outcomes
         assert quick.partial == plain.partial
     assert broken.seen.snapshot() == whole.seen.snapshot()
-    assert said
-    assert "IndexError('poison')" in said[0]
+    assert FAILURES[broken.campaign] == before + len(said) == before + len(deliveries) // LEAST
+    assert said[0] == "alarm: the fast path failed, a batch is judged one by one: IndexError('poison')"
+
+
+def test_an_error_of_the_program_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = admission([OLD])
+
+    def wrong(*_: object) -> None:
+        raise AttributeError("an error of the program")
+
+    monkeypatch.setattr(FastPath, "admitted", wrong)
+    with pytest.raises(AttributeError, match="an error of the program"):
+        FastPath(gate).judge([Delivery("t", b"", False, None)] * LEAST, FIRST + 50, Batch())
 
 
 @pytest.mark.parametrize("payload", [b"", b"7 bytes", bytes(23), bytes(25), bytes(1000)])

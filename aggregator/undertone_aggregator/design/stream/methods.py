@@ -34,15 +34,16 @@ _BITS = 64
 class Method:
     """One method. ``covariance`` [k, k]: noise of one device at the reported slots ``seen`` [k]; the range is 1.
 
-    ``slew``: limit to which steps between reports are clipped, or None. ``on_board``: True if a device can check the
-    method against its policy. ``transform``: (forward, inverse) for readings that are released on another scale.
+    ``slew``: limit to which steps between reports are clipped, or None. ``mechanism``: the mechanism in [stream] that
+    runs the method in a campaign, a key of `design.named.STREAMS`; None if no campaign can run it. ``transform``:
+    (forward, inverse) for readings that are released on another scale.
     """
 
     name: str
     covariance: Array
     seen: NDArray[np.intp]
     slew: float | None
-    on_board: bool
+    mechanism: str | None
     note: str
     transform: "tuple[Callable[[Array], Array], Callable[[Array], Array]] | None" = None
 
@@ -80,19 +81,19 @@ def all_methods(
     one_bit = 2 * zcdp_rho(epsilon, delta) * times
     return [
         direct,
-        Method("differences", _differences(step, slots) * slots / squared, whole, step, False, "Algorithm 2"),
+        Method("differences", _differences(step, slots) * slots / squared, whole, step, None, "Algorithm 2"),
         three,
-        Method("exact", plain * tight / squared, whole, step, False, "Algorithm 3, exact S²"),
+        Method("exact", plain * tight / squared, whole, step, None, "Algorithm 3, exact S²"),
         ships,
         _filter("share", slew, slots, 1, squared, "constant r, exact S²"),
         _filter("filter", slew, slots, FILTER_TAPS, squared, f"{FILTER_TAPS} taps, exact S²"),
-        Method("one-bit", ships.covariance * squared / one_bit, whole, step, True, "one bit a report, by zCDP"),
+        Method("one-bit", ships.covariance * squared / one_bit, whole, step, "one-bit", "one bit a report, by zCDP"),
         Method(
             "sampled",
             np.eye(len(sampled)) * len(sampled) / squared,
             sampled,
             None,
-            True,
+            None,
             f"every {SAMPLING}th slot, independent noise",
         ),
         Method(
@@ -100,7 +101,7 @@ def all_methods(
             _scaled(far, len(sampled), squared),
             sampled,
             float(far),
-            True,
+            None,
             f"every {SAMPLING}th slot, closed form at {SAMPLING}C (sampling + CGM)",
         ),
     ]
@@ -116,9 +117,9 @@ def main_methods(
     noise = _stationary(float(optimum.taps[0]), slots) * float(optimum.variance) / squared
     plain = covariance(paper(slew, slots, _BITS)) * slots / squared
     return (
-        Method("direct", np.eye(slots) * slots / squared, whole, None, True, "Algorithm 1: independent noise"),
-        Method("paper", plain, whole, step, False, "Algorithm 3, calibrated by √l"),
-        Method("closed-form", noise, whole, step, True, "constant r, closed form: what ships"),
+        Method("direct", np.eye(slots) * slots / squared, whole, None, "direct", "Algorithm 1: independent noise"),
+        Method("paper", plain, whole, step, None, "Algorithm 3, calibrated by √l"),
+        Method("closed-form", noise, whole, step, "gaussian", "constant r, closed form: what ships"),
     )
 
 
@@ -129,7 +130,7 @@ def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: 
     """
     noise = _stationary(float(r), slots) * float(closed_form(r, slew, slots, chains) / (1 - r * r)) / squared
     note = f"constant r = {float(r):g}, closed form: the share that suits the smoother"
-    return Method("tuned", noise, np.arange(slots), float(slew), True, note)
+    return Method("tuned", noise, np.arange(slots), float(slew), None, note)
 
 
 def logarithmic(base: Method, least: float) -> Method:
@@ -151,7 +152,7 @@ def logarithmic(base: Method, least: float) -> Method:
             return np.asarray(np.expm1(y * width) * least)
 
     note = f"{base.note}, on logarithms: means come back biased"
-    return Method(f"log-{base.name}", base.covariance, base.seen, base.slew, base.on_board, note, (there, back))
+    return Method(f"log-{base.name}", base.covariance, base.seen, base.slew, None, note, (there, back))
 
 
 @lru_cache(maxsize=16)
@@ -164,7 +165,7 @@ def _paper(slew: Fraction, slots: int) -> tuple[Array, float]:
 def _filter(name: str, slew: Fraction, slots: int, taps: int, squared: float, note: str) -> Method:
     optimum = optimised(slew, slots, min(taps, slots - 1))
     noise = covariance(as_schedule(optimum, slots)) / squared
-    return Method(name, noise, np.arange(slots), float(slew), False, note)
+    return Method(name, noise, np.arange(slots), float(slew), None, note)
 
 
 def _scaled(slew: Fraction, slots: int, squared: float) -> Array:

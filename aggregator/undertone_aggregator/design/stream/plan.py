@@ -30,11 +30,12 @@ class Line:
 
     ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
     without the smoother; ``smoothed``: the error after it.
+    ``mechanism``: the mechanism in [stream] that runs the method; None if no campaign can run it.
     """
 
     method: str
     note: str
-    on_board: bool
+    mechanism: str | None
     variance: float
     raw: float
     smoothed: float
@@ -46,7 +47,7 @@ class StreamComparison:
 
     ``movement``: the assumed standard deviation of the mean's step per slot, in units of the range. ``guarantees``: the
     budget in words, for the stream and per report. ``recommended``: the method of least smoothed error among those that
-    a device can check, and ``best``: among all.
+    a campaign can run, and ``best``: among all.
     """
 
     lines: tuple[Line, ...]
@@ -98,13 +99,13 @@ def plan_stream(
         for r in (Fraction(i, _SHARES) for i in range(1, _SHARES))
     ]
     lines += (min(tuned, key=lambda line: line.smoothed),)
-    checked = [line for line in lines if line.on_board]
+    runs = [line for line in lines if line.mechanism is not None]
     return StreamComparison(
         lines,
         step,
         query,
         _guarantees(loss, chance, slots, per_report),
-        min(checked, key=lambda line: line.smoothed).method,
+        min(runs, key=lambda line: line.smoothed).method,
         min(lines, key=lambda line: line.smoothed).method,
     )
 
@@ -119,7 +120,7 @@ def _line(method: Method, devices: int, length: int, covariance: Array, movement
     return Line(
         method.name,
         method.note,
-        method.on_board,
+        method.mechanism,
         float(np.mean(np.diag(method.covariance))) / reference,
         _error(_held(method, noise, movement, len(covariance)), length),
         _error(after, length),
