@@ -47,6 +47,12 @@ def choose_code():
     return False
 
 
+def say_too_small():
+    """Print that the heap is too small for the code, whose form decides how much it needs."""
+    heap = (gc.mem_free() + gc.mem_alloc()) // 1024
+    print("undertone: the heap of %d KB is too small: freeze the code into the firmware (docs/boards.md)" % heap)
+
+
 ON_TRIAL = choose_code()
 
 import machine
@@ -58,10 +64,12 @@ try:
     from undertone_device.core.slot_value import TICKS_MASK
     from undertone_device.setup import clock
     from undertone_shared.report import LENGTH
-except Exception:
-    if not ON_TRIAL:
-        raise
-    machine.reset()
+except Exception as error:
+    if ON_TRIAL:
+        machine.reset()
+    if isinstance(error, MemoryError):
+        say_too_small()
+    raise
 
 # If True, the board sleeps between reports: for slots of minutes, with a policy that allows it (see device/README.md).
 DEEP_SLEEP = False
@@ -281,7 +289,17 @@ def run_once(config, alive, read):
 
 
 def main(stopped=lambda: False):
-    """Start in the mode that the constants above choose."""
+    """Start in the mode that the constants above choose. A heap that is too small ends it with a sentence."""
+    try:
+        start(stopped)
+    except MemoryError:
+        if ON_TRIAL:
+            raise
+        say_too_small()
+
+
+def start(stopped):
+    """Read the settings and run."""
     config = read_settings()
     # sensor.py is imported only now, because a board that waits for its files does not have it yet.
     import sensor

@@ -10,13 +10,16 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import threading
 import tty
+from pathlib import Path
 
 import pytest
 
 from support import micropython as mp
 from support.board_site import BoardSite
+from support.factory import policy_of
 from support.private_broker import PrivateBroker
 from support.waiting import wait_for
 from undertone_device.sensors.crc import ARC, X25, crc16
@@ -90,12 +93,10 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
         with (tmp_path / name).open("w") as log:
             return subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
-    commands = {
-        " ".join(line.split()[:3]): line for block in blocks("pi-sml.md", "commands") for line in block.splitlines()
-    }
-    create = next(line for line in commands.values() if "campaign create" in line)
-    add = next(line for line in commands.values() if "devices add" in line)
-    follow = next(line for line in commands.values() if "device run" in line)
+    commands = [line for block in blocks("pi-sml.md", "commands") for line in block.splitlines()]
+    create = next(line for line in commands if "campaign create" in line)
+    add = next(line for line in commands if "devices add" in line)
+    follow = next(line for line in commands if "device run" in line)
     run("undertone", "init", "home", "--audit", "--port", str(free_port()), "--health", f"127.0.0.1:{free_port()}")
     short = ["--slot-seconds", "1", "--set", "cycle=4", "--set", "rounds=[4]", "--set", "report_slots=4000"]
     run(*shlex.split(create), *short)
@@ -121,7 +122,9 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
     server = start("serve.log", "undertone", "serve", "home")
     pi = None
     try:
-        words = [word.rpartition("/")[2] if word.endswith("bin/undertone") else word for word in shlex.split(follow)]
+        as_user, words = shlex.split(follow)[:3], shlex.split(follow)[3:]
+        assert as_user == ["sudo", "-u", "undertone"]
+        words[0] = words[0].rpartition("/")[2]
         words[words.index("--config") + 1] = str(folder / "device.json")
         pi = start("device.log", *words, "--ledger", "pi.ledger")
         ledger = tmp_path / "pi.ledger"
@@ -140,3 +143,43 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
         os.close(meter)
         os.close(line)
     run("undertone", "verify", "--store", "home/stores/energy.sqlite", "--ledger", "pi.ledger")
+
+
+# The interpreter itself may be in a folder that only root reads, so the user changes after the imports.
+_AS_USER = """
+import os, shutil, sys
+from undertone_device.__main__ import main
+user = int(sys.argv.pop(1))
+os.setgroups([])
+os.setgid(user)
+os.setuid(user)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make another user's folders and become that user")
+def test_the_pis_commands_run_as_the_guides_user_with_the_guides_rights():
+    """As typed: as the folders' owner `status` answers; as anybody else it is refused in a sentence."""
+    lines = [line.strip() for block in blocks("pi-sml.md", "commands") for line in block.splitlines()]
+    runs = [line for line in lines if "undertone-device run" in line or "undertone-device status" in line]
+    assert len(runs) == 2
+    assert all(line.startswith("sudo -u undertone ") for line in runs)
+    owner, other = 54321, 54322
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for part in ("etc", "lib"):
+            (folder / part).mkdir(mode=0o700)
+        device = {"name": "m", "broker": {"host": "h"}, "campaigns": ["c"], "policy": "policy.json"}
+        device["state"] = str(folder / "lib")
+        (folder / "etc/device.json").write_text(json.dumps(device | {"source": settings("pi-sml.md")["source"]}))
+        (folder / "etc/policy.json").write_text(json.dumps(policy_of()))
+        for path in (folder / "etc", folder / "lib", *(folder / "etc").iterdir()):
+            os.chown(path, owner, owner)
+        said = {}
+        for user in (owner, other):
+            command = [sys.executable, "-c", _AS_USER, str(user), "status", "--config", str(folder / "etc/device.json")]
+            said[user] = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    assert "Permission denied" not in said[owner].stdout + said[owner].stderr
+    assert "Permission denied" in said[other].stderr
+    assert "Traceback" not in said[owner].stderr + said[other].stderr

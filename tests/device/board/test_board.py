@@ -4,6 +4,7 @@ The radio, the clock and the watchdog are stand-ins; the broker is real.
 """
 
 import json
+import re
 import shutil
 import sys
 
@@ -74,6 +75,15 @@ def test_a_board_refuses_a_source_that_it_does_not_have(site):
     settings["source"] = {"kind": "p1", "port": "/dev/ttyUSB0"}
     (running.folder / "device.json").write_text(json.dumps(settings))
     assert "source.kind is 'p1'" in running.run("1")[-1]
+
+
+def test_a_heap_that_is_too_small_is_one_sentence(site):
+    """The .mpy files do not start in a heap of 64 KB, which is 128 KB with the words of this interpreter."""
+    result = site(1).start(2 * 64 * 1024, "1", program=BOARD / "drive.py")
+    told = [line for line in result.stdout.splitlines() if "too small" in line]
+    assert len(told) == 1
+    assert re.fullmatch(r"undertone: the heap of 12\d KB is too small: freeze the code .*\(docs/boards.md\)", told[0])
+    assert "MemoryError" not in result.stdout
 
 
 def test_a_board_whose_code_is_in_flash(site, rom):
