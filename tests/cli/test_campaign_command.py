@@ -43,11 +43,6 @@ def test_a_plan_that_is_no_text_is_a_sentence(folder: Path, tmp_path: Path) -> N
     assert done.stderr.splitlines() == ["error: an input file is not UTF-8 text: its byte 5 is 0xff"]
 
 
-def test_its_backup_names_no_slot(folder: Path, tmp_path: Path) -> None:
-    done = undertone("backup", str(folder / "stores/power.sqlite"), str(tmp_path / "copy.sqlite"))
-    assert done.stdout == f"{tmp_path / 'copy.sqlite'}: 0 reports\n"
-
-
 def create(folder: Path, unit: str) -> "CompletedProcess[str]":
     given = ("--sensor", "load", "--bound", "10", "--epsilon", "1", "--unit", unit)
     return undertone("campaign", "create", str(folder), "odd", *given)

@@ -156,6 +156,8 @@ bound = 10000
 {campaign}
 """
         server = {"prefix": topic_prefix}
+        # Devices without signers accept what anybody broadcasts, as the attacks of these tests need.
+        policy = {"signers": [], **policy}
         site = make_site(folder, plan, "load", devices, free_port(), direct=direct, server=server, **policy)
         broker = site.mosquitto(autosave_seconds=1)
         if not direct:
