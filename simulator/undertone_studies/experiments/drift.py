@@ -18,7 +18,7 @@ PARAGRAPH = (
     "the rounds. A model estimates what truncation removes. From the change of the truncated means, the model finds "
     "the factor by which the readings have changed. In the distribution that the rounds have shown, it multiplies all "
     "readings by this factor, and computes again what truncation removes. The standard error of the new result "
-    "includes half of the difference between the new result and the old one. If the readings have become larger, the "
+    "allows for another explanation: more devices may be active instead. If the readings have become larger, the "
     "interval of the mean of the readings becomes wider. In every case of the table, the interval contains this mean "
     "in at least 95 % of slots. If the readings have changed much, `undertone query` warns that θ is stale."
 )

@@ -126,7 +126,6 @@ def run(options: StudyOptions) -> Outcome:
         "The column `rmse` is the root mean square difference between the published series and the mean of the "
         "readings, in the unit of the readings and in per cent of their mean. The column `held` is the share of 95 % "
         "intervals that contain the mean of the readings, and ± is its standard error between campaigns. The column "
-        "`4 h` is this share at the worst of the six parts of the day that have four hours each. The column "
         "`width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as a "
         f"95 % interval with this error should be. The series are for {days} days after the threshold rounds "
         f"({_DAILY_SLOTS} slots of daily readings). A row of `edrp` is from {_repeats('edrp', options)} campaigns, and "
@@ -135,10 +134,11 @@ def run(options: StudyOptions) -> Outcome:
         "that begin a week later.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
-        f"The series `{ORACLE}` is the filter's result if the true excess of each slot were known. The populations "
-        f"{', '.join(HELD_BACK)} were not used for choosing the model. "
         "In a stream, the estimate adds an assumed amount for what clipping removes, and the error of this amount is "
         "taken to be as large as the amount.",
+        "The column `4 h` is the share of intervals that hold at the worst of the six parts of the day that have four "
+        f"hours each. The series `{ORACLE}` is the filter's result if the true excess of each slot were known. The "
+        f"populations {', '.join(HELD_BACK)} were not used for choosing the model.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 
