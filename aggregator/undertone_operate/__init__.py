@@ -4,5 +4,5 @@ Owns ``undertone init``, ``devices``, ``join``, ``readers``, ``doctor``, ``backu
 command line.
 May import: undertone_aggregator, undertone_device, undertone_shared.
 Start reading: ``fleet/`` makes a server's folder and its devices, ``changes/`` changes campaigns that run,
-``backup/`` copies a whole folder, ``examine/`` finds what is wrong; ``joining.py`` is for devices that join by a code.
+``backup/`` copies a whole folder, ``examine/`` finds what is wrong; ``join/`` is for devices that join by a code.
 """

@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from undertone_operate import join_app
 from undertone_operate.fleet.join_codes import code_text
-from undertone_operate.join_app import EACH_NETWORK, TOGETHER, make_app
-from undertone_operate.join_pages import JoinPage, JoinPages
-from undertone_operate.join_words import REFUSALS
-from undertone_operate.joining import REVOKED, USED, Joining, JoinRefused, Redemption
-from undertone_operate.rate_limit import Rate, RateLimit
+from undertone_operate.join import app as join_app
+from undertone_operate.join.app import EACH_NETWORK, TOGETHER, make_app
+from undertone_operate.join.joining import REVOKED, USED, Joining, JoinRefused, Redemption
+from undertone_operate.join.pages import JoinPage, JoinPages
+from undertone_operate.join.rate_limit import Rate, RateLimit
+from undertone_operate.join.words import REFUSALS
 from undertone_shared.errors import Invalid
 
 CODE = bytes(range(16))

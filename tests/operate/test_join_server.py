@@ -31,8 +31,8 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.page_process import run_join
 from undertone_aggregator.store.store import open_store
 from undertone_operate.fleet.join_codes import REDEEMED, JoinCodes
-from undertone_operate.join_server import Listening, serve_join
-from undertone_operate.joining import Joining, JoinRefused, Redemption
+from undertone_operate.join.joining import Joining, JoinRefused, Redemption
+from undertone_operate.join.server import Listening, serve_join
 from undertone_shared.errors import Invalid
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")

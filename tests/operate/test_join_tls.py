@@ -11,7 +11,7 @@ import pytest
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.join_options import JoinOptions
 from undertone_operate.fleet.authority import private_authority, renew_server
-from undertone_operate.join_tls import JoinTls, fingerprint, join_link
+from undertone_operate.join.tls import JoinTls, fingerprint, join_link
 from undertone_shared.errors import Invalid
 
 OPTIONS = JoinOptions(certificate="broker/server.crt", key="broker/server.key")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from undertone_operate.join_words import DEFAULT, REFUSALS, language_of
-from undertone_operate.joining import ENDED, INVALID
+from undertone_operate.join.joining import ENDED, INVALID
+from undertone_operate.join.words import DEFAULT, REFUSALS, language_of
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ def test_the_language_that_a_client_prefers(header, language):
 
 
 def test_each_refusal_has_a_sentence():
-    from undertone_operate.join_app import STATUS
+    from undertone_operate.join.app import STATUS
 
     assert set(REFUSALS[DEFAULT]) == {*STATUS, ENDED} - {INVALID}

@@ -38,9 +38,9 @@ from undertone_operate.fleet.join_codes import (
     parse_code,
 )
 from undertone_operate.fleet.lifetimes import allowed_reports
-from undertone_operate.join_pages import PLAIN
-from undertone_operate.join_server import join_pages
-from undertone_operate.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
+from undertone_operate.join.joining import REPEAT_SECONDS, UNKNOWN, USED, Joining, JoinRefused, Redemption
+from undertone_operate.join.pages import PLAIN
+from undertone_operate.join.server import join_pages
 from undertone_shared.errors import Invalid
 
 CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
@@ -158,7 +158,7 @@ def test_the_address_of_mqtt_over_websocket(home):
 
 def test_the_address_of_an_external_brokers_websocket(tmp_path, monkeypatch):
     # A clone has the app's MicroPython only after scripts/vendor.py.
-    monkeypatch.setattr("undertone_operate.join_pages.phone_files", lambda websocket: {"index.html": b"<p>the app"})
+    monkeypatch.setattr("undertone_operate.join.pages.phone_files", lambda websocket: {"index.html": b"<p>the app"})
     run("init", tmp_path / "home", "--broker", "mqtts://broker.example")
     run("campaign", "create", tmp_path / "home", "power", *CREATE)
     home = Home(tmp_path / "home")
@@ -322,7 +322,7 @@ class Cut(BaseException):
 STEPS = (
     "undertone_operate.fleet.join_codes.JoinCodes.bind",
     "undertone_operate.fleet.join_codes.JoinCodes.promise",
-    "undertone_operate.joining.write_folder",
+    "undertone_operate.join.joining.write_folder",
     "undertone_operate.fleet.device_files._write",
     "undertone_operate.fleet.devices.FleetFiles._write_users",
     "undertone_operate.fleet.devices.credentials.change_passwords",

@@ -214,7 +214,7 @@ def test_another_kind_of_measurement_asks_every_household_again(home: Home, chan
 
 def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_further(home: Home) -> None:
     from undertone_operate.fleet.agreements import agreements, is_inside
-    from undertone_operate.join_offer import offered_policy
+    from undertone_operate.join.offer import offered_policy
     from undertone_shared.policy import parse_policy
 
     config = home.config("power")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.server.folder import Home
-from undertone_operate import join_server
-from undertone_operate.joining import Joining, Redemption
+from undertone_operate.join import server as join_server
+from undertone_operate.join.joining import Joining, Redemption
 
 
 def serve(folder: str, header_seconds: float = 60.0) -> None:

@@ -31,8 +31,8 @@ from undertone_aggregator.store.kept import kept_by_name
 from undertone_aggregator.store.store import NoStore, open_store
 from undertone_operate.examine.doctor_broker import FAILURE, OK, WARNING, Finding, examine_broker
 from undertone_operate.fleet.join_codes import JoinCodes
-from undertone_operate.join_openapi import PATH as DESCRIPTION_PATH
-from undertone_operate.join_tls import JoinTls
+from undertone_operate.join.openapi import PATH as DESCRIPTION_PATH
+from undertone_operate.join.tls import JoinTls
 from undertone_shared.errors import Invalid
 
 _LEAST_FREE = 200 << 20

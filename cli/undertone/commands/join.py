@@ -64,9 +64,9 @@ def create(
     from undertone_aggregator.store.store import open_store
     from undertone_operate.fleet.devices import FleetFiles, model_of
     from undertone_operate.fleet.join_codes import JoinCodes, parse_code
-    from undertone_operate.join_sheet import check_sheet, write_sheet
-    from undertone_operate.join_tls import JoinTls, join_link
-    from undertone_operate.joining import agreement
+    from undertone_operate.join.joining import agreement
+    from undertone_operate.join.sheet import check_sheet, write_sheet
+    from undertone_operate.join.tls import JoinTls, join_link
 
     home = choice.open()
     name = home.only(choice.campaign)
@@ -159,7 +159,7 @@ def serve(
     from undertone_aggregator.base.packages import JOIN, check_packages
 
     check_packages(JOIN)
-    from undertone_operate.join_server import serve_join
+    from undertone_operate.join.server import serve_join
 
     home = choice.open()
     if attached:

@@ -17,10 +17,10 @@ from undertone_aggregator.mqtt.endpoint.shares import network_of
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.broker_options import BrokerOptions
 from undertone_aggregator.settings.options import family_of, split_address
-from undertone_operate.join_app import make_app
-from undertone_operate.join_pages import PLAIN, JoinPages, phone_pages
-from undertone_operate.join_tls import JoinTls
-from undertone_operate.joining import Joining, websocket_address
+from undertone_operate.join.app import make_app
+from undertone_operate.join.joining import Joining, websocket_address
+from undertone_operate.join.pages import PLAIN, JoinPages, phone_pages
+from undertone_operate.join.tls import JoinTls
 from undertone_shared.errors import Invalid
 
 # Connections beyond this number are refused; one network may have a quarter of them.

@@ -21,10 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_operate.fleet.join_codes import EXPIRED, REVOKED, parse_code
-from undertone_operate.join_openapi import AUTHORITY_PATH, PATH, document
-from undertone_operate.join_pages import PLAIN, JoinPages
-from undertone_operate.join_words import language_of
-from undertone_operate.joining import (
+from undertone_operate.join.joining import (
     INVALID,
     SLOW_DOWN,
     UNAVAILABLE,
@@ -34,7 +31,10 @@ from undertone_operate.joining import (
     JoinRefused,
     Redemption,
 )
-from undertone_operate.rate_limit import Rate, RateLimit
+from undertone_operate.join.openapi import AUTHORITY_PATH, PATH, document
+from undertone_operate.join.pages import PLAIN, JoinPages
+from undertone_operate.join.rate_limit import Rate, RateLimit
+from undertone_operate.join.words import language_of
 from undertone_shared.errors import Invalid
 
 STATUS = {UNKNOWN: 404, EXPIRED: 410, USED: 409, REVOKED: 410, SLOW_DOWN: 429, INVALID: 422, UNAVAILABLE: 503}

@@ -39,8 +39,8 @@ from undertone_operate.fleet.join_codes import (
     has_key,
     parse_code,
 )
-from undertone_operate.join_offer import campaign_end, iso, offer, offered_policy
-from undertone_operate.join_words import DEFAULT, REFUSALS
+from undertone_operate.join.offer import campaign_end, iso, offer, offered_policy
+from undertone_operate.join.words import DEFAULT, REFUSALS
 from undertone_shared.errors import Invalid
 from undertone_shared.policy import parse_policy
 
@@ -61,7 +61,7 @@ ENDED = "ended"
 class JoinRefused(Exception):
     """A refusal: ``reason`` in one word.
 
-    ``words``: name of its sentence in `join_words`, if that is not the reason; ``detail``: a sentence in place of it.
+    ``words``: name of its sentence in `words`, if that is not the reason; ``detail``: a sentence in place of it.
     """
 
     def __init__(self, reason: str, words: str = "", detail: str = "") -> None:
