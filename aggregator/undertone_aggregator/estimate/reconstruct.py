@@ -10,6 +10,7 @@ the empirical variance is right. The estimate is of the mean of the readings the
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -359,8 +360,9 @@ def _joined(measured: _Measured, group: str, slot_seconds: int) -> Estimates:
     )
 
 
+@lru_cache(maxsize=64)
 def model_of(epoch: Epoch) -> ExcessModel | TwoSided:
-    """Return the model of what truncation removes in a report epoch with a choice of θ."""
+    """Return the model of what truncation removes in a report epoch with a choice of θ; all groups share it."""
     campaign, chosen = epoch.campaign, epoch.threshold
     assert chosen is not None
     assert campaign.report is not None
