@@ -62,6 +62,19 @@ class Home:
             raise Invalid(f"the campaign is {name or 'not named'}, expected one of {self.folder}: {others}")
         return name
 
+    def newest(self, name: str | None, device: str | None = None) -> str:
+        """Return the name if a campaign has it; without a name, the newest campaign of the only fleet.
+
+        Campaigns that succeed each other have one fleet. ``device``: of several fleets, that which has this device.
+        Raises Invalid.
+        """
+        if name is not None:
+            return self.only(name)
+        newest = [each for each in self.names() if self.successor(each) is None]
+        if device is not None and len(newest) > 1:
+            newest = [each for each in newest if (self.fleet(each) / "devices" / device).is_dir()] or newest
+        return newest[0] if len(newest) == 1 else self.only(None)
+
     def file(self, name: str) -> Path:
         """Return the path of a campaign's plan. Raises Invalid for an invalid name."""
         return self.folder / CAMPAIGNS / f"{check_name('the campaign', name)}.toml"

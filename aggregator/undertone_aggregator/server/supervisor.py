@@ -4,6 +4,7 @@ The server's folder holds the campaigns, see `undertone_aggregator.server.folder
 """
 
 import math
+import shlex
 import shutil
 import threading
 import time
@@ -276,18 +277,23 @@ class Server:
 
 
 class Stopped(Exception):
-    """The server was asked to stop while it waited for disk space: an orderly end before anything ran."""
+    """The server was asked to stop while it waited for a campaign or disk space: an orderly end before anything ran."""
+
+
+@contextmanager
+def alone(home: Home) -> Iterator[None]:
+    """Hold the lock of the folder's server. Raises Invalid, at once if another server uses the folder."""
+    with locked(home.lock, home.folder, _LOCK_SECONDS, f"another server serves {home.folder}: stop it first"):
+        yield
 
 
 @contextmanager
 def open_server(home: Home, stop: threading.Event, journal: Journal, options: RunOptions) -> Iterator[Server]:
-    """Open the source and the outlet, and yield the server. Waits for the first campaign.
+    """Open the source and the outlet, and yield the server. Waits for the first campaign. The caller holds `alone`.
 
-    Raises Invalid, at once if another server uses the folder. Raises Stopped if ``stop`` is set during a wait.
+    Raises Invalid. Raises Stopped if ``stop`` is set during a wait.
     """
     with ExitStack() as opened:
-        refusal = f"another server serves {home.folder}: stop it first"
-        opened.enter_context(locked(home.lock, home.folder, _LOCK_SECONDS, refusal))
         config = _first(home, stop, journal)
         source = enter_source(opened, config, journal, stop)
         if source is None:
@@ -306,12 +312,18 @@ def _first(home: Home, stop: threading.Event, journal: Journal) -> Config:
     """Return the first readable campaign's configuration, for the settings that all campaigns share."""
     watchdog = Watchdog()
     while not home.names():
-        journal.say_once("waiting", f"no campaign yet: undertone campaign create {home.folder} NAME")
+        folder = shlex.quote(str(home.folder))
+        journal.say_once(
+            "waiting",
+            "the server waits, because there is no campaign yet. Make one, for example: undertone campaign create"
+            f" {folder} load --sensor load --unit Wh --bound 10000 --epsilon 1; add devices: undertone devices add 20"
+            f" --home {folder}; the server starts the campaign by itself",
+        )
         # Waiting for a campaign is no failure, however long it lasts; otherwise systemd would restart the server.
         notify("READY=1")
         watchdog.beat()
         if stop.wait(_LOOK_SECONDS):
-            raise Invalid(f"there is no campaign in {home.folder}")
+            raise Stopped
     failures: list[Exception] = []
     for name in home.names():
         try:

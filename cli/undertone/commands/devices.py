@@ -14,6 +14,7 @@ from undertone.options import with_options
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
+    from undertone_aggregator.server.folder import Home
     from undertone_aggregator.settings.broker_options import BrokerOptions
     from undertone_operate.fleet.devices import FleetFiles
 
@@ -26,19 +27,35 @@ class FleetChoice:
     """The fleet that a command works on: the devices of one campaign of a server's folder."""
 
     home: Annotated[Path, "The server's folder, as undertone init makes it."]
-    campaign: Annotated[str | None, "The campaign; needed if there are several."] = None
+    campaign: Annotated[str | None, "The campaign; needed if there are several that do not succeed each other."] = None
 
     @contextmanager
-    def open(self) -> "Iterator[FleetFiles]":
-        """Open the fleet and its store. Raises Invalid."""
+    def open(self, device: str | None = None) -> "Iterator[FleetFiles]":
+        """Open the fleet, by its newest campaign if none is named, and its store; see `Home.newest`. Raises Invalid."""
         from undertone_aggregator.server.folder import Home
-        from undertone_aggregator.store.store import open_store
-        from undertone_operate.fleet.devices import FleetFiles
 
         home = Home(self.home)
-        name = home.only(self.campaign)
-        with open_store(home.config(name).store_url, campaign=name) as store:
-            yield FleetFiles.at_home(home, name, store)
+        with _opened(home, home.newest(self.campaign, device)) as fleet:
+            yield fleet
+
+    def each(self, device: str | None = None) -> "Iterator[FleetFiles]":
+        """Yield the fleet with the store of each campaign that it has or had, newest first. Raises Invalid."""
+        from undertone_aggregator.server.folder import Home
+
+        home = Home(self.home)
+        for name in home.chain(home.newest(self.campaign, device)):
+            if home.file(name).is_file():
+                with _opened(home, name) as fleet:
+                    yield fleet
+
+
+@contextmanager
+def _opened(home: "Home", campaign: str) -> "Iterator[FleetFiles]":
+    from undertone_aggregator.store.store import open_store
+    from undertone_operate.fleet.devices import FleetFiles
+
+    with open_store(home.config(campaign).store_url, campaign=campaign) as store:
+        yield FleetFiles.at_home(home, campaign, store)
 
 
 app = typer.Typer(help="Add, list, change and remove the devices of a running fleet.", no_args_is_help=True)
@@ -110,8 +127,7 @@ def list_devices(
     from undertone_aggregator.base.durations import seconds_of
 
     quiet = None if silent is None else seconds_of("--silent", silent)
-    with choice.open() as fleet:
-        rows = _rows(fleet, int(time.time()), quiet, lost=lost)
+    rows = _rows(choice.each(), int(time.time()), quiet, lost=lost)
     if as_json:
         print(json.dumps(rows))
         return
@@ -128,10 +144,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one device."""
-    with choice.open() as fleet:
-        rows = [row for row in _rows(fleet, int(time.time()), None) if row["name"] == name]
+    rows = [row for row in _rows(choice.each(name), int(time.time()), None) if row["name"] == name]
     if not rows:
-        raise Invalid(f"{name} is not in the inventory of {fleet.folder}")
+        raise Invalid(f"{name} is not in the inventory of {choice.home}")
     if as_json:
         print(json.dumps(rows[0]))
         return
@@ -158,12 +173,12 @@ def move(
     if to is None and group is None:
         raise Invalid("the change is missing, expected --to CAMPAIGN or --group GROUP")
     if to is None:
-        with choice.open() as fleet:
+        for fleet in choice.each(name):
             fleet.regroup(name, group or "all")
         print(f"{name} is in group {group} from now on; what it reported stays in the sums of its old group")
         return
     home = Home(choice.home)
-    print("\n".join(move_device(home, home.only(choice.campaign), name, to, group or "all")))
+    print("\n".join(move_device(home, home.newest(choice.campaign, name), name, to, group or "all")))
 
 
 @app.command()
@@ -173,7 +188,7 @@ def rotate(
     name: Name,
 ) -> None:
     """Give a device a new password or certificate; the broker refuses the old one from now on."""
-    with choice.open() as fleet:
+    with choice.open(name) as fleet:
         path = fleet.rotate(name)
     what = "password" if path.name == "password" else "certificate, with its key beside it,"
     print(f"{path} holds the new {what} of {name}: put it onto the device")
@@ -187,8 +202,9 @@ def revoke(
     name: Name,
 ) -> None:
     """Refuse everything that a device sends from now on, at the broker and at the server."""
-    with choice.open() as fleet:
-        print(fleet.revoke(name, int(time.time())))
+    done = [(fleet, fleet.revoke(name, int(time.time()))) for fleet in choice.each(name)]
+    fleet, sentence = done[0]
+    print(sentence)
     print(broker_advice(fleet.config.broker, fleet.broker))
 
 
@@ -202,7 +218,7 @@ def forget(
 
     The server keeps the device's key, which names nobody, so that no other device gets the name.
     """
-    with choice.open() as fleet:
+    for fleet in choice.each(name):
         fleet.forget(name, int(time.time()))
     print(f"{name} is forgotten; what it reported stays in the sums")
 
@@ -236,8 +252,7 @@ def export(
 
     from undertone_aggregator.base.files import write_private
 
-    with choice.open() as fleet:
-        rows = _rows(fleet, int(time.time()), None)
+    rows = _rows(choice.each(), int(time.time()), None)
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, ["name", "group", "state", "since", "last_report", "code"])
     writer.writeheader()
@@ -258,23 +273,31 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
     return f"copy passwords and access from {folder} to the broker, and kill -HUP the broker while the server runs"
 
 
-def _rows(fleet: "FleetFiles", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
+def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
+    """Return a row for each device: as the newest campaign of the fleet has it, with its last report in any of them."""
     from undertone_aggregator.store.inventory import ACTIVE
     from undertone_operate.fleet.device_files import late_seconds
 
-    seconds = fleet.config.campaign.slot_seconds
-    last, codes = fleet.last_slots(), fleet.codes()
-    rows = []
-    for name, device in sorted(fleet.devices().items()):
-        slot = last.get(name)
-        ended = None if slot is None else (slot + 1) * seconds
+    rows: dict[str, dict[str, Any]] = {}
+    late = None
+    for fleet in fleets:
+        late = late_seconds(fleet.config.campaign) if late is None else late
+        seconds, last, codes = fleet.config.campaign.slot_seconds, fleet.last_slots(), fleet.codes()
+        for name, device in sorted(fleet.devices().items()):
+            slot = last.get(name)
+            ended = None if slot is None else (slot + 1) * seconds
+            row = rows.setdefault(name, {**device._asdict(), "last_report": None, "code": codes.get(name)})
+            row["last_report"] = max((each for each in (row["last_report"], ended) if each is not None), default=None)
+    shown = []
+    for _, row in sorted(rows.items()):
+        ended = row["last_report"]
         # A device that has never reported counts as lost only if it was added long enough ago.
-        heard = device.since if ended is None else ended
-        if lost and (device.state != ACTIVE or now - heard <= late_seconds(fleet.config.campaign)):
+        heard = row["since"] if ended is None else ended
+        if lost and (row["state"] != ACTIVE or late is None or now - heard <= late):
             continue
         if silent is None or ended is None or now - ended >= silent:
-            rows.append({**device._asdict(), "last_report": ended, "code": codes.get(name)})
-    return rows
+            shown.append(row)
+    return shown
 
 
 def _when(seconds: int | None) -> str:

@@ -44,7 +44,7 @@ def serve(
     from undertone_aggregator.server.folder import Home
     from undertone_aggregator.server.health import serve_health
     from undertone_aggregator.server.page_process import run_join, run_page
-    from undertone_aggregator.server.supervisor import Stopped, open_server
+    from undertone_aggregator.server.supervisor import Stopped, alone, open_server
 
     # Also for the page and the listener for joining, which inherit the limit.
     raise_limit()
@@ -62,9 +62,11 @@ def serve(
     signal.signal(signal.SIGHUP, lambda *_: None)
     with (
         contextlib.suppress(Stopped),
+        alone(home),
+        # The page comes first: while there is no campaign, it says what to do.
+        run_page(home, journal),
         open_server(home, stop, journal, RunOptions(apply=apply, take_over=take_over)) as server,
         serve_health(server, health),
-        run_page(home, journal),
         run_alerts(server, journal),
         run_join(home, journal),
     ):

@@ -88,19 +88,26 @@ function overall(campaigns) {
   ];
 }
 
+// What to type next, where HOME is the server's folder.
+const FIRST_STEPS = [
+  ["Predict what a campaign would show", "undertone plan --devices 5000 --epsilon 1"],
+  ["Create the campaign", "undertone campaign create HOME load --sensor load --unit Wh --bound 10000 --epsilon 1"],
+  ["Add devices", "undertone devices add 20 --home HOME"],
+];
+
+function firstSteps() {
+  const list = element("ol", "", "steps");
+  for (const [words, command] of FIRST_STEPS) {
+    const step = element("li", `${words}: `);
+    step.append(element("code", command));
+    list.append(step);
+  }
+  return [element("p", "There is no campaign yet. A running server starts one as soon as it is created:"), list];
+}
+
 export function showCampaigns(campaigns) {
   const sorted = [...campaigns].sort((a, b) => natural(a.name, b.name));
   $("overall").hidden = !sorted.length;
   refresh($("overall"), overall(sorted));
-  refresh(
-    $("cards"),
-    sorted.length
-      ? sorted.map(card)
-      : [
-          element(
-            "p",
-            "There is no campaign yet. A campaign says what devices measure, how often, and how well each reading is protected. The command undertone campaign create makes one.",
-          ),
-        ],
-  );
+  refresh($("cards"), sorted.length ? sorted.map(card) : firstSteps());
 }
