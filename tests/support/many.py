@@ -15,7 +15,7 @@ from undertone_aggregator.campaign.runner import RunOptions
 from undertone_aggregator.server.alert_sender import run_alerts
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.health import serve_health
-from undertone_aggregator.server.supervisor import Server, open_server
+from undertone_aggregator.server.supervisor import Server, alone, open_server
 
 PLAN = """[campaign]
 name = "{name}"
@@ -48,6 +48,7 @@ class Running:
     def _run(self, folder: Path) -> None:
         journal = Journal(self.log, as_json=True)
         with (
+            alone(Home(folder)),
             open_server(Home(folder), self._stop, journal, RunOptions()) as server,
             serve_health(server, "127.0.0.1:0") as self.port,
             run_alerts(server, journal),

@@ -302,14 +302,14 @@ def serve(folder: str, ahead: "Synchronized[float]") -> None:
     from undertone_aggregator.base.log import Journal
     from undertone_aggregator.campaign.runner import RunOptions
     from undertone_aggregator.server.page_process import run_page
-    from undertone_aggregator.server.supervisor import open_server
+    from undertone_aggregator.server.supervisor import alone, open_server
 
     stop, home = threading.Event(), Home(Path(folder))
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with open(os.devnull, "w") as nowhere:
         journal = Journal(nowhere)
         options = RunOptions(clock=lambda: time.time() + ahead.value)
-        with open_server(home, stop, journal, options) as server, run_page(home, journal):
+        with alone(home), open_server(home, stop, journal, options) as server, run_page(home, journal):
             server.run(stop)
 
 
