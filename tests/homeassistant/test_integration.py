@@ -38,6 +38,8 @@ pytestmark = [pytest.mark.services, pytest.mark.waits, pytest.mark.timeout(900)]
 @pytest.mark.long
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
     server.create("short", *ENERGY, report_slots=60)
+    # Those who join agree to later campaigns of the same kind: the first device of the fleet is their model.
+    server.run("devices", "add", 1, "--home", server.folder, "--campaign", "short", "--successors", 9)
     server.stop()
     server.start()
     folder = join(home, server, "short")
@@ -48,6 +50,7 @@ def test_a_home_follows_the_campaigns_successor(home, server, meter):
     meter.wait(lambda: len({epoch for epoch, _ in sent(folder)}) == 2, "the last epoch")
     server.run("campaign", "succeed", server.folder, "short", "long", "--set", "report_slots=300")
     reports(server, 3, meter, campaign="long")
+    assert issues(home) == set()
     [name] = {device for device, _ in server.counted("short")}
     assert {device for device, _ in server.counted("long")} == {name}
     home.stop()
