@@ -33,7 +33,6 @@ storage        the device could not store it
 import gc
 import json
 
-from undertone_shared import garbage
 from undertone_shared.campaign import LONGEST_UNIT, MEASURES, Campaign
 from undertone_shared.checks import check_cap, check_integer, check_object, check_text
 from undertone_shared.errors import Invalid, Refused
@@ -208,6 +207,7 @@ class Policy:
         if not self.signers:
             return
         # The import is inside the method, so that a board loads Ed25519's code only when a new campaign arrives.
+        from undertone_shared import garbage
         from undertone_shared.ed25519 import verify
 
         # Verification makes a megabyte of garbage.
