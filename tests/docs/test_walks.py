@@ -29,7 +29,7 @@ def walk(folder, mosquitto_binary, interpreter):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Traceback" not in done.stdout + done.stderr
     assert done.stdout.rstrip().endswith("Both identities hold: zero unexplained.")
-    with open_store(folder / "undertone.sqlite", read_only=True) as store:
+    with open_store(folder / "home/stores/energy.sqlite", read_only=True) as store:
         counted = {device for device, _, outcome in store.audit() if outcome == "counted"}
         assert counted == {f"energy-{number:03d}" for number in range(1, 11)}
         assert store.devices()["energy-002"].state == REVOKED

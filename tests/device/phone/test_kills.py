@@ -1,7 +1,6 @@
 """The whole browser is killed at every step of a write: nothing is drawn twice, nothing is lost, no cap is exceeded."""
 
 import contextlib
-import json
 import threading
 import time
 from pathlib import Path
@@ -65,8 +64,7 @@ def test_killed_at_every_step_of_a_write(
 ) -> None:
     clock = FastClock(time.time(), 5)
     site.replaced["clock.js"] = clock.script() + ASKING
-    policy = json.loads(site.files["policy.json"])
-    site.files["policy.json"] = json.dumps(policy | {"reports_per_period": CAP, "period_seconds": PERIOD})
+    site.allow(reports_per_period=CAP, period_seconds=PERIOD)
     receiver.issue(clock.now())
     phone = KilledPhone(chromium, site, tmp_path / "profile")
     killer = site.step = Killer(phone)
