@@ -15,7 +15,7 @@ from undertone_shared.errors import Invalid
 
 # Event of the alarm in the log.
 FILES = "files"
-# Error numbers that mean: this process, or the whole machine, has no open file left.
+# Error numbers that say that this process, or the whole machine, can open no more files.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 # Open files of a server besides those of connections: stores, logs, listening sockets, databases.
 RESERVE = 256
@@ -26,7 +26,7 @@ _LEAST_OF_MACOS = 10_240
 
 
 def limit() -> tuple[int, int]:
-    """Return the soft and the hard limit, without limit as 2^20."""
+    """Return the soft and the hard limit of open files; an unlimited one counts as 2^20."""
     soft, hard = (_MOST if each == resource.RLIM_INFINITY else each for each in _limits())
     return soft, hard
 

@@ -33,7 +33,7 @@ class Constant(SensorSource):
 
 
 class File(SensorSource):
-    """A source that reads the integers in a file each time."""
+    """A source that reads the file anew for each sample, which is one integer or several."""
 
     slow = True
 
