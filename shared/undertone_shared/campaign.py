@@ -39,8 +39,6 @@ HEADER_BYTES = 12
 SIGNATURE_BYTES = 64
 LARGEST_BODY = 12288
 LONGEST_UNIT = 16
-# Number of slots of an epoch during which reports under the epoch before it are still admitted.
-GRACE_SLOTS = 2
 
 MEASURES = ("sum", "mean", "last", "max", "duration", "counter")
 LARGEST_TIME = 0xFFFFFFFF

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from support.command import undertone
+from undertone_aggregator.counts.epochs import late_seconds
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.groups import read_groups
-from undertone_operate.fleet.device_files import _slots, late_seconds
+from undertone_operate.fleet.device_files import _slots
 
 CAMPAIGN = ("--sensor", "load", "--unit", "Wh", "--bound", "10000", "--epsilon", "1")
 
@@ -67,7 +68,7 @@ def test_a_policy_has_a_spare_tenth_of_time_as_it_has_of_reports(home: Path, don
     spare = policy["duration_seconds"] - _slots(plan) * plan.slot_seconds
     assert spare >= 30 * 86400
     assert spare == -(-_slots(plan) // 10) * plan.slot_seconds
-    assert late_seconds(plan) < spare
+    assert late_seconds(plan.slot_seconds) < spare
 
 
 def test_devices_of_a_broker_on_this_machine_need_no_authority(tmp_path: Path, done: Callable[..., str]) -> None:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.epochs import Epoch, Timeline, late_seconds
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.reconstruct import Reconstruction
-from undertone_aggregator.ingest.admission import LATE_SECONDS, LATE_SLOTS
 from undertone_aggregator.threshold.day import piece_at, pieces_of
 from undertone_shared import report
 
@@ -83,7 +82,7 @@ class SettledSums:
         )
         means = Reconstruction(timeline).truncated(partial, [EVERYBODY]) if kind == report.REPORT else []
         seconds = campaign.slot_seconds
-        late = _FINAL * max(LATE_SLOTS * seconds, LATE_SECONDS)
+        late = _FINAL * late_seconds(seconds)
         final = min(max((now - late) // seconds, kept.stop), slots.stop)
         kept = self._kept[key] = kept.with_reports(
             final,

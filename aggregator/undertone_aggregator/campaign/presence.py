@@ -1,7 +1,7 @@
 """Presence of the devices that reported before: while they are away, the server issues no new epoch.
 
-A device without a connection goes on with its epoch and keeps its reports. If the server issued a new epoch meanwhile,
-it would have to refuse these reports, although no device has ever used the new epoch's θ.
+A device without a connection goes on with its epoch and keeps its reports. A new θ would be chosen without them, and no
+device would use it. After a long absence the server would also refuse what they kept (`counts.epochs.Timeline`).
 """
 
 from dataclasses import dataclass

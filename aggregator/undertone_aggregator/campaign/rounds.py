@@ -159,7 +159,7 @@ class Rounds:
             return ""
         return (
             f"{presence.now:.0f} devices report where there were {presence.before:.0f}: no new theta before they are "
-            "back, so that no report that they keep is refused"
+            "back, because theta would be chosen without what they keep"
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:

@@ -2,16 +2,15 @@
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from undertone_aggregator.base.plain import plain
-from undertone_shared.campaign import GRACE_SLOTS, Campaign
+from undertone_shared.campaign import Campaign
 from undertone_shared.scalar import ReportRule
 
 if TYPE_CHECKING:
@@ -22,6 +21,14 @@ if TYPE_CHECKING:
 
 THRESHOLD_PHASE = "threshold"
 REPORT_PHASE = "report"
+# A report is counted until so long after its slot: the longer of the two.
+LATE_SLOTS = 96
+LATE_SECONDS = 2 * 86400
+
+
+def late_seconds(slot_seconds: int) -> int:
+    """Return how many seconds after the end of its slot a report is still counted."""
+    return max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +84,9 @@ class Epoch:
 class Timeline:
     """All epochs of a campaign, by time.
 
-    An epoch lasts until the next one begins; its reports are admitted for `GRACE_SLOTS` longer.
+    An epoch lasts until the next one begins. Its reports are admitted for as many slots more as a report may be late
+    (`late_seconds`): a device without a connection goes on with the epoch that it knows, and sends what it kept when it
+    is back. The limit keeps a device that lies from choosing among the ranges of all past epochs.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -87,7 +96,8 @@ class Timeline:
         for i, epoch in enumerate(self.epochs):
             end = epoch.campaign.last_slot + 1
             if i + 1 < len(self.epochs):
-                end = min(end, self._starts[i + 1] + GRACE_SLOTS)
+                late = late_seconds(epoch.campaign.slot_seconds) // epoch.campaign.slot_seconds
+                end = min(end, self._starts[i + 1] + late)
             self._spans[epoch.campaign.fingerprint] = (epoch, epoch.campaign.first_slot, end)
 
     def __len__(self) -> int:
@@ -107,12 +117,6 @@ class Timeline:
         epoch = self.at(slot)
         ranges = () if epoch is None else epoch.campaign.ranges
         return ranges[epoch.block_at(slot)][1] if epoch is not None and ranges else 0
-
-    def parts(self, slots: NDArray[np.int64]) -> Iterator[tuple[Epoch, NDArray[np.bool_]]]:
-        """Yield each epoch that applies in some of the ``slots``, with a true value for each of these."""
-        places = np.searchsorted(self._starts, slots, side="right") - 1
-        for i in np.flatnonzero(np.bincount(places[places >= 0])).tolist():
-            yield self.epochs[i], (places == i) & (slots <= self.epochs[i].campaign.last_slot)
 
     def of(self, fingerprint: bytes) -> Epoch | None:
         """Return the epoch with this fingerprint, or None."""

@@ -139,18 +139,17 @@ class Reconstruction:
     def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """Return one estimate per slot and group with reports, by slot, then group; ``all`` means all devices together.
 
-        ``groups``: only these. Reports of an old epoch that arrive within the grace period are decoded by their own
-        rule.
+        ``groups``: only these. Reports that devices make under an older epoch are decoded by its rule.
         """
         return [*self._with_bias(partial, groups)[0]]
 
     def table(self, reports: Compact, group: str) -> Estimates:
         """Return ``estimates`` of one group's ``reports``, by column."""
-        return self._corrected(self._truncated(reports, group))[0]
+        return self._corrected(*self._truncated(reports, group))[0]
 
     def truncated(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
         """Return ``estimates`` of the means of truncated readings, without the model of what truncation removes."""
-        return [*Estimates.together([self._truncated(*part) for part in _by_group(partial, groups)])]
+        return [*Estimates.together([self._truncated(*part)[0] for part in _by_group(partial, groups)])]
 
     def ranges(
         self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
@@ -200,7 +199,7 @@ class Reconstruction:
     def _with_bias(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> tuple[Estimates, BiasError]:
         """Return the estimates with the model of truncation bias, and the error of the mean of several biases."""
         parts = {
-            group: self._corrected(self._truncated(reports, group)) for reports, group in _by_group(partial, groups)
+            group: self._corrected(*self._truncated(reports, group)) for reports, group in _by_group(partial, groups)
         }
 
         def bias_error(chosen: Sequence[Estimate]) -> float:
@@ -211,12 +210,15 @@ class Reconstruction:
 
         return Estimates.together([estimates for estimates, _ in parts.values()]), bias_error
 
-    def _corrected(self, estimates: Estimates) -> tuple[Estimates, Removed]:
-        """Return the estimates of a group with what truncation removes from them; nan where that is unknown."""
+    def _corrected(self, estimates: Estimates, begun: NDArray[np.int64]) -> tuple[Estimates, Removed]:
+        """Return the estimates of a group with what truncation removes from them; nan where that is unknown.
+
+        ``begun`` [slots]: see `_truncated`.
+        """
         removed = Removed.unknown(len(estimates))
         measured = estimates.kind == MEASURED
-        for epoch, inside in self.timeline.parts(estimates.slot):
-            ones = np.flatnonzero(inside & measured)
+        for epoch in self.timeline.epochs:
+            ones = np.flatnonzero(measured & (begun == epoch.campaign.epoch))
             if epoch.threshold is None or not len(ones):
                 continue
             of_epoch = model_of(epoch).removed(reported_of(estimates.take(ones), epoch.campaign))
@@ -227,8 +229,11 @@ class Reconstruction:
         mean, error = estimates.truncated_mean, estimates.truncated_se
         return estimates.with_load(mean, error, removed.bias, removed.standard_error), removed
 
-    def _truncated(self, reports: Compact, group: str) -> Estimates:
-        """Return ``truncated`` of one group's reports."""
+    def _truncated(self, reports: Compact, group: str) -> tuple[Estimates, NDArray[np.int64]]:
+        """Return ``truncated`` of one group's reports, and the epoch under which most of them were made.
+
+        An epoch is given as the Unix second at which it began; 0 where nothing was measured.
+        """
         measured: list[_Measured] = []
         model: list[tuple[Epoch, NDArray[np.int64], Counts]] = []
         for source, (slots, counts) in reports.tables().items():
@@ -237,12 +242,17 @@ class Reconstruction:
                 measured += self._measured(epoch, slots[filled], counts[filled])
             elif epoch is not None:
                 model.append((epoch, slots[filled], counts[filled]))
-        parts = [_joined(_Measured.together(measured), group, self._slot_seconds)] if measured else []
+        parts, begun = [], np.array([], dtype=np.int64)
+        if measured:
+            joined, begun = _joined(_Measured.together(measured), group, self._slot_seconds)
+            parts = [joined]
         learning = self._learning(model, parts[0].slot if parts else np.array([], dtype=np.int64), group)
         both = Estimates.together([*parts, learning])
         for _, slots, counts in model:
             both.cohort[np.searchsorted(both.slot, slots)] += counts.sum(axis=1)
-        return both
+        of_slots = np.zeros(len(both), dtype=np.int64)
+        of_slots[both.kind == MEASURED] = begun
+        return both, of_slots
 
     @property
     def _slot_seconds(self) -> int:
@@ -334,15 +344,20 @@ def _by_group(partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> It
         yield Compact.of(partial, group), group
 
 
-def _joined(measured: _Measured, group: str, slot_seconds: int) -> Estimates:
-    """Return a group's estimates; a slot with reports of two epochs gets the mean over all of its reports."""
+def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimates, NDArray[np.int64]]:
+    """Return a group's estimates, and the Unix second at which the epoch of most reports of each slot began.
+
+    A slot with reports of several epochs gets the mean over all of its reports, and θ of the epoch with most of them,
+    of the newest if several have as many.
+    """
     slots, first = np.unique(measured.slot, return_index=True)
-    newest = np.append(first[1:], len(measured.slot)) - 1
+    ranked = np.lexsort((measured.epoch, measured.reports, measured.slot))
+    most = ranked[np.append(first[1:], len(measured.slot)) - 1]
     reports = np.add.reduceat(measured.reports, first)
     mean = np.add.reduceat(measured.reports * measured.mean, first) / reports
     error = np.sqrt(np.add.reduceat(np.square(measured.reports) * measured.variance, first)) / reports
     lowest, highest = np.minimum.reduceat(measured.lowest, first), np.maximum.reduceat(measured.highest, first)
-    return Estimates.each(
+    estimates = Estimates.each(
         len(slots),
         group=group,
         kind=MEASURED,
@@ -354,10 +369,11 @@ def _joined(measured: _Measured, group: str, slot_seconds: int) -> Estimates:
         standard_error=error,
         low=mean - Z * error,
         high=mean + Z * error,
-        theta=measured.theta[newest],
+        theta=measured.theta[most],
         misfit=np.add.reduceat(measured.misfit, first),
         manipulation=manipulation(mean, lowest, highest),
     )
+    return estimates, measured.epoch[most]
 
 
 @lru_cache(maxsize=64)

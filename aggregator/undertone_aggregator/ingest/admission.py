@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone_aggregator.counts.epochs import late_seconds
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, Seen, device_key, digest
 from undertone_aggregator.ingest.devices import UNGROUPED, Devices
@@ -51,8 +52,6 @@ DUPLICATES = {
 # All outcomes that a delivery can have.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)
 
-LATE_SLOTS = 96
-LATE_SECONDS = 2 * 86400
 # Largest time in seconds by which a device's clock may be ahead of the server's.
 TOLERANCE_SECONDS = 60
 
@@ -80,7 +79,7 @@ class Admission(Tally):
         self._slot_seconds = slot_seconds
         self._groups = groups
         self._tolerance = tolerance_seconds
-        self._late = max(LATE_SLOTS * slot_seconds, LATE_SECONDS)
+        self._late = late_seconds(slot_seconds)
         # Matches exactly the topics that `report_topic` writes.
         self._topic = re.compile(
             re.escape(f"{prefix}/{campaign}/") + r"(0|[1-9][0-9]?)/([a-z0-9-]{1,32})/report", re.ASCII

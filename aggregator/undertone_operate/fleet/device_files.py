@@ -15,8 +15,8 @@ from typing import Any
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.campaign.stream_rounds import stream_rule
+from undertone_aggregator.counts.epochs import late_seconds
 from undertone_aggregator.design import best_fraction
-from undertone_aggregator.ingest.admission import LATE_SECONDS, LATE_SLOTS
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT
 from undertone_aggregator.mqtt.credentials import Secret, ShownCertificate
@@ -94,11 +94,6 @@ def target_of(config: Config) -> Target:
     return Target(host, port, ca, tuple(places), shown and ca == own)
 
 
-def late_seconds(plan: CampaignPlan) -> int:
-    """Return the number of seconds after its slot during which a report is still counted."""
-    return max(LATE_SLOTS * plan.slot_seconds, LATE_SECONDS)
-
-
 def outbox_for(plan: CampaignPlan, absence: int) -> int:
     """Return the number of reports that a device must store so that a server's absence of ``absence`` seconds loses
     none.
@@ -106,7 +101,7 @@ def outbox_for(plan: CampaignPlan, absence: int) -> int:
     This is one more than the number of whole turns, because the absence may begin just before a report. Raises Invalid
     for an absence after which reports are no longer counted, or for more reports than a device can store.
     """
-    late = late_seconds(plan)
+    late = late_seconds(plan.slot_seconds)
     if not 1 <= absence <= late:
         raise Invalid(
             f"absence is {absence} s, expected at most {late} s, because the server does not count later reports"

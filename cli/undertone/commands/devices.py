@@ -275,13 +275,13 @@ def broker_advice(options: "BrokerOptions", folder: Path) -> str:
 
 def _rows(fleets: "Iterator[FleetFiles]", now: int, silent: int | None, *, lost: bool = False) -> list[dict[str, Any]]:
     """Return a row for each device: as the newest campaign of the fleet has it, with its last report in any of them."""
+    from undertone_aggregator.counts.epochs import late_seconds
     from undertone_aggregator.store.inventory import ACTIVE
-    from undertone_operate.fleet.device_files import late_seconds
 
     rows: dict[str, dict[str, Any]] = {}
     late = None
     for fleet in fleets:
-        late = late_seconds(fleet.config.campaign) if late is None else late
+        late = late_seconds(fleet.config.campaign.slot_seconds) if late is None else late
         seconds, last, codes = fleet.config.campaign.slot_seconds, fleet.last_slots(), fleet.codes()
         for name, device in sorted(fleet.devices().items()):
             slot = last.get(name)

@@ -21,8 +21,6 @@ from undertone_studies.chaos.schedule import CALM, WORKERS, Event, schedule
 from undertone_studies.chaos.soak import SoakProcesses
 
 EPSILON = "4"
-# Slots without reports that must have settled before the server can see that devices are away.
-_SEEN_SLOTS = 2
 # A soak is stuck when nothing has been sent and no event has happened for this long.
 _STUCK_SECONDS = 120.0
 
@@ -84,19 +82,12 @@ def soak(minutes: float, seed: int, devices: int, folder: Path, *, direct: bool 
     with open_store(plan.config.store_url, read_only=True) as store:
         wrong = list(failures(soak, events, accounts, store))
         timeline = Timeline(store.epochs())
-        campaign = plan.config.campaign
-        after = (campaign.settle_slots + _SEEN_SLOTS) * campaign.slot_seconds
-        sent, judged = soak.sent(), outcomes(store)
-        faults = list(refused_in_absence(sent, judged, timeline, soak.hostile.name, after))
-        wrong += faults
-        unseen = set(refused_in_absence(sent, judged, timeline, soak.hostile.name, 0)) - set(faults)
+        wrong += refused_in_absence(soak.sent(), outcomes(store), timeline, soak.hostile.name)
         chosen = thetas(timeline)
     say(accounts.sentence())
     say(f"faults: {dict(accounts.faults)}; lost: {dict(accounts.lost)}; theta: {chosen}")
     for event, sentence in soak.refusals:
         say(f"{event}: {sentence[:200]}")
-    for sentence in sorted(unseen):
-        say(f"within the first {after} s of an absence, which the server could not see yet: {sentence}")
     for sentence in wrong:
         say(f"NOT SURVIVED: {sentence}")
     say(f"seed {seed}: {'survived' if not wrong else f'{len(wrong)} things are not as they should be'}")

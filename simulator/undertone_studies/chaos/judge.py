@@ -65,12 +65,9 @@ def failures(soak: SoakProcesses, events: Iterable[Event], accounts: Accounts, s
     yield from _thetas(soak.plan, Timeline(store.epochs()))
 
 
-def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: str, after: int) -> Iterator[str]:
+def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: str) -> Iterator[str]:
     """Yield a sentence for each epoch that was decided while devices were offline, and for which their reports were
-    refused: they could not know it, and nobody used its θ.
-
-    ``after``: seconds of an absence after which the server's settled slots show it; before that, the server cannot know
-    of it, and `__main__` prints these refusals without calling them a fault.
+    refused: they could not know it.
     """
     begun = [moment for moment, name, _ in sent.faults if name == OFFLINE]
     over = [moment for moment, name, _ in sent.faults if name == ONLINE]
@@ -80,9 +77,7 @@ def refused_in_absence(sent: Sent, judged: Judged, timeline: Timeline, hostile: 
     for key in sent.sent:
         if key[0] != hostile and judged.get(digest_key(key)) == OTHER_CAMPAIGN:
             later = following.get(fingerprint_of(key[1]))
-            if later is not None and any(
-                first + 1000 * after <= 1000 * later.issued_at <= last for first, last in absences
-            ):
+            if later is not None and any(first <= 1000 * later.issued_at <= last for first, last in absences):
                 refused[later] += 1
     for epoch, n in refused.items():
         yield f"{n} reports were refused for epoch {epoch.campaign.epoch}, which was decided in their devices' absence"

@@ -6,13 +6,12 @@ import pytest
 from support.server import plan, two_epochs
 from undertone_aggregator.campaign.epoch_sums import SettledSums
 from undertone_aggregator.campaign.evidence import Evidence
-from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.epochs import Timeline, late_seconds
 from undertone_aggregator.counts.partial import Key, Partial
-from undertone_aggregator.ingest.admission import LATE_SECONDS, LATE_SLOTS
 from undertone_shared import report
 
 # Slots of a second, so that reports are late after two days.
-SLOT, CYCLE, LATE = 1, 4, max(LATE_SLOTS, LATE_SECONDS)
+SLOT, CYCLE, LATE = 1, 4, late_seconds(1)
 ASKED = plan(rounds=[4])
 
 

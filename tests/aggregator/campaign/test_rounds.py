@@ -277,7 +277,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
-    """They report under the old epoch until they are back, so a new one would refuse what they keep."""
+    """They report under the old epoch until they are back, so a new one would be chosen without what they keep."""
     config, outlet, chance, notes = (
         server.config(tmp_path, cells=16, report_slots=400),
         Outlet(),

@@ -94,6 +94,27 @@ def test_what_belongs_to_no_epoch_or_counts_nobody_is_no_estimate() -> None:
     assert one.reports == 90
 
 
+@pytest.mark.parametrize(("of_old", "theta"), [(49, 400), (50, 400), (51, 500), (100, 500)])
+def test_what_is_removed_is_computed_under_the_epoch_of_most_reports(of_old: int, theta: int) -> None:
+    """Devices that were away make all reports of some slots under the epoch that they know."""
+    old, new = epoch(500), epoch(400, first=FIRST + 2)
+    made = Reconstruction(Timeline([old, new]))
+    slots = range(FIRST + 2, FIRST + 6)
+    mixed = {key(old, slot): counts(old, of_old) for slot in slots}
+    if of_old < 100:
+        mixed |= {key(new, slot): counts(new, 100 - of_old) for slot in slots}
+    estimates = made.estimates(mixed)
+    assert {each.theta for each in estimates} == {theta}
+    table = Estimates.of(made.truncated(mixed))
+    of_epoch = old if theta == 500 else new
+    expected = reconstruct.model_of(of_epoch).removed(reconstruct.reported_of(table, of_epoch.campaign))
+    assert [each.bias for each in estimates] == expected.bias.tolist()
+    other = new if theta == 500 else old
+    assert reconstruct.model_of(other).removed(reconstruct.reported_of(table, other.campaign)).bias.tolist() != (
+        expected.bias.tolist()
+    )
+
+
 def test_a_slot_begins_at_its_second_and_has_the_newest_theta() -> None:
     old, new = epoch(500, slot_seconds=HALF_HOUR), epoch(400, slot_seconds=HALF_HOUR, first=FIRST + 2 * HALF_HOUR)
     slot = FIRST // HALF_HOUR + 3

@@ -13,14 +13,13 @@ from support import server
 from support.report_topic import is_report_topic
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.campaign.collection import cells_of
-from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.epochs import LATE_SLOTS, Epoch, Timeline, late_seconds
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.counts.seen import COUNTED, Seen
 from undertone_aggregator.counts.sequences import Sequences
 from undertone_aggregator.ingest.admission import DUPLICATES, REASONS, Admission, topic_filters
 from undertone_aggregator.store.store import Batch
 from undertone_shared import report
-from undertone_shared.campaign import GRACE_SLOTS
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.scalar import ReportRule, ScalarRule
 from undertone_shared.schedule import Schedule
@@ -112,14 +111,35 @@ def test_a_fingerprint_that_was_never_issued_is_another_campaigns() -> None:
         (OLD, FIRST - 1, "other_campaign"),
         (OLD, FIRST, COUNTED),
         (OLD, FIRST + 99, COUNTED),
-        (OLD, FIRST + 100 + GRACE_SLOTS - 1, COUNTED),
-        (OLD, FIRST + 100 + GRACE_SLOTS, "other_campaign"),
+        (OLD, FIRST + 900, COUNTED),
         (NEW, FIRST + 99, "other_campaign"),
         (NEW, FIRST + 100, COUNTED),
     ],
 )
-def test_a_slot_belongs_to_its_epoch_and_a_little_grace(epoch: object, slot: int, outcome: str) -> None:
-    assert gate(*delivery(epoch, MEMBER, slot)) == outcome  # type: ignore[arg-type]
+def test_a_slot_belongs_to_its_epoch_or_to_the_one_that_a_device_without_a_connection_knows(
+    epoch: object, slot: int, outcome: str
+) -> None:
+    assert gate(*delivery(epoch, MEMBER, slot), now=FIRST + 1000) == outcome  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("slot_seconds", "longest"), [(1800, LATE_SLOTS), (3600, LATE_SLOTS), (900, 192), (7, 24685)])
+def test_an_old_epoch_lasts_for_as_long_as_a_device_keeps_reports(slot_seconds: int, longest: int) -> None:
+    """Whatever a device makes while it knows no newer epoch is counted, if it comes in time at all."""
+    first = FIRST // slot_seconds
+    old, new = (
+        server.campaign_of(
+            slot_seconds=slot_seconds,
+            epoch=slot * slot_seconds,
+            last_slot=first + 10**5,
+            cohort=OLD.cohort,
+            schedule=OLD.schedule,
+        )
+        for slot in (first, first + 100)
+    )
+    timeline = Timeline([Epoch(old, 0), Epoch(new, 0)])
+    assert timeline.span(old.fingerprint) == (timeline.epochs[0], first, first + 100 + longest)
+    assert late_seconds(slot_seconds) // slot_seconds == longest
+    assert timeline.span(new.fingerprint) == (timeline.epochs[1], first + 100, first + 10**5 + 1)
 
 
 def test_nothing_is_taken_after_the_last_slot() -> None:
