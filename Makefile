@@ -12,7 +12,7 @@ LINTED := $(SOURCES) scripts hatch_build.py
 
 MINUTES ?= 60
 
-.PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format slow exhaustive chaos mutants matrix demo tools clean
+.PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format slow exhaustive chaos mutants matrix coverage demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -23,6 +23,7 @@ help:
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
 	@echo "make chaos       a soak under faults, MINUTES=$(MINUTES) of it; it prints its seed, ARGS='--seed N' runs it again"
 	@echo "make mutants     small changes to the core: which of 300 no test notices; ARGS='--count 1000 --seed 2'"
+	@echo "make coverage    which lines and branches the tests of make test run, by room, and the files that they reach least"
 	@echo "make matrix      what can come out otherwise under other kernels, Pythons, versions, users and limits; ARGS='--list'"
 	@echo "make demo        a simulated fleet over MQTT, with a picture in out/; ARGS='--broker mosquitto' puts a broker between"
 	@echo "make tools       mosquitto and the 32-bit MicroPython, into .tools/ if they are not installed"
@@ -95,6 +96,14 @@ mutants: .venv/.installed tools
 
 matrix: .venv/.installed tools
 	$(BIN)/python scripts/matrix.py --jobs $(JOBS) $(ARGS)
+
+# A failed test does not hide what the others reached.
+coverage: .venv/.installed tools
+	rm -rf .build/coverage && mkdir -p .build/coverage
+	-$(BIN)/coverage run -m pytest -q -n $(WORKERS) --dist worksteal --timeout=0 $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .build/coverage.json
+	@$(BIN)/python scripts/coverage_by_room.py
 
 chaos: .venv/.installed tools
 	$(BIN)/python -m undertone_studies.chaos --minutes $(MINUTES) $(ARGS)

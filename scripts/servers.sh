@@ -4,6 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# macOS has an older bash than the one that knows `declare -A`.
+if ((BASH_VERSINFO[0] < 4)); then
+    echo "this bash is $BASH_VERSION, and scripts/servers.sh needs 4 or newer: install it, for example: brew install bash" >&2
+    exit 1
+fi
+
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 
 # Home Assistant, in an environment of its own: it needs Python 3.12 or 3.13 and packages of fixed versions.
@@ -53,6 +59,11 @@ for package in "${!brings[@]}"; do
     compgen -G ${brings[$package]} >/dev/null || missing+=("$package")
 done
 if ((${#missing[@]})); then
+    if ! command -v apt-get >/dev/null; then
+        echo "not found where Debian has them: ${missing[*]}. Without apt-get this script does not install them;" \
+            "the tests that need them are skipped" >&2
+        exit 0
+    fi
     if [[ $(id -u) != 0 ]]; then
         echo "not installed: ${missing[*]} (root, or you, can: apt-get install ${missing[*]})" >&2
         exit 0

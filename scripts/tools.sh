@@ -68,10 +68,15 @@ if ! has_mosquitto; then
 fi
 
 node_package=@micropython/micropython-webassembly-pyscript
-if command -v npm >/dev/null && [[ ! -e .tools/node/node_modules/$node_package/micropython.mjs ]]; then
-    echo "fetching MicroPython for 32 bits into .tools/node"
-    mkdir -p .tools/node
-    npm install --prefix .tools/node --no-save --no-audit --no-fund \
-        --loglevel=error --no-update-notifier "$node_package@^1.27.0" >/dev/null ||
-        echo "Could not fetch $node_package with npm: nothing will be tested on a 32-bit MicroPython."
+if [[ ! -e .tools/node/node_modules/$node_package/micropython.mjs ]]; then
+    if command -v npm >/dev/null; then
+        echo "fetching MicroPython for 32 bits into .tools/node"
+        mkdir -p .tools/node
+        npm install --prefix .tools/node --no-save --no-audit --no-fund \
+            --loglevel=error --no-update-notifier "$node_package@^1.27.0" >/dev/null ||
+            echo "npm could not fetch $node_package: the tests of a 32-bit MicroPython are skipped"
+    else
+        echo "npm is not installed: the tests of a 32-bit MicroPython are skipped." \
+            "Install it: apt-get install npm, or: brew install node"
+    fi
 fi

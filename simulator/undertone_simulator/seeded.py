@@ -61,15 +61,6 @@ def _hash(positions: Words, key: "Words | np.uint32", other: "Words | np.uint32"
     out ^= spare
 
 
-def scramble(position: np.uint32, key: np.uint32, other: np.uint32) -> np.uint32:
-    """Return one word of one device: `_hash` of single numbers, which numba can compile."""
-    word = np.uint32(position + key)
-    word = np.uint32((word ^ (word >> _16)) * _FIRST)
-    word = np.uint32((word ^ (word >> _15)) + other)
-    word = np.uint32(word * _SECOND)
-    return np.uint32(word ^ (word >> _15))
-
-
 @lru_cache(maxsize=256)
 def _keys(seed: int, slot: int, refill: int) -> Words:
     """Return two keys for each word of a refill, shape [2, WORDS]."""

@@ -12,10 +12,7 @@ from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.settings.options import parse
 from undertone_simulator.wire.memory import peak_megabytes
 from undertone_simulator.readings.populations import population
-from undertone_simulator.fast import vectorised
 from undertone_simulator.fast.simulation import Simulation
-# What numba itself takes, about 90 MB where it is installed, is not what a chunk needs.
-vectorised.COMPILED = 1 << 40
 devices, slots = int(sys.argv[1]), int(sys.argv[2])
 plan = parse(CampaignPlan, "campaign", {
     "name": "large", "sensor": "load", "unit": "events", "bound": 10000, "epsilon": 1, "rounds": [1],

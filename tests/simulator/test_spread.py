@@ -1,7 +1,6 @@
 """Whoever plays a fleet's parts, the results are the same to the last bit; what is interrupted ends."""
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
@@ -18,12 +17,6 @@ from undertone_simulator.fast.parallel import workers
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.populations import population
-
-
-@functools.cache
-def alone(stream):
-    """What one process computes."""
-    return simulate(None, stream)
 
 
 def simulate(crew, stream):
@@ -51,30 +44,9 @@ def crew():
         yield processes
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    from distributed import LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp",
-            # Without an address its page takes port 8787, which another test's cluster may have.
-            dashboard_address="127.0.0.1:0",
-            host="127.0.0.1",
-        ) as dask,
-        workers(dask=dask.scheduler_address) as theirs,
-    ):
-        yield theirs
-
-
 @pytest.mark.parametrize("stream", [None, plans.STREAM], ids=["reports", "stream"])
-@pytest.mark.parametrize("who", ["crew", "cluster"])
-def test_bit_identical_whoever_works(who, stream, request):
-    here = alone(stream)
-    there = simulate(request.getfixturevalue(who), stream)
+def test_bit_identical_whoever_works(crew, stream):
+    here, there = simulate(None, stream), simulate(crew, stream)
     assert there.partial == here.partial
     assert there.truths == here.truths
     assert [epoch.campaign.body for epoch in there.timeline.epochs] == [
@@ -131,8 +103,4 @@ def lives(group):
 
 def test_refusals():
     with refused("workers", 0, 1, 1024), workers(0):
-        pass
-    with refused("--workers", "--dask"), workers(2, "tcp://127.0.0.1:1"):
-        pass
-    with refused("dask", "'nonsense://x'"), workers(dask="nonsense://x"):
         pass

@@ -5,26 +5,33 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+# Significant digits that are the same on every processor.
+STEADY = 8
 
-def plain(value: Any) -> Any:
+
+def plain(value: Any, digits: int | None = None) -> Any:
     """Return ``value`` as JSON can carry it.
 
     A number that is not finite becomes None, a fraction its text "p/q", bytes their hexadecimal digits; arrays and
-    tuples become lists, numpy's scalars Python's numbers. Raises TypeError for anything else.
+    tuples become lists, numpy's scalars Python's numbers. Floats are rounded to ``digits`` significant digits if that
+    is given: the last digits of a sum depend on the processor, so results that somebody wants to compare leave them
+    out. Raises TypeError for anything else.
     """
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, digits) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item, digits) for item in value]
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
     if hasattr(value, "tolist"):
         # Only arrays and scalars of numpy have a method ``tolist``. Looking for it avoids an import of numpy.
-        return plain(value.tolist())
+        return plain(value.tolist(), digits)
     raise TypeError(f"{type(value).__name__} is not JSON")

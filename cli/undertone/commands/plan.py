@@ -26,10 +26,11 @@ def plan(
     Without --window: for reports one by one (event level), or with --collect stream for the stream methods at equal
     privacy. With --window: all ways of collecting that spend ε in any such window.
     """
+    from undertone_aggregator.base.plain import STEADY, plain
     from undertone_simulator.planning import plan as planner
 
     planned = planner.plan(options)
     if as_json:
-        print(json.dumps(asdict(planned), ensure_ascii=False, default=float))
+        print(json.dumps(plain(asdict(planned), STEADY), ensure_ascii=False))
     else:
         show(planned)

@@ -45,6 +45,7 @@ def simulate(
 
 
 def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: bool) -> None:
+    from undertone_aggregator.base.plain import STEADY, plain
     from undertone_aggregator.counts.partial import EVERYBODY
     from undertone_simulator.wire.memory import peak_megabytes
 
@@ -57,56 +58,47 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
         from undertone_simulator.fast.picture import draw
 
         draw(simulated, png)
-    facts = {
-        "reports": simulated.partial.reports,
-        "seconds": seconds,
-        "reports_per_second": simulated.partial.reports / seconds,
-        "peak_megabytes": peak_megabytes(),
-    }
+    reports = simulated.partial.reports
+    # What differs from run to run, apart from the results.
+    run = {"seconds": seconds, "reports_per_second": reports / seconds, "peak_megabytes": peak_megabytes()}
     if as_json:
         groups = _rows([each for each in of_groups if each.estimate.group != EVERYBODY])
-        whole = {
+        results = {
             **document(simulated, compared),
             **({"groups": groups} if groups else {}),
-            **facts,
+            "reports": reports,
             "notes": simulated.notes,
         }
-        print(json.dumps(whole, ensure_ascii=False))
+        print(json.dumps({**plain(results, STEADY), "run": run}, ensure_ascii=False))
         return
     _show(simulated, compared)
     print(
-        f"{facts['reports']} reports in {seconds:.1f} s ({facts['reports_per_second'] / 1e6:.2f} million/s),"
-        f" at most {facts['peak_megabytes']:.0f} MB"
+        f"{reports} reports in {seconds:.1f} s ({run['reports_per_second'] / 1e6:.2f} million/s),"
+        f" at most {run['peak_megabytes']:.0f} MB"
     )
 
 
 def document(simulated: "Simulated", slots: "list[Compared]") -> dict[str, Any]:
     """Return the campaign and its slots as one JSON object."""
-    from undertone_aggregator.base.plain import plain
     from undertone_aggregator.campaign.collection import guarantee_of
 
     newest = simulated.timeline.epochs[-1].campaign
-    theta = newest.theta
     cost = guarantee_of(simulated.timeline, simulated.budget)
     exact = cost.certificate
-    return dict(
-        plain(
-            {
-                "theta": theta,
-                "ranges": [list(block) for block in newest.ranges],
-                "unit": simulated.plan.unit,
-                **ways(simulated),
-                **cost.budget.as_json(),
-                # Gaussian noise has no certificate for a single report.
-                "certificate": [exact.numerator, exact.denominator] if exact else None,
-                "guarantee": cost.sentence,
-                "warnings": warnings(simulated),
-                "slots": _rows(slots),
-                "measured_error": _root_mean_square([each.error for each in slots]),
-                "predicted_error": _root_mean_square([each.estimate.standard_error or 0.0 for each in slots]),
-            }
-        )
-    )
+    return {
+        "theta": newest.theta,
+        "ranges": [list(block) for block in newest.ranges],
+        "unit": simulated.plan.unit,
+        **ways(simulated),
+        **cost.budget.as_json(),
+        # Gaussian noise has no certificate for a single report.
+        "certificate": [exact.numerator, exact.denominator] if exact else None,
+        "guarantee": cost.sentence,
+        "warnings": warnings(simulated),
+        "slots": _rows(slots),
+        "measured_error": _root_mean_square([each.error for each in slots]),
+        "predicted_error": _root_mean_square([each.estimate.standard_error or 0.0 for each in slots]),
+    }
 
 
 def ways(simulated: "Simulated") -> dict[str, Any]:

@@ -109,7 +109,6 @@ class SimulateOptions(FleetOptions):
     liars: Annotated[float, "Share of devices that always send the largest symbol."] = 0.0
     chunk: Annotated[int, "Number of devices simulated at a time; results do not depend on it."] = 1 << 17
     workers: Annotated[int, "Number of processes; results do not depend on it."] = 1
-    dask: Annotated[str | None, "Address of a Dask scheduler whose workers take part."] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Parallel work in processes or on a cluster.
+"""Parallel work in processes.
 
 Results come in the order of the tasks, whatever the number of workers.
 """
@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from undertone_shared.checks import check_integer
-from undertone_shared.errors import Invalid
 
 Task = TypeVar("Task", bound=Sized)
 Result = TypeVar("Result")
@@ -26,7 +25,7 @@ LARGEST_NUMBER = 1024
 
 
 class Workers(Protocol):
-    """Workers that run tasks: this process, several processes, or a cluster."""
+    """Workers that run tasks: this process, or several processes."""
 
     def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
         """Return ``work`` with ``context``, which is sent to every worker once; both must be importable there."""
@@ -64,46 +63,12 @@ class LocalProcesses:
         return call
 
 
-class Cluster:
-    """Workers of a Dask cluster, on which this package must be installed."""
-
-    def __init__(self, address: str, stack: ExitStack) -> None:
-        try:
-            from distributed import Client
-        except ModuleNotFoundError:
-            raise Invalid("--dask needs distributed, install it with: pip install 'undertone-ldp[dask]'") from None
-        try:
-            self._client = stack.enter_context(Client(address, timeout="10s"))  # type: ignore[no-untyped-call]
-        except (OSError, ValueError) as wrong:
-            raise Invalid(f"dask is {address!r}, expected a scheduler such as tcp://host:8786: {wrong}") from None
-
-    def bind(self, work: "Work[Context, Task, Result]", context: Context) -> "Call[Task, Result]":
-        """Return ``work`` with ``context``, as `Workers.bind` says."""
-        # A key of its own. Under a key that is its hash, an equal context that was bound before may just be released:
-        # the scheduler would then lose both.
-        shared = self._client.scatter(context, broadcast=True, hash=False)
-
-        def call(tasks: Sequence[Task], tick: Tick) -> Iterator[Result]:
-            futures = [self._client.submit(work, shared, task, _silent, pure=False) for task in tasks]
-            for task, future in zip(tasks, futures, strict=True):
-                result: Result = future.result()
-                tick(len(task))
-                yield result
-
-        return call
-
-
 @contextmanager
-def workers(count: int = 1, dask: str | None = None) -> Iterator[Workers]:
-    """Return this process, ``count`` processes, or the cluster at ``dask`` as workers. Raises Invalid."""
+def workers(count: int = 1) -> Iterator[Workers]:
+    """Return this process, or ``count`` processes, as workers. Raises Invalid."""
     check_integer("workers", count, 1, LARGEST_NUMBER)
-    if dask is not None and count > 1:
-        raise Invalid("--workers and --dask exclude each other")
     with ExitStack() as stack:
-        if dask is not None:
-            yield Cluster(dask, stack)
-        else:
-            yield LocalProcesses(count, stack) if count > 1 else InProcess()
+        yield LocalProcesses(count, stack) if count > 1 else InProcess()
 
 
 @contextmanager

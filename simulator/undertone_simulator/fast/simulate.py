@@ -36,7 +36,7 @@ def simulate_readings(
     """Return `simulate` of these ``readings`` instead of those that the options select."""
     plan, stream, groups = _configured(options) if options.plan is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
-    with workers(options.workers, options.dask) as pool:
+    with workers(options.workers) as pool:
         simulated = Simulation(
             plan,
             readings.source,

@@ -6,9 +6,7 @@ in a core's cache and in memory that is reused.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib import import_module
-from types import ModuleType
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,14 +18,12 @@ from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_shared.table import TableMechanism
 from undertone_simulator.fast.draws import Index, PatientDraws, Unsigned, VectorDraws, Words
 from undertone_simulator.fast.lookup import Lookup
-from undertone_simulator.seeded import Memory, SeededWords
+from undertone_simulator.seeded import Memory
 
 # Number of devices per block, whose arrays fit in a core's second-level cache; then the number of devices whose reports
 # a histogram draws at a time.
 BLOCK = 1 << 17
 _POOL = 1 << 20
-# Least number of reports of a block that is drawn by compiled code: fewer take less time than numba takes to load.
-COMPILED = 1 << 16
 # A device that rejects more words than this in one draw repeats the draw later, so that many such devices are handled
 # together.
 _CHANCES = 2
@@ -185,9 +181,6 @@ LAWS: dict[type, Law] = {
     TableMechanism: _table,
     Hybrid: _hybrid,
 }
-# The classes that `undertone_simulator.fast.compiled` draws.
-_COMPILES = (Hybrid,)
-
 
 def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> None:
     if len(readings) != len(words):
@@ -202,26 +195,15 @@ def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, word
         raise Invalid(f"the truncated readings lie in {low} to {high}, expected 0 to theta = {theta}")
 
 
-def symbols(
-    mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words, *, compile: bool = True
-) -> Unsigned:
+def symbols(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> Unsigned:
     """Draw one symbol for each truncated reading in [0, theta] (any integers for a mechanism with edges); shape [n].
 
     ``words``: from `Seeded.words`, or `GivenWords`; device i draws ``choose``, ``level``, ``draw`` from its words in
-    order. ``compile``: use compiled code for large blocks if it is installed. Raises Invalid for a theta or readings
+    order. Raises Invalid for a theta or readings
     out of range, EntropyError when a device's words are used up.
     """
     _check(mechanism, readings, theta, words)
-    return _symbols(mechanism, readings, theta, words, 0, len(readings), compile=compile)
-
-
-@cache
-def _compiled() -> ModuleType | None:
-    """Return the compiled draws, or None if numba is not installed."""
-    try:
-        return import_module("undertone_simulator.fast.compiled")
-    except ModuleNotFoundError:
-        return None
+    return _symbols(mechanism, readings, theta, words, 0, len(readings))
 
 
 def _symbols(
@@ -231,28 +213,20 @@ def _symbols(
     words: Words,
     start: int,
     stop: int,
-    *,
-    compile: bool = True,
 ) -> Unsigned:
     out = np.empty(stop - start, dtype=np.uint32)
     law: Law = LAWS.get(type(mechanism), _one_by_one)
     kind = np.uint32 if mechanism.edges is None else np.int64
     memory = Memory()
     failed = [np.zeros(0, dtype=np.intp)]
-    compiles = compile and type(mechanism) in _COMPILES and isinstance(words, SeededWords)
     for first in range(start, stop, BLOCK):
         block = slice(first, min(first + BLOCK, stop))
         drawn = out[first - start : block.stop - start]
-        compiled = _compiled() if compiles and len(drawn) >= COMPILED else None
-        if compiled is not None and compiled.compiles(mechanism):
-            left = compiled.draw(mechanism, readings[block], theta, words.part(block), drawn)
-        else:
-            x = memory("block", len(drawn), kind)
-            x[:] = readings[block]
-            draws = VectorDraws(words.part(block), memory, _CHANCES)
-            drawn[:] = law(mechanism, x, theta, draws)
-            left = draws.failed
-        failed.append(left + first)
+        x = memory("block", len(drawn), kind)
+        x[:] = readings[block]
+        draws = VectorDraws(words.part(block), memory, _CHANCES)
+        drawn[:] = law(mechanism, x, theta, draws)
+        failed.append(draws.failed + first)
     pool = np.concatenate(failed)
     for first in range(0, len(pool), BLOCK):
         index = pool[first : first + BLOCK]

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from functools import partial
-from importlib.util import find_spec
 from math import exp
 from pathlib import Path
 
@@ -93,30 +92,15 @@ def _vectorised(epsilon: int, devices: int, rounds: int) -> list[Measured]:
     out = np.empty(devices)
     floats = [FloatHybrid(epsilon, block) for block in FLOAT_BLOCKS]
     baselines = [partial(baseline.draw, scaled, out) for baseline in floats]
-    ours_and_plain = [
-        partial(symbols, mechanism, readings, THETA, words, compile=compiles) for compiles in (True, False)
-    ]
-    compiled, plain, *blocked = best_seconds([*ours_and_plain, *baselines], rounds)
+    ours = partial(symbols, mechanism, readings, THETA, words)
+    plain, *blocked = best_seconds([ours, *baselines], rounds)
     few = min(devices, 20_000)
     scalar = best_seconds([partial(_scalar, mechanism, few)], 2)[0]
     baseline = devices / min(blocked) / 1e6
     what, unit = f"hybrid, vectorised, epsilon {epsilon}", "million reports/s"
-    rows = [
+    return [
         rate(what, devices / plain / 1e6, unit, "blocked float hybrid", baseline),
         rate(what, devices / plain / 1e6, unit, "scalar draw, CPython", few / scalar / 1e6),
-    ]
-    if find_spec("numba") is None:
-        return rows
-    return [
-        rate(
-            f"hybrid, compiled, epsilon {epsilon}",
-            devices / compiled / 1e6,
-            unit,
-            "blocked float hybrid",
-            baseline,
-            1.0,
-        ),
-        *rows,
     ]
 
 

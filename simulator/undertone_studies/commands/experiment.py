@@ -44,16 +44,13 @@ def experiment(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes; results do not depend on it.")
     ] = None,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help=f"With {ALL}: address of a Dask scheduler.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
     repeats = 1 if quick and repeats is None else repeats
     options = StudyOptions(data or data_folder(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:
-        _all(options, output, png, dask, as_json)
+        _all(options, output, png, as_json)
         return
     outcome = EXPERIMENTS.run(name, options)
     if output is not None:
@@ -76,12 +73,10 @@ def data_folder() -> Path | None:
     return None
 
 
-def _all(options: StudyOptions, output: Path | None, png: Path | None, dask: str | None, as_json: bool) -> None:
+def _all(options: StudyOptions, output: Path | None, png: Path | None, as_json: bool) -> None:
     if output is None or png is not None:
         raise Invalid(f"experiment {ALL} writes many figures: give --output a folder, and no --png")
-    page, skipped = write_results(
-        options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True), dask=dask
-    )
+    page, skipped = write_results(options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True))
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))
     else:
