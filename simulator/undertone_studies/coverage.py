@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import hybrid, most_levels, square_wave, worst_variance
+from undertone_aggregator.estimate.estimates import estimates_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
@@ -129,7 +130,8 @@ def raw(readings: Integers, epsilon: str, bound: int, cycle: int, days: int, see
             x = np.minimum(readings[:, slot], chosen.theta)
             counts = histogram(issued.report.mechanism, x, chosen.theta, Seeded(seed).words(slot, devices))
             partial[Key(issued.name, issued.fingerprint, report.REPORT, "all", slot)] = counts
-        estimates = Reconstruction(Timeline([Epoch(issued, 0, threshold_to_json(chosen))])).estimates(Partial(partial))
+        estimator = Reconstruction(Timeline([Epoch(issued, 0, threshold_to_json(chosen))]))
+        estimates = estimates_of(estimator, Partial(partial))
         for estimate in estimates:
             numbers = (estimate.low, estimate.high, estimate.standard_error, estimate.truncated_se)
             low, high, error, noise = (float("nan") if number is None else number for number in numbers)

@@ -75,7 +75,9 @@ def write_large_store(path: Path, slots: int, groups: int, *, devices: int = 100
         tell_groups(store, plan.min_reports)
         store.commit(_WORKER, _after(epochs[-1], first, slots, names, devices))
         models: dict[str, float] = {}
-        Reconstruction(Timeline(epochs), models).truncated(store.partial(first, first + 2 * _DAY - 1))
+        estimator = Reconstruction(Timeline(epochs), models)
+        for group, reports in store.histograms(first, first + 2 * _DAY - 1).each_group():
+            estimator.truncated(reports, group)
         store.set_meta({MODELS: json.dumps(models)})
 
 

@@ -13,6 +13,7 @@ from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.counts.seen import COUNTED, Seen
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.mechanisms import missing, traits_of
+from undertone_aggregator.estimate.estimates import estimates_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.ingest.admission import Admission
 from undertone_aggregator.ingest.fast_path import FastPath
@@ -88,8 +89,8 @@ def check_contract(mechanism, epsilon, theta):
 
     # The counts become an estimate, the campaign a certificate.
     key = Key(campaign.name, campaign.fingerprint, report.REPORT, "all", server.FIRST)
-    (estimate,) = Reconstruction(Timeline([Epoch(campaign, 0, decoded=traits_of(mechanism).decoded)])).estimates(
-        {key: slow.partial[key]}
+    (estimate,) = estimates_of(
+        Reconstruction(Timeline([Epoch(campaign, 0, decoded=traits_of(mechanism).decoded)])), {key: slow.partial[key]}
     )
     assert estimate.reports == len(sent)
     # The cohort of this campaign costs more than the mechanism.

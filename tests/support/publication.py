@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial, reports_in
 from undertone_aggregator.estimate.publication import Publication, smallest
@@ -28,9 +27,13 @@ def shown(publication: Publication, partial: Partial) -> Shown:
     released = publication.select(cells.sums())
 
     def of(group: str) -> Partial:
-        compact = Compact()
-        compact.add(released.of(group, cells))
-        return compact.partial(group)
+        return Partial(
+            {
+                Key(origin.campaign, origin.fingerprint, origin.kind, group, slot): counts
+                for origin, (slots, table) in released.of(group, cells).items()
+                for slot, counts in zip(slots.tolist(), table, strict=True)
+            }
+        )
 
     return Shown(released.groups, released.smallest, of, released.pooled)
 

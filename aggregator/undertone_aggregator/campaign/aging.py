@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.partial import Counts
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates
+from undertone_aggregator.estimate.estimates import MEASURED, Estimates
 from undertone_aggregator.estimate.excess import SCALES
 from undertone_aggregator.estimate.reconstruct import STALE, STALE_SHARE, model_of, reported_of
 from undertone_aggregator.estimate.two_sided import TwoSided
@@ -69,14 +69,14 @@ class Ageing:
     All states are relative to the readings of the threshold rounds, as the first choice of θ describes them.
     """
 
-    def __init__(self, epochs: Sequence[Epoch], estimates: Sequence[Estimate]) -> None:
+    def __init__(self, epochs: Sequence[Epoch], estimates: Estimates) -> None:
         self._states: dict[tuple[bytes, int], Move] = {}
         self._now, self._width = Move(), 1.0
         chosen = [epoch for epoch in epochs if epoch.threshold is not None]
         starts = [epoch.campaign.first_slot for epoch in chosen]
         for epoch, first, stop in zip(chosen, starts, [*starts[1:], math.inf], strict=False):
-            ones = [each for each in estimates if each.kind == MEASURED and first <= each.slot < stop]
-            states = _states(chosen[0], epoch, ones)
+            inside = (estimates.kind == MEASURED) & (first <= estimates.slot) & (estimates.slot < stop)
+            states = _states(chosen[0], epoch, estimates.take(inside))
             for cycle, state in states.items():
                 self._states[epoch.campaign.fingerprint, cycle] = state
             if states:
@@ -100,17 +100,17 @@ class Ageing:
         )
 
 
-def _states(first: Epoch, epoch: Epoch, estimates: Sequence[Estimate]) -> dict[int, Move]:
+def _states(first: Epoch, epoch: Epoch, estimates: Estimates) -> dict[int, Move]:
     """Return for each cycle with estimates of ``epoch`` how far readings are from those of the first choice of θ."""
     campaign, began, chosen = epoch.campaign, first.threshold, epoch.threshold
     if not estimates or began is None or chosen is None or campaign.report is None:
         return {}
-    model, table = model_of(epoch), Estimates.of(estimates)
-    moved = model.moved(reported_of(table, campaign))
+    model = model_of(epoch)
+    moved = model.moved(reported_of(estimates, campaign))
     if moved is None:
         return {}
     middle: dict[int, float] = {}
-    for slot, change in zip(table.slot.tolist(), moved[:, 0].tolist(), strict=True):
+    for slot, change in zip(estimates.slot.tolist(), moved[:, 0].tolist(), strict=True):
         cycle, place = divmod(slot, campaign.cycle)
         if cycle not in middle or place <= campaign.cycle // 2:
             middle[cycle] = change

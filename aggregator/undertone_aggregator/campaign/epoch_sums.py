@@ -4,14 +4,15 @@ A decision needs the reports of many weeks. Those of old slots never change, so 
 memory: each decision reads the newest slots only. They stay small: a cycle's sums take a few kilobytes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from undertone_aggregator.counts.epochs import Epoch, Timeline, late_seconds
+from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
-from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.estimates import Estimates
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold.day import piece_at, pieces_of
 from undertone_shared import report
@@ -37,11 +38,9 @@ class EpochSums:
     stop: int
     totals: dict[int, int] = field(default_factory=dict)
     cycles: dict[int, Counts] = field(default_factory=dict)
-    means: list[Estimate] = field(default_factory=list)
+    means: Estimates = field(default_factory=lambda: Estimates.of([]))
 
-    def with_reports(
-        self, stop: int, partial: Mapping[Key, Counts], means: Iterable[Estimate], epoch: Epoch
-    ) -> "EpochSums":
+    def with_reports(self, stop: int, partial: Mapping[Key, Counts], means: Estimates, epoch: Epoch) -> "EpochSums":
         """Return these sums and the reports of the slots from ``self.stop`` to before ``stop``, with their means."""
         cycle = epoch.campaign.cycle
         totals, cycles, grown = dict(self.totals), dict(self.cycles), set[int]()
@@ -58,7 +57,7 @@ class EpochSums:
         for number in grown:
             # The smallest integers that hold the counts, because a year of cycles stays in memory.
             cycles[number] = cycles[number].astype(np.min_scalar_type(int(cycles[number].max())))
-        return EpochSums(self.start, stop, totals, cycles, [*self.means, *means])
+        return EpochSums(self.start, stop, totals, cycles, Estimates.together([self.means, means]))
 
 
 class SettledSums:
@@ -80,20 +79,22 @@ class SettledSums:
         partial = Partial.gather(
             (row._replace(group=EVERYBODY), counts) for row, counts in read(kept.stop, slots.stop - 1, kind).items()
         )
-        means = Reconstruction(timeline).truncated(partial, [EVERYBODY]) if kind == report.REPORT else []
+        means = Estimates.of([])
+        if kind == report.REPORT:
+            means = Reconstruction(timeline).truncated(Histograms.of(partial).group(EVERYBODY), EVERYBODY)
         seconds = campaign.slot_seconds
         late = _FINAL * late_seconds(seconds)
         final = min(max((now - late) // seconds, kept.stop), slots.stop)
         kept = self._kept[key] = kept.with_reports(
             final,
             {row: counts for row, counts in partial.items() if row.slot < final},
-            [mean for mean in means if mean.slot < final],
+            means.take(means.slot < final),
             epoch,
         )
         return kept.with_reports(
             slots.stop,
             {row: counts for row, counts in partial.items() if row.slot >= final},
-            [mean for mean in means if mean.slot >= final],
+            means.take(means.slot >= final),
             epoch,
         )
 

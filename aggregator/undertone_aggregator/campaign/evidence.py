@@ -11,6 +11,7 @@ from undertone_aggregator.campaign.epoch_sums import EpochSums, Reader, SettledS
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Counts
 from undertone_aggregator.estimate.calendar import calendar
+from undertone_aggregator.estimate.estimates import Estimates
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.threshold import CohortCounts, ReportCounts
 from undertone_aggregator.threshold.day import Day, Phases, day_of, piece_at
@@ -40,7 +41,7 @@ class Evidence:
         """How far readings have moved since the remembered reports."""
         remembered = list(self._remembered())
         reports = [self._reports(number, report.REPORT) for number, epoch in remembered if epoch.report is not None]
-        return Ageing([epoch for _, epoch in remembered], [mean for sums in reports for mean in sums.means])
+        return Ageing([epoch for _, epoch in remembered], Estimates.together([sums.means for sums in reports]))
 
     def cohort(self) -> dict[Epoch, list[CohortCounts]]:
         """Return the cohort's histograms of each epoch that has some, oldest first, for the remembered epochs.

@@ -12,6 +12,7 @@ from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.handover import HandoverFile
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.estimate.estimates import estimates_of
 from undertone_aggregator.ingest.lag import Lag
 from undertone_shared import report
 from undertone_shared.errors import Invalid
@@ -149,7 +150,7 @@ class Issuing:
             # models of these slots are dropped and fitted once more.
             self._models.clear()
             rounds = store.partial(0, epoch.campaign.first_slot - 1, kind=report.COHORT, late=False)
-            estimator_of(self.timeline, self._models.values).estimates(rounds)
+            estimates_of(estimator_of(self.timeline, self._models.values), rounds)
             self._models.save()
         campaign, chosen = epoch.campaign, epoch.threshold
         facts = {"epoch": campaign.epoch, "phase": epoch.phase, "slot": campaign.first_slot}

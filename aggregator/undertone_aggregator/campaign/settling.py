@@ -10,10 +10,9 @@ from undertone_aggregator.campaign.home_assistant import discovery
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
-from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.estimates import Estimate, Estimator, Series
+from undertone_aggregator.estimate.estimates import Estimate, Estimates, Estimator, Series
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.publication import publication_of, settle
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
@@ -127,7 +126,7 @@ class Settling:
             self._sums_lack = store.sum_up(_SUMMED_SLOTS)
         return self._settled
 
-    def _estimates(self, first: int, last: int) -> tuple[list[Estimate], int]:
+    def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
         """Return (raw and filtered estimates of settled slots, the fewest reports among which one is hidden)."""
         if self._live is None:
             plan, issuing = self._context.plan, self._issuing
@@ -146,7 +145,8 @@ class Settling:
         # Begin with slots that an earlier run of the server published, because the new filter has not seen them.
         raw, smallest = self._raw(min(first, self._filtered + 1), last)
         self._filtered = last
-        return [estimate for estimate in [*raw, *self._live.take(raw)] if estimate.slot >= first], smallest
+        both = Estimates.together([raw, self._live.take(raw)])
+        return both.take(both.slot >= first), smallest
 
     def _estimator(self) -> Estimator:
         """Return the estimator of the current timeline, the same for all its slots: a decoder takes 0.1 s to make."""
@@ -155,23 +155,18 @@ class Settling:
             self._estimating = timeline, estimator_of(timeline, self._models.values)
         return self._estimating[1]
 
-    def _raw(self, first: int, last: int) -> tuple[list[Estimate], int]:
+    def _raw(self, first: int, last: int) -> tuple[Estimates, int]:
         context = self._context
         estimator = self._estimator()
         cells = context.store.histograms(max(first - estimator.memory, 0), last)
         shown = publication_of(context.store, context.plan.min_reports).select(cells.sums())
-        estimates: list[Estimate] = []
-        for group in shown.groups:
-            reports = Compact()
-            reports.add(shown.of(group, cells))
-            estimates += estimator.table(reports, group)
-        estimates.sort(key=lambda estimate: (estimate.slot, estimate.series))
+        estimates = Estimates.together([estimator.estimates(shown.of(group, cells), group) for group in shown.groups])
         self._models.save()
         for sentence in estimator.warnings(estimates):
             # The warning's numbers change with every slot. Its part before the colon does not, so that `say_once` logs
             # it once and not in every slot.
             context.journal.say_once("stale", "alarm: " + sentence.partition(":")[0], warning=sentence)
-        return [estimate for estimate in estimates if estimate.slot >= first], shown.smallest
+        return estimates.take(estimates.slot >= first), shown.smallest
 
     def _announce_at_home(self, newest: Epoch, series: set[Series]) -> None:
         """Announce the series to Home Assistant, again when there is a new one or the campaign has changed."""

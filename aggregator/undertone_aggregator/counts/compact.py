@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
+from undertone_aggregator.counts.partial import Counts
 
 
 class ReportOrigin(NamedTuple):
@@ -29,24 +29,6 @@ class Compact:
         # (slots [n], counts [n, cells]) by source, in the order of the calls of ``add``.
         self._tables: dict[ReportOrigin, list[tuple[NDArray[np.uint32], NDArray[np.integer]]]] = {}
 
-    @classmethod
-    def of(cls, partial: Mapping[Key, Counts], group: str) -> "Compact":
-        """Return the histograms of one group; for `EVERYBODY` those of all groups, whose sums are the histograms."""
-        alike: dict[ReportOrigin, tuple[list[int], list[Counts]]] = {}
-        for (campaign, fingerprint, kind, name, slot), counts in partial.items():
-            if group in (name, EVERYBODY):
-                slots, tables = alike.setdefault(ReportOrigin(campaign, fingerprint, kind, len(counts)), ([], []))
-                slots.append(slot)
-                tables.append(counts)
-        compact = cls()
-        compact.add(
-            {
-                source: _summed([(np.array(slots, dtype=np.int64), np.stack(tables))])
-                for source, (slots, tables) in alike.items()
-            }
-        )
-        return compact
-
     def add(self, tables: Tables) -> None:
         """Add histograms, or vectors of moments, of one group."""
         for source, (slots, table) in tables.items():
@@ -58,16 +40,6 @@ class Compact:
     def tables(self) -> dict[ReportOrigin, tuple[NDArray[np.int64], Counts]]:
         """Return (ascending slots [n], histograms [n, cells]) by source; histograms of one slot are added up."""
         return {source: _summed(tables) for source, tables in self._tables.items()}
-
-    def partial(self, group: str) -> Partial:
-        """Return all histograms as those of a group."""
-        return Partial(
-            {
-                Key(source.campaign, source.fingerprint, source.kind, group, slot): counts
-                for source, (slots, table) in self.tables().items()
-                for slot, counts in zip(slots.tolist(), table, strict=True)
-            }
-        )
 
 
 def _summed(tables: Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]) -> tuple[NDArray[np.int64], Counts]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.counts.compact import ReportOrigin, Tables
-from undertone_aggregator.counts.partial import Counts, Key
+from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 from undertone_shared.report import STREAM
 
 Slots = NDArray[np.int64]
@@ -122,6 +122,11 @@ class Histograms:
         number = self.names.index(name)
         own = {origin: rows.group == number for origin, rows in self.tables.items()}
         return {origin: (rows.slot[own[origin]], rows.counts[own[origin]]) for origin, rows in self.tables.items()}
+
+    def each_group(self, groups: Iterable[str] | None = None) -> Iterator[tuple[str, Tables]]:
+        """Yield (name, histograms) of ``groups``, or of all groups and all devices together, by name."""
+        for name in sorted({*self.names, EVERYBODY} if groups is None else set(groups)):
+            yield name, self.sums().everybody() if name == EVERYBODY else self.group(name)
 
     def sums(self) -> SlotSums:
         """Return the sums over all groups, by slot."""

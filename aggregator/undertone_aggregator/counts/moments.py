@@ -74,19 +74,17 @@ class Layout:
         return [(lag, 1)]
 
     def ages_of(self, counts: Counts) -> Counts:
-        """Return the number of reports [ages] by chain age."""
-        return counts[_HEAD :: self._row]
+        """Return the number of reports [..., ages] by chain age; ``counts`` [..., cells]."""
+        return counts[..., _HEAD :: self._row]
 
     def pairs(self, counts: Counts) -> Counts:
-        """Return the number of devices [64] with reports in this slot and 1 to 64 slots earlier, on one chain."""
-        return counts[1:_HEAD]
+        """Return the number of devices [..., 64] with reports in this slot and 1 to 64 slots earlier, on one chain."""
+        return counts[..., 1:_HEAD]
 
-    def sums(self, counts: Counts, coordinate: int = 0) -> tuple[int, int, int]:
-        """Return (number of reports, ΣX, ΣX²) of one coordinate, as exact integers."""
-        n = int(counts[0])
-        first, high, low = (sum(map(int, counts[_HEAD + 1 + 3 * coordinate + part :: self._row])) for part in range(3))
-        # X = u - B with B = 2^31, so that ΣX² = Σ(u - B)² = Σu² - 2BΣu + nB².
-        return n, first - n * _BIAS, (high << _HALF) + low - 2 * _BIAS * first + n * _BIAS * _BIAS
+    def sum_of(self, counts: Counts, coordinate: int = 0) -> Counts:
+        """Return ΣX [...] of one coordinate, exactly; ``counts`` [..., cells]."""
+        # X = u - 2^31.
+        return np.asarray(counts[..., _HEAD + 1 + 3 * coordinate :: self._row].sum(axis=-1) - counts[..., 0] * _BIAS)
 
 
 @lru_cache(maxsize=64)

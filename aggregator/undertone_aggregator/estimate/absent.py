@@ -1,10 +1,10 @@
 """Rows for slots without a number, so that a series has one row for each slot."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates
+from undertone_aggregator.estimate.estimates import ABSENT, Estimates
 
 # Largest number of consecutive slots without a number that get rows: more than a year of half-hours. A longer gap gets
 # no rows, because the campaign was paused and continued later.
@@ -12,7 +12,7 @@ LONGEST_GAP = 20_000
 
 
 def with_absent(
-    rows: Sequence[Estimate], first: int, last: int, slot_seconds: int, groups: Iterable[str], dimension: int = 1
+    estimates: Estimates, first: int, last: int, slot_seconds: int, groups: Iterable[str], dimension: int = 1
 ) -> Estimates:
     """Return the rows, and for each slot first..last in which a series has no raw row, a row without a number.
 
@@ -20,7 +20,6 @@ def with_absent(
     raw row gets the coordinates of the other groups' rows, or all ``dimension`` of them if no group has a row. A gap of
     more than `LONGEST_GAP` slots gets no rows.
     """
-    estimates = Estimates.of(rows)
     raw = estimates.take(~estimates.filtered)
     parts = [estimates]
     coordinates = np.flatnonzero(np.bincount(raw.coordinate)).tolist() or range(1, dimension + 1)

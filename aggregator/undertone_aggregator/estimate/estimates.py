@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.compact import Compact
+from undertone_aggregator.counts.compact import Tables
+from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
 
 # Quantile of the normal distribution for nominal 95 % intervals.
@@ -320,6 +321,14 @@ class Estimates(Sequence[Estimate]):
     def __len__(self) -> int:
         return len(self.slot)
 
+    def __eq__(self, other: object) -> bool:
+        """Compare with any sequence of rows; a missing number equals a missing one."""
+        if not isinstance(other, Sequence) or not all(isinstance(row, Estimate) for row in other):
+            return NotImplemented
+        return self.table() == Estimates.of(other).table()
+
+    __hash__ = None  # type: ignore[assignment]
+
     @overload
     def __getitem__(self, place: int) -> Estimate: ...
 
@@ -388,34 +397,30 @@ class RangeEstimate(MeanRow):
 
 
 class Estimator(Protocol):
-    """Estimator of one way of collecting: it computes raw series from Partials, fast enough for every slot."""
+    """Estimator of one way of collecting: it computes a group's raw series from its histograms, all slots at once."""
 
     @property
     def memory(self) -> int:
-        """Number of preceding slots whose Partials the estimate of a slot needs."""
+        """Number of preceding slots whose reports the estimate of a slot needs."""
 
     @property
     def chains(self) -> int:
         """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
 
-    def table(self, reports: Compact, group: str) -> Estimates:
+    def estimates(self, reports: Tables, group: str) -> Estimates:
         """Return an estimate per slot and series of a group with ``reports``, by slot, then series."""
 
-    def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """Return an estimate per slot and series with reports, by slot, then series.
-
-        ``groups``: only these (``all``: every device).
-        """
-
-    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+    def warnings(self, estimates: Estimates) -> list[str]:
         """Return plain sentences about problems of the campaign's settings that raw estimates show."""
 
-    def ranges(
-        self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
-    ) -> list[RangeEstimate]:
+    def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
         """Return means over runs of ``every`` slots, counted from slot 0 of Unix time, by run, then series."""
 
-    def means(
-        self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
-    ) -> list[RangeEstimate]:
+    def means(self, reports: Tables, group: str, slots: Collection[int]) -> list[RangeEstimate]:
         """Return the mean over the given slots that have a number, by series; no row for a series without one."""
+
+
+def estimates_of(estimator: Estimator, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> Estimates:
+    """Return the estimates of a Partial's reports, by slot, then series: of all groups, or of ``groups`` only."""
+    parts = Histograms.of(partial).each_group(groups)
+    return Estimates.together([estimator.estimates(reports, group) for group, reports in parts])

@@ -13,7 +13,7 @@ from typing import Any
 from undertone_aggregator.base.plain import plain
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.facts import mechanism_facts
-from undertone_aggregator.estimate.estimates import Estimate, Row
+from undertone_aggregator.estimate.estimates import Estimates, Row
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.spreadsheets import as_cell
 from undertone_shared.errors import Invalid
@@ -22,10 +22,10 @@ from undertone_shared.errors import Invalid
 _TAGS = ("group", "coordinate", "filtered", "kind", "share")
 
 
-def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
+def document(results: Results, estimates: Estimates) -> dict[str, Any]:
     """Return everything about the campaign and these estimates as one JSON object."""
     campaign, exact = results.campaign, results.certificate
-    world = results.world(estimates)
+    world, columns = results.world(estimates), estimates.table()
     document: dict[str, Any] = {
         "campaign": campaign.name,
         "sensor": campaign.sensor,
@@ -43,9 +43,9 @@ def document(results: Results, estimates: Sequence[Estimate]) -> dict[str, Any]:
         "unpublished": results.unpublished,
         "settled": results.settled,
         "warnings": results.warnings(estimates),
-        "slots": [estimate.row() for estimate in estimates],
+        "slots": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
     }
-    if any(estimate.series.filtered for estimate in estimates):
+    if estimates.filtered.any():
         document["filter"] = results.filter.sentence
     return dict(plain(document))
 
@@ -102,7 +102,7 @@ def to_parquet(results: Results, pieces: Iterable[Sequence[Row]], kind: type[Row
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
         raise Invalid("Parquet needs pyarrow: pip install 'undertone-ldp[all]'") from None
-    facts = {key: value for key, value in document(results, []).items() if key != "slots"}
+    facts = {key: value for key, value in document(results, Estimates.of([])).items() if key != "slots"}
     types = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
     schema = pa.schema(
         [(name, types[kind_of]) for name, kind_of in kind.types().items()], metadata={"undertone": json.dumps(facts)}

@@ -1,11 +1,12 @@
 """Losses over time: for each slot reports that came, came too late, are missing, or were refused."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, reports_in
+from undertone_aggregator.counts.compact import Tables
+from undertone_aggregator.counts.histograms import reports_of
 from undertone_aggregator.estimate.estimates import Row
 
 
@@ -76,12 +77,11 @@ class SlotRefusals(Row):
     deliveries: int
 
 
-def reports_by_slot(partial: Mapping[Key, Counts], group: str) -> Counter[int]:
-    """Return a map: slot -> number of reports of a group, `EVERYBODY` for all of them."""
+def reports_by_slot(histograms: Tables) -> Counter[int]:
+    """Return a map: slot -> number of reports in a group's histograms."""
     reports: Counter[int] = Counter()
-    for key, counts in partial.items():
-        if group in (key.group, EVERYBODY):
-            reports[key.slot] += reports_in(key.kind, counts)
+    for origin, (slots, counts) in histograms.items():
+        reports.update(dict(zip(slots.tolist(), reports_of(origin.kind, counts).tolist(), strict=True)))
     return reports
 
 

@@ -50,7 +50,7 @@ class Results(OpenCampaign):
         filtered: bool = False,
         settled: bool = False,
         absent: bool = False,
-    ) -> list[Estimate]:
+    ) -> Estimates:
         """Return the estimates from ``first`` to ``last``; ``groups`` None for all groups.
 
         Both are slots, included, or moments: slots that start at or after the first one and before the last one; a
@@ -60,7 +60,7 @@ class Results(OpenCampaign):
         newest slot, see `with_absent`. Raises Invalid for a group that has no report.
         """
         tables = self.each_group(first, last, groups, filtered=filtered, settled=settled, absent=absent)
-        return [*Estimates.together(list(tables))]
+        return Estimates.together(list(tables))
 
     def each_group(
         self,
@@ -78,7 +78,7 @@ class Results(OpenCampaign):
         memory = self.filter.memory if filtered else 0
         begin, end = max(low - memory, 0), min(high + memory, _LAST)
         for group, reports in self._parts(max(begin - self._estimator.memory, 0), end, self._wanted(groups)):
-            raw = self._estimator.table(reports, group)
+            raw = self._estimator.estimates(reports.tables(), group)
             raw = raw.take(raw.slot >= begin)
             # The filter needs the memory that a long series of histograms takes.
             del reports
@@ -94,7 +94,7 @@ class Results(OpenCampaign):
             raise Invalid(f"every is {every}, expected at least 1 slot")
         low, high = self.span(first, last)
         parts = self._parts(low, high, self._wanted(groups))
-        rows = [row for group, of in parts for row in self._estimator.ranges(of.partial(group), every, [group])]
+        rows = [row for group, of in parts for row in self._estimator.ranges(of.tables(), group, every)]
         return sorted(rows, key=lambda row: (row.first, row.series))
 
     def selection(
@@ -122,7 +122,7 @@ class Results(OpenCampaign):
         if not slots:
             raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
         parts = self._parts(max(low - self._estimator.memory, 0), high, self._wanted(groups))
-        means = [row for group, of in parts for row in self._estimator.means(of.partial(group), slots, [group])]
+        means = [row for group, of in parts for row in self._estimator.means(of.tables(), group, slots)]
         rows = [selection(mean, slots, self._fleet(mean.group)) for mean in means]
         return sorted(rows, key=lambda row: row.series)
 
@@ -153,7 +153,7 @@ class Results(OpenCampaign):
         low, high = self._existing(first, last)
         rows = []
         for group, of_group in self._parts(low, high, self._wanted(groups)):
-            reports = reports_by_slot(of_group.partial(group), group)
+            reports = reports_by_slot(of_group.tables())
             late, lost = self._late_and_lost(low, high, group)
             refused = self._refused(low, high) if group == EVERYBODY else None
             rows += [
@@ -194,7 +194,8 @@ class Results(OpenCampaign):
         self, low: int, high: int, group: str
     ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
         """Return two maps: slot -> late reports, slot -> reports noticed in it as missing. None if unpublished."""
-        late = reports_by_slot(Partial.gather(self._store.histograms(low, high, late=True).items()), group)
+        ((_, tables),) = self._store.histograms(low, high, late=True).each_group([group])
+        late = reports_by_slot(tables)
         lost: Counter[int] = Counter()
         for (name, slot), n in self._store.losses().items():
             if group in (name, EVERYBODY):
@@ -318,14 +319,13 @@ class Results(OpenCampaign):
         """Return the reports of all devices, pooled over runs of ``every`` slots."""
         return self._store.partial(first, last)
 
-    def world(self, estimates: Sequence[Estimate]) -> Published | None:
+    def world(self, estimates: Estimates) -> Published | None:
         """Return what all published estimates together reveal about one household in a cycle.
 
         It is computed for the smallest number of reports among the slots of ``estimates``. Returns None if all of them
         are absent, and for a stream.
         """
-        table = Estimates.of(estimates)
-        slots = table.slot[table.kind != ABSENT]
+        slots = estimates.slot[estimates.kind != ABSENT]
         if not len(slots):
             return None
         publication = publication_of(self._store, self.min_reports)
@@ -333,10 +333,9 @@ class Results(OpenCampaign):
         fewest = [publication.select(self._store.sums(low, high)).smallest for low, high in pieces]
         return world_learns(self.newest, min(filter(None, fewest), default=0))
 
-    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+    def warnings(self, estimates: Estimates) -> list[str]:
         """Return plain sentences about what these estimates cannot show, and about the choice of θ."""
-        table = Estimates.of(estimates)
-        table = table.take(table.kind != ABSENT)
+        table = estimates.take(estimates.kind != ABSENT)
         raw = table.take(~table.filtered)
         chosen = next((epoch.threshold for epoch in reversed(self.timeline.epochs) if epoch.threshold), None)
         sentences = list(chosen.warnings) if chosen is not None else []
@@ -362,7 +361,7 @@ class Results(OpenCampaign):
         ``filtered``: the filtered series instead of the raw one.
         """
         estimates = self.estimates(first, last, [group], filtered=filtered)
-        columns = Estimate.table([estimate for estimate in estimates if estimate.series.filtered == filtered])
+        columns = estimates.take(estimates.filtered == filtered).table()
         return {
             name: np.array([np.nan if value is None else value for value in values]) for name, values in columns.items()
         }

@@ -1,86 +1,81 @@
 """Range queries: means over runs of slots. Noise of different slots is independent and averages out; bias does not."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, Load, RangeEstimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimates, Load, RangeEstimate, Series, Vector
 
-# Function that returns the standard error of the mean of these estimates' biases.
-BiasError = Callable[[Sequence[Estimate]], float]
+Places = NDArray[np.intp]
+# Function that returns the standard error of the mean bias of the estimates at these places.
+BiasError = Callable[[Places], float]
 
 
-def wholly_shared(estimates: Sequence[Estimate]) -> float:
-    """Return the standard error of the slots' mean bias if the errors of their biases are equal up to scale.
+def by_run(slots: NDArray[np.int64], every: int) -> Iterator[tuple[int, int, Places]]:
+    """Yield (first slot, last slot, places of ascending ``slots`` in it) of runs of ``every`` slots that have a slot.
 
-    It is then the average of the biases' standard errors.
+    Runs are counted from slot 0 of Unix time, so that a day's slots make UTC days.
     """
-    return sum(estimate.bias_se or 0.0 for estimate in estimates) / len(estimates)
+    numbers, first = np.unique(slots // every, return_index=True)
+    for number, places in zip(numbers.tolist(), np.split(np.arange(len(slots)), first[1:]), strict=False):
+        yield number * every, number * every + every - 1, places
 
 
-def over(estimates: Iterable[Estimate], every: int, bias_error: BiasError = wholly_shared) -> list[RangeEstimate]:
-    """Average runs of ``every`` slots, counted from slot 0 of Unix time (so that a day's slots make UTC days).
+def over(estimates: Estimates, every: int, bias_error: BiasError) -> list[RangeEstimate]:
+    """Average runs of ``every`` slots of one series, ascending; see `by_run`.
 
-    Slots of threshold epochs are models without a standard error and are left out. The result is sorted by run, then
-    group.
+    Slots of threshold epochs are models without a standard error and are left out.
     """
-    runs: dict[tuple[int, Series], list[Estimate]] = {}
-    for estimate in estimates:
-        if estimate.kind == MEASURED and estimate.standard_error is not None:
-            runs.setdefault((estimate.slot // every, estimate.series), []).append(estimate)
-    return [
-        _mean(number * every, number * every + every - 1, series, runs[number, series], bias_error)
-        for number, series in sorted(runs)
-    ]
+    measured = _measured(estimates)
+    runs = by_run(estimates.slot[measured], every)
+    return [_mean(first, last, estimates, measured[places], bias_error) for first, last, places in runs]
 
 
-def over_slots(
-    estimates: Iterable[Estimate], slots: Collection[int], bias_error: BiasError = wholly_shared
-) -> list[RangeEstimate]:
-    """Return the mean over those of the given slots that were measured, by series. See `over`."""
-    series: dict[Series, list[Estimate]] = {}
-    for estimate in estimates:
-        if estimate.slot in slots and estimate.kind == MEASURED and estimate.standard_error is not None:
-            series.setdefault(estimate.series, []).append(estimate)
-    return [_mean(min(slots), max(slots), each, series[each], bias_error) for each in sorted(series)]
+def over_slots(estimates: Estimates, slots: Collection[int], bias_error: BiasError) -> list[RangeEstimate]:
+    """Return the mean over those of the given slots of one series that were measured; no row if none was."""
+    measured = _measured(estimates)
+    chosen = measured[np.isin(estimates.slot[measured], list(slots))]
+    return [_mean(min(slots), max(slots), estimates, chosen, bias_error)] if len(chosen) else []
 
 
-def _mean(first: int, last: int, series: Series, estimates: Sequence[Estimate], bias_error: BiasError) -> RangeEstimate:
-    n = len(estimates)
-    mean = sum(estimate.truncated_mean for estimate in estimates) / n
-    error = math.sqrt(sum((estimate.truncated_se or 0.0) ** 2 for estimate in estimates)) / n
-    biases = [estimate.bias for estimate in estimates if estimate.bias is not None]
+def _measured(estimates: Estimates) -> Places:
+    return np.flatnonzero((estimates.kind == MEASURED) & ~np.isnan(estimates.standard_error))
+
+
+def _mean(first: int, last: int, estimates: Estimates, places: Places, bias_error: BiasError) -> RangeEstimate:
+    part, n = estimates.take(places), len(places)
+    mean, error = sum(part.truncated_mean.tolist()) / n, math.sqrt(sum(np.square(part.truncated_se).tolist())) / n
     bias = bias_se = None
-    if len(biases) == n:
-        bias, bias_se = sum(biases) / n, bias_error(estimates)
+    if not np.isnan(part.bias).any():
+        bias, bias_se = sum(part.bias.tolist()) / n, bias_error(places)
     return RangeEstimate(
         first=first,
         last=last,
-        start=first * (estimates[0].start // estimates[0].slot),
-        series=series,
+        start=first * int(part.start[0] // part.slot[0]),
+        series=Series(part.group[0]),
         slots=n,
-        reports=sum(estimate.reports for estimate in estimates),
-        spread=spread_of([e.estimate for e in estimates], [e.truncated_se or 0.0 for e in estimates]),
+        reports=int(part.reports.sum()),
+        spread=spread_of(part.estimate, part.truncated_se),
         **Load.of(mean, error, bias, bias_se)._asdict(),
     )
 
 
-def spread_of(means: Sequence[float], errors: Sequence[float]) -> float | None:
+def spread_of(means: Vector, errors: Vector) -> float | None:
     """Return the standard deviation between slots' means, less the noise in them; None for a single slot."""
     n = len(means)
     if n < 2:
         return None
-    middle = sum(means) / n
-    variance = sum((mean - middle) ** 2 for mean in means) / (n - 1)
-    return math.sqrt(max(variance - sum(error**2 for error in errors) / n, 0.0))
+    middle = sum(means.tolist()) / n
+    variance = sum(np.square(means - middle).tolist()) / (n - 1)
+    return math.sqrt(max(variance - sum(np.square(errors).tolist()) / n, 0.0))
 
 
-def drowned(estimates: Sequence[Estimate], offset: int = 0) -> str | None:
+def drowned(estimates: Estimates, offset: int = 0) -> str | None:
     """Return a sentence if the noise of a typical slot exceeds the signal, and what would help; None otherwise."""
-    table = Estimates.of(estimates)
-    shown = (table.kind == MEASURED) | (table.kind == RELEASED)
-    measured = table.take(shown & ~np.isnan(table.standard_error))
+    shown = (estimates.kind == MEASURED) | (estimates.kind == RELEASED)
+    measured = estimates.take(shown & ~np.isnan(estimates.standard_error))
     if not len(measured):
         return None
     errors = measured.truncated_se

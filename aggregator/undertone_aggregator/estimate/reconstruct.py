@@ -9,22 +9,22 @@ the empirical variance is right. The estimate is of the mean of the readings the
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.compact import Compact
+from undertone_aggregator.counts.compact import Tables
 from undertone_aggregator.counts.epochs import Epoch, Timeline
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
+from undertone_aggregator.counts.partial import EVERYBODY, Counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, RangeEstimate, Z
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimates, RangeEstimate, Z
 from undertone_aggregator.estimate.excess import ExcessModel
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
-from undertone_aggregator.estimate.ranges import BiasError, over, over_slots
+from undertone_aggregator.estimate.ranges import BiasError, Places, over, over_slots
 from undertone_aggregator.estimate.removed import Removed, Reported, error_of_mean
 from undertone_aggregator.estimate.two_sided import TwoSided
 from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
@@ -136,44 +136,36 @@ class Reconstruction:
         """Always 1: noise of different slots is independent."""
         return 1
 
-    def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """Return one estimate per slot and group with reports, by slot, then group; ``all`` means all devices together.
+    def estimates(self, reports: Tables, group: str) -> Estimates:
+        """Return one estimate per slot with reports.
 
-        ``groups``: only these. Reports that devices make under an older epoch are decoded by its rule.
+        Reports that devices make under an older epoch are decoded by its rule.
         """
-        return [*self._with_bias(partial, groups)[0]]
-
-    def table(self, reports: Compact, group: str) -> Estimates:
-        """Return ``estimates`` of one group's ``reports``, by column."""
         return self._corrected(*self._truncated(reports, group))[0]
 
-    def truncated(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
+    def truncated(self, reports: Tables, group: str) -> Estimates:
         """Return ``estimates`` of the means of truncated readings, without the model of what truncation removes."""
-        return [*Estimates.together([self._truncated(*part)[0] for part in _by_group(partial, groups)])]
+        return self._truncated(reports, group)[0]
 
-    def ranges(
-        self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
-    ) -> list[RangeEstimate]:
+    def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
         """See `estimate.ranges.over`."""
-        estimates, bias_error = self._with_bias(partial, groups)
+        estimates, bias_error = self._with_bias(reports, group)
         return over(estimates, every, bias_error)
 
-    def means(
-        self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
-    ) -> list[RangeEstimate]:
+    def means(self, reports: Tables, group: str, slots: Collection[int]) -> list[RangeEstimate]:
         """See `estimate.ranges.over_slots`."""
-        estimates, bias_error = self._with_bias(partial, groups)
+        estimates, bias_error = self._with_bias(reports, group)
         return over_slots(estimates, slots, bias_error)
 
-    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+    def warnings(self, estimates: Estimates) -> list[str]:
         """Return a sentence if readings have changed so much since the rounds that θ no longer fits them."""
         newest = self.timeline.last
         if newest is None or newest.threshold is None:
             return []
         campaign = newest.campaign
-        table = Estimates.of(estimates)
-        of_all = (table.group == EVERYBODY) & (table.coordinate == 1) & ~table.filtered
-        measured = table.take(of_all & (table.kind == MEASURED) & (table.slot >= campaign.first_slot))
+        of_all = (estimates.group == EVERYBODY) & (estimates.coordinate == 1) & ~estimates.filtered
+        since = (estimates.kind == MEASURED) & (estimates.slot >= campaign.first_slot)
+        measured = estimates.take(of_all & since)
         if not len(measured):
             return []
         model, reported = model_of(newest), reported_of(measured, campaign)
@@ -196,19 +188,14 @@ class Reconstruction:
             f" chosen for; truncation removes about {removed:.3g} {campaign.unit} of the mean"
         ]
 
-    def _with_bias(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> tuple[Estimates, BiasError]:
+    def _with_bias(self, reports: Tables, group: str) -> tuple[Estimates, BiasError]:
         """Return the estimates with the model of truncation bias, and the error of the mean of several biases."""
-        parts = {
-            group: self._corrected(*self._truncated(reports, group)) for reports, group in _by_group(partial, groups)
-        }
+        estimates, removed = self._corrected(*self._truncated(reports, group))
 
-        def bias_error(chosen: Sequence[Estimate]) -> float:
-            estimates, of_group = parts[chosen[0].group]
-            slots = np.array([estimate.slot for estimate in chosen])
-            places = np.searchsorted(estimates.slot, slots)
-            return error_of_mean(of_group.take(places), slots, self.timeline.epochs[0].campaign.cycle)
+        def bias_error(places: Places) -> float:
+            return error_of_mean(removed.take(places), estimates.slot[places], self.timeline.epochs[0].campaign.cycle)
 
-        return Estimates.together([estimates for estimates, _ in parts.values()]), bias_error
+        return estimates, bias_error
 
     def _corrected(self, estimates: Estimates, begun: NDArray[np.int64]) -> tuple[Estimates, Removed]:
         """Return the estimates of a group with what truncation removes from them; nan where that is unknown.
@@ -229,14 +216,14 @@ class Reconstruction:
         mean, error = estimates.truncated_mean, estimates.truncated_se
         return estimates.with_load(mean, error, removed.bias, removed.standard_error), removed
 
-    def _truncated(self, reports: Compact, group: str) -> tuple[Estimates, NDArray[np.int64]]:
+    def _truncated(self, reports: Tables, group: str) -> tuple[Estimates, NDArray[np.int64]]:
         """Return ``truncated`` of one group's reports, and the epoch under which most of them were made.
 
         An epoch is given as the Unix second at which it began; 0 where nothing was measured.
         """
         measured: list[_Measured] = []
         model: list[tuple[Epoch, NDArray[np.int64], Counts]] = []
-        for source, (slots, counts) in reports.tables().items():
+        for source, (slots, counts) in reports.items():
             epoch, filled = self.timeline.of(source.fingerprint), counts.any(axis=1)
             if epoch is not None and source.kind == report.REPORT:
                 measured += self._measured(epoch, slots[filled], counts[filled])
@@ -336,12 +323,6 @@ def _cell_means(edges: tuple[int, ...], chosen: Threshold | None) -> Vector:
     mass = np.bincount(cell, weights=chosen.density, minlength=len(middles))
     moment = np.bincount(cell, weights=chosen.density * centre, minlength=len(middles))
     return np.where(mass > 0, moment / np.where(mass > 0, mass, 1.0), middles)
-
-
-def _by_group(partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Compact, str]]:
-    """Yield each group's reports and its name; without ``groups`` all groups, and all devices together."""
-    for group in sorted({key.group for key in partial} | {EVERYBODY} if groups is None else set(groups)):
-        yield Compact.of(partial, group), group
 
 
 def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimates, NDArray[np.int64]]:

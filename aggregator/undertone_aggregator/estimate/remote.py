@@ -19,7 +19,7 @@ from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.distribution import Quantile
-from undertone_aggregator.estimate.estimates import Estimate, Estimates, RangeEstimate, Row, Series
+from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
 from undertone_aggregator.estimate.opened import Collections
 from undertone_aggregator.estimate.query import LARGEST_SELECTION, Results, When
@@ -231,16 +231,15 @@ class RemoteResults(Results):
             asked |= self._between(*self._chosen(first, last))
         return [_row(Quantile, row) for row in self._ask(f"{self._at}/quantiles", asked)["quantiles"]]
 
-    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+    def warnings(self, estimates: Estimates) -> list[str]:
         """Return the server's warnings about these slots of their group."""
-        estimates = [estimate for estimate in estimates if not estimate.is_absent]
+        estimates = estimates.take(estimates.kind != ABSENT)
         if not estimates:
             return []
-        slots = [estimate.slot for estimate in estimates]
-        asked = self._between(min(slots), max(slots)) | {"group": estimates[0].group}
+        asked = self._between(int(estimates.slot.min()), int(estimates.slot.max())) | {"group": estimates[0].group}
         return [printable(str(sentence)) for sentence in self._ask(f"{self._at}/estimates", asked)["warnings"]]
 
-    def world(self, estimates: Sequence[Estimate]) -> Published | None:
+    def world(self, estimates: Estimates) -> Published | None:
         """Return the page's privacy statement about its newest slots."""
         published = self._now()["published"]
         if published is None:

@@ -3,7 +3,7 @@ settle.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from undertone_aggregator.estimate import filter as core
 from undertone_aggregator.estimate.calendar import Days, calendar
-from undertone_aggregator.estimate.estimates import Estimate, Estimates, Series
+from undertone_aggregator.estimate.estimates import Estimates, Series
 from undertone_aggregator.estimate.seasonal import Calendar
 from undertone_aggregator.estimate.state_space import Filter, Noise, Vector
 
@@ -39,13 +39,13 @@ class SeriesFilter:
     bottom: Callable[[int], int] = lambda slot: 0
     used: bool = True
 
-    def smoothed(self, estimates: Sequence[Estimate]) -> Estimates:
+    def smoothed(self, estimates: Estimates) -> Estimates:
         """Return the filtered series of raw estimates, by slot, then series; each value uses all estimates.
 
         Estimates without a standard error (threshold rounds) are left out.
         """
         parts = []
-        for raw in by_series(Estimates.of(estimates)).values():
+        for raw in by_series(estimates).values():
             done = self.run(raw) if self.used else None
             if done is not None and done.used:
                 parts.append(as_filtered(raw, done.mean, done.standard_error))
@@ -57,13 +57,12 @@ class SeriesFilter:
         """Filter one series; ``before``: its last fit, to start from."""
         return core.filtered(raw.slot, raw.estimate, self.noise(raw), self._calendar(raw.slot), before=before)
 
-    def noise(self, estimates: Sequence[Estimate]) -> Noise:
+    def noise(self, raw: Estimates) -> Noise:
         """Return the noise of one series' estimates.
 
         A variance that is estimated from few reports is shrunk towards a report's variance in the whole series: a slot
         whose reports happen to agree is not more precise.
         """
-        raw = Estimates.of(estimates)
         variance = np.square(np.nan_to_num(raw.truncated_se))
         if np.isnan(raw.carried).all():
             reports = np.maximum(raw.reports, 1)
@@ -115,11 +114,11 @@ class LiveFilter:
         self._how = how
         self._series: dict[Series, _Running] = {}
 
-    def take(self, raw: Sequence[Estimate]) -> Estimates:
+    def take(self, raw: Estimates) -> Estimates:
         """Return the filtered estimates of raw ones that have settled; at most one series is refitted per call."""
         filtered: list[Estimates] = []
         patient = False
-        for series, estimates in by_series(Estimates.of(raw)).items():
+        for series, estimates in by_series(raw).items():
             running = self._series.setdefault(series, _Running(self._how))
             filtered.append(running.take(estimates))
             if not patient and running.due:

@@ -6,20 +6,19 @@ for what clipping removes.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.compact import Compact
+from undertone_aggregator.counts.compact import ReportOrigin, Tables
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, add_counts
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.clipping import ClippingBias
-from undertone_aggregator.estimate.estimates import RELEASED, Estimate, Estimates, Load, RangeEstimate, Series
-from undertone_aggregator.estimate.ranges import spread_of
+from undertone_aggregator.estimate.estimates import RELEASED, Estimates, Load, RangeEstimate, Series
+from undertone_aggregator.estimate.ranges import Places, by_run, spread_of
 from undertone_aggregator.estimate.removed import Removed, error_of_mean
 from undertone_shared.campaign import Campaign
 from undertone_shared.stream import StreamRule
@@ -90,104 +89,86 @@ class StreamReconstruction:
         """Number of interleaved chains of the newest rule."""
         return int(self._newest[1].lag)
 
-    def curve(self, partial: Mapping[Key, Counts], group: str = EVERYBODY, coordinate: int = 1) -> Curve:
-        """Return the series of one group, ``all`` for all devices together; slots without reports are left out."""
-        cells: dict[tuple[int, bytes], Counts] = {}
-        for key, counts in partial.items():
-            if key.fingerprint in self._rules and group in (key.group, EVERYBODY):
-                at = (key.slot, key.fingerprint)
-                cells[at] = add_counts(cells[at], counts) if at in cells else counts
-        slots = sorted({slot for slot, _ in cells})
-        place = {slot: i for i, slot in enumerate(slots)}
-        reports, total, band = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros((len(slots), LAGS + 1))
-        for (slot, fingerprint), counts in cells.items():
-            campaign, rule, layout, variances = self._rules[fingerprint]
-            i, unit = place[slot], float(rule.width)
-            n, moment, _ = layout.sums(counts, coordinate - 1)
-            reports[i] += n
-            total[i] += n * (campaign.offset + rule.low + unit / 2) + moment * unit / rule.levels
-            band[i, 0] += unit**2 * float(layout.ages_of(counts) @ variances)
-            steady = unit**2 * release_variance(rule)
-            share = rule.reuse / (1 << rule.shift)
+    def curve(self, reports: Tables, coordinate: int = 1) -> Curve:
+        """Return the series of one group's reports; slots without reports are left out."""
+        known = [(self._rules[origin.fingerprint], *reports[origin]) for origin in self._known(reports)]
+        slots = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(at for _, at, _ in known)]))
+        number, total, band = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros((len(slots), LAGS + 1))
+        for (campaign, rule, layout, variances), at, counts in known:
+            place, unit = np.searchsorted(slots, at), float(rule.width)
+            steady, share = unit**2 * release_variance(rule), rule.reuse / (1 << rule.shift)
+            n, moment = counts[:, 0], layout.sum_of(counts, coordinate - 1)
+            number[place] += n
+            total[place] += n * (campaign.offset + rule.low + unit / 2) + moment * unit / rule.levels
+            # Slot by slot, because a product of matrices may depend on how many slots there are.
+            band[place, 0] += unit**2 * np.array([ages @ variances for ages in layout.ages_of(counts)])
             for lag in range(rule.lag, LAGS + 1, rule.lag):
-                if slot - lag in place:
-                    band[i, lag] += int(layout.pairs(counts)[lag - 1]) * steady * share ** (lag // rule.lag)
-        scale = np.where(reports > 0, reports, 1.0)
-        for slot, i in place.items():
-            for lag in np.flatnonzero(band[i]).tolist():
-                band[i, lag] /= scale[i] * scale[place[slot - lag]]
-        return Curve(np.array(slots, dtype=np.int64), reports.astype(np.int64), total / scale, band)
+                both = np.isin(at - lag, slots)
+                pairs = layout.pairs(counts)[both, lag - 1]
+                band[place[both], lag] += pairs * steady * share ** (lag // rule.lag)
+        scale = np.where(number > 0, number, 1.0)
+        for lag in range(LAGS + 1):
+            # The band is 0 where no slot is ``lag`` slots before.
+            before = np.searchsorted(slots, slots - lag)
+            band[:, lag] /= scale * scale[before]
+        return Curve(slots, number.astype(np.int64), total / scale, band)
 
-    def table(self, reports: Compact, group: str) -> Estimates:
-        """Return ``estimates`` of one group's reports, by column."""
-        return Estimates.of(self.estimates(reports.partial(group), [group]))
+    def estimates(self, reports: Tables, group: str) -> Estimates:
+        """Return one estimate per slot and coordinate, by column."""
+        campaign, rule = self._newest[:2]
+        parts = []
+        for series, curve in self._curves(reports, group):
+            removed = self._removed(curve)
+            rows = Estimates.each(
+                len(curve.slots),
+                group=group,
+                kind=RELEASED,
+                coordinate=series.coordinate,
+                slot=curve.slots,
+                start=curve.slots * campaign.slot_seconds,
+                reports=curve.reports,
+                cohort=0,
+                theta=campaign.theta,
+                carried=curve.carried(rule.lag),
+            )
+            parts.append(rows.with_load(curve.mean, curve.standard_error, removed.bias, removed.standard_error))
+        return Estimates.together(parts)
 
-    def estimates(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> list[Estimate]:
-        """Return one estimate per slot, group and coordinate."""
-        estimates: list[Estimate] = []
-        for series, curve in self._curves(partial, groups):
-            campaign, rule = self._newest[:2]
-            carried, removed = curve.carried(rule.lag), self._removed(curve)
-            errors = removed.standard_error
-            for i, slot in enumerate(curve.slots.tolist()):
-                load = Load.of(
-                    float(curve.mean[i]), float(curve.standard_error[i]), float(removed.bias[i]), float(errors[i])
-                )
-                estimates.append(
-                    Estimate(
-                        slot=slot,
-                        start=slot * campaign.slot_seconds,
-                        series=series,
-                        kind=RELEASED,
-                        reports=int(curve.reports[i]),
-                        cohort=0,
-                        theta=campaign.theta,
-                        carried=float(carried[i]),
-                        **load._asdict(),
-                    )
-                )
-        return sorted(estimates, key=lambda estimate: (estimate.slot, estimate.series))
-
-    def warnings(self, estimates: Sequence[Estimate]) -> list[str]:
+    def warnings(self, estimates: Estimates) -> list[str]:
         """Return no warnings: a stream's range is not chosen from readings, so that it cannot become stale."""
         return []
 
-    def ranges(
-        self, partial: Mapping[Key, Counts], every: int, groups: Iterable[str] | None = None
-    ) -> list[RangeEstimate]:
+    def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
         """Return means over runs of ``every`` slots, with standard errors for correlated noise."""
         ranges = []
-        for series, curve in self._curves(partial, groups):
+        for series, curve in self._curves(reports, group):
             removed = self._removed(curve)
-            for number in sorted(set((curve.slots // every).tolist())):
-                first, last = number * every, number * every + every - 1
-                ranges.append(self._mean(first, last, series, curve, removed, curve.slots // every == number))
+            for first, last, places in by_run(curve.slots, every):
+                ranges.append(self._mean(first, last, series, curve, removed, places))
         return sorted(ranges, key=lambda estimate: (estimate.first, estimate.series))
 
-    def means(
-        self, partial: Mapping[Key, Counts], slots: Collection[int], groups: Iterable[str] | None = None
-    ) -> list[RangeEstimate]:
+    def means(self, reports: Tables, group: str, slots: Collection[int]) -> list[RangeEstimate]:
         """Return the mean over the given slots that have reports, with the standard error for correlated noise."""
         rows = []
-        for series, curve in self._curves(partial, groups):
-            inside = np.isin(curve.slots, list(slots))
-            if inside.any():
-                rows.append(self._mean(min(slots), max(slots), series, curve, self._removed(curve), inside))
+        for series, curve in self._curves(reports, group):
+            places = np.flatnonzero(np.isin(curve.slots, list(slots)))
+            if len(places):
+                rows.append(self._mean(min(slots), max(slots), series, curve, self._removed(curve), places))
         return rows
 
     def _mean(
-        self, first: int, last: int, series: Series, curve: Curve, removed: Removed, inside: NDArray[np.bool_]
+        self, first: int, last: int, series: Series, curve: Curve, removed: Removed, places: Places
     ) -> RangeEstimate:
-        """Return the mean over the curve's slots that are ``inside`` [k]; ``removed`` [k] by clipping.
+        """Return the mean over the curve's slots at some ``places``; ``removed`` [k] by clipping.
 
         The variance of its noise is the sum of these slots' covariances over n²; covariances with other slots are not
         included.
         """
-        chosen, n = curve.slots[inside], int(inside.sum())
-        both = np.array([curve.band[inside, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
-        mean = float(curve.mean[inside].mean())
+        chosen, n = curve.slots[places], len(places)
+        both = np.array([curve.band[places, lag][np.isin(chosen - lag, chosen)].sum() for lag in range(LAGS + 1)])
+        mean = float(curve.mean[places].mean())
         error = math.sqrt(float(2 * both.sum() - both[0])) / n
-        parts = removed.take(np.flatnonzero(inside))
+        parts = removed.take(places)
         bias = float(parts.bias.sum()) / n
         bias_se = error_of_mean(parts, chosen, self._newest[0].cycle)
         return RangeEstimate(
@@ -196,8 +177,8 @@ class StreamReconstruction:
             start=first * self._newest[0].slot_seconds,
             series=series,
             slots=n,
-            reports=int(curve.reports[inside].sum()),
-            spread=spread_of(curve.mean[inside].tolist(), curve.standard_error[inside].tolist()),
+            reports=int(curve.reports[places].sum()),
+            spread=spread_of(curve.mean[places], curve.standard_error[places]),
             **Load.of(mean, error, bias, bias_se)._asdict(),
         )
 
@@ -216,12 +197,11 @@ class StreamReconstruction:
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:
         return max(self._rules.values(), key=lambda known: known[0].epoch)
 
-    def _curves(self, partial: Mapping[Key, Counts], groups: Iterable[str] | None) -> Iterator[tuple[Series, Curve]]:
-        """Yield every wanted series with its curve."""
-        keys = [key for key in partial if key.fingerprint in self._rules]
-        dimension = max((self._rules[key.fingerprint][1].dimension for key in keys), default=1)
-        wanted = None if groups is None else set(groups)
-        for group in sorted({key.group for key in keys} | {EVERYBODY}):
-            if keys and (wanted is None or group in wanted):
-                for coordinate in range(1, dimension + 1):
-                    yield Series(group, coordinate), self.curve(partial, group, coordinate)
+    def _known(self, reports: Tables) -> list[ReportOrigin]:
+        return [origin for origin in reports if origin.fingerprint in self._rules]
+
+    def _curves(self, reports: Tables, group: str) -> Iterator[tuple[Series, Curve]]:
+        """Yield every coordinate's series with its curve."""
+        dimensions = [self._rules[origin.fingerprint][1].dimension for origin in self._known(reports)]
+        for coordinate in range(1, max(dimensions, default=0) + 1):
+            yield Series(group, coordinate), self.curve(reports, coordinate)

@@ -10,7 +10,7 @@ from undertone_aggregator.base.plain import plain
 from undertone_aggregator.campaign.publish import told
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
-from undertone_aggregator.estimate.estimates import Estimate
+from undertone_aggregator.estimate.estimates import Estimate, Estimates
 from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, gaps
 from undertone_aggregator.estimate.public import PublicResults
@@ -51,9 +51,9 @@ def recent(results: PublicResults, before: RecentSlots | None = None) -> RecentS
     if before is not None and before.key == key:
         return before
     begin = max(last - max(results.filter.memory, _SPARK_SLOTS) + 1, 0)
-    raw = results.estimates(begin, last, settled=True) if last >= 0 else []
+    raw = results.estimates(begin, last, settled=True) if last >= 0 else Estimates.of([])
     filtered = {row.slot: row for row in results.filter.smoothed(raw)}
-    newest = [row for row in raw if row.slot > last - _SPARK_SLOTS]
+    newest = raw.take(raw.slot > last - _SPARK_SLOTS)
     world = results.world(newest)
     rows = [filtered.get(row.slot, row) for row in newest]
     return RecentSlots(key, rows, results.warnings(newest), None if world is None else told(world))

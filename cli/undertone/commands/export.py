@@ -40,7 +40,7 @@ def export(
     if folder.exists():
         raise Invalid(f"{folder} exists already: an export replaces nothing")
     with open_public(store, campaign) as results:
-        facts = document(results, [])
+        facts = document(results, Estimates.of([]))
         folder.mkdir(parents=True)
         series, about = folder / f"series.{writer.suffix}", folder / "campaign.json"
         written = 0

@@ -15,7 +15,7 @@ from undertone_aggregator.estimate.formats import FORMATS, format_of
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    from undertone_aggregator.estimate.estimates import Estimate, MeanRow, Row
+    from undertone_aggregator.estimate.estimates import Estimates, MeanRow, Row
     from undertone_aggregator.estimate.query import Results
 
 # Formats beside those of `formats.FORMATS`: a table for people, and one JSON object with everything.
@@ -126,7 +126,8 @@ def query(
         if selects:
             rows, kind = results.selection(*span, wanted, hours=hours, days=on, zone=zone), Selection
             chosen = {slot for row in rows for slot in (row.first, row.last)}
-            estimates = [each for each in estimates if min(chosen, default=0) <= each.slot <= max(chosen, default=0)]
+            inside = (min(chosen, default=0) <= estimates.slot) & (estimates.slot <= max(chosen, default=0))
+            estimates = estimates.take(inside)
         elif quantiles is not None:
             rows, kind = results.quantiles(_shares(quantiles), every, *span), Quantile
         elif losses:
@@ -135,7 +136,7 @@ def query(
             if form == _TABLE:
                 each = {group: [row for row in lost if row.group == group] for group in {row.group for row in lost}}
                 rows = [gap for group in sorted(each) for gap in gaps(each[group], results.campaign.slot_seconds)]
-                estimates = []
+                estimates = estimates[:0]
         elif every is not None:
             rows, kind = results.ranges(every, *span, wanted), RangeEstimate
         if form == _TABLE:
@@ -181,7 +182,7 @@ def _shares(text: str) -> list[float]:
         raise Invalid(f"--quantiles is {text!r}, expected numbers between 0 and 1, such as 0.5,0.9") from None
 
 
-def _document(results: "Results", estimates: "list[Estimate]", rows: "Sequence[Row]", kind: "type[Row]") -> str:
+def _document(results: "Results", estimates: "Estimates", rows: "Sequence[Row]", kind: "type[Row]") -> str:
     """Return the campaign and these rows as one JSON object."""
     from undertone_aggregator.base.plain import plain
     from undertone_aggregator.estimate import export
@@ -215,7 +216,7 @@ def _print(text: str) -> None:
 def _show(
     results: "Results",
     zone: tzinfo,
-    estimates: "list[Estimate]",
+    estimates: "Estimates",
     rows: "Sequence[Row]",
     kind: "type[Row]",
     total: bool = False,
@@ -266,9 +267,9 @@ def _show(
         lines.append(f"of what is published: {world.sentence('a cycle of slots')}")
     if results.mechanism is not None:
         lines.append(results.mechanism.sentence())
-    if any(estimate.series.filtered for estimate in estimates):
+    if estimates.filtered.any():
         lines.append(results.filter.sentence)
-    if any(estimate.slot > settled for estimate in estimates):
+    if (estimates.slot > settled).any():
         lines.append("… marks slots that have not settled: reports still come for them")
     outcomes, late = results.outcomes(), results.unpublished
     if late:

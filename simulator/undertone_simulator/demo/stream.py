@@ -1,7 +1,7 @@
 """A demonstration of streams: one epoch, chains under one budget, estimates raw and smoothed."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -186,7 +186,7 @@ def _had_micropython(plan: PreparedDemo) -> bool:
 
 
 def _slots(
-    coordinate: int, raw: list[Estimate], smoothed: list[Estimate], truths: dict[int, tuple[Vector, Vector]]
+    coordinate: int, raw: Sequence[Estimate], smoothed: Sequence[Estimate], truths: dict[int, tuple[Vector, Vector]]
 ) -> Iterator[StreamSlot]:
     for estimate, smooth in zip(raw, smoothed, strict=True):
         if estimate.truncated_se is None or smooth.truncated_se is None:

@@ -12,7 +12,7 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Z
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, Z, estimates_of
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
@@ -73,7 +73,7 @@ class Simulated(Summarised):
             store.commit("simulation", Batch(self.partial, Counter({COUNTED: self.partial.reports})))
             settle(store, max((key.slot for key in self.partial), default=-1), self.plan.min_reports)
 
-    def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> list[Estimate]:
+    def estimates(self, groups: Sequence[str] | None = (EVERYBODY,), *, filtered: bool = False) -> Estimates:
         """Return the server's estimates of all slots that have reports, for all devices together.
 
         ``groups`` None for all groups.
@@ -82,9 +82,9 @@ class Simulated(Summarised):
         """
         return self._estimates(self.partial, groups, filtered)
 
-    def _estimates(self, partial: Partial, groups: Sequence[str] | None, filtered: bool) -> list[Estimate]:
-        raw = estimator_of(self.timeline, self._models).estimates(partial, groups)
-        return [*self.filter.smoothed(raw)] if filtered else raw
+    def _estimates(self, partial: Partial, groups: Sequence[str] | None, filtered: bool) -> Estimates:
+        raw = estimates_of(estimator_of(self.timeline, self._models), partial, groups)
+        return self.filter.smoothed(raw) if filtered else raw
 
     @property
     def filter(self) -> SeriesFilter:

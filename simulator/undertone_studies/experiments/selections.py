@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undertone_aggregator.campaign.collection import estimator_of
-from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.counts.histograms import Histograms
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.reach import REACH
 from undertone_aggregator.estimate.estimates import Z
 from undertone_shared.errors import Invalid
@@ -170,7 +171,7 @@ def compared(campaign: Simulated, hours: range, days: int) -> Iterator[MeanError
         low, high = min(slots) - estimator.memory, max(slots)
         partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
         truncated, readings = np.mean([campaign.truth(slot) for slot in sorted(slots)], axis=0).tolist()
-        for mean in estimator.means(partial, slots, ["all"]):
+        for mean in estimator.means(Histograms.of(partial).sums().everybody(), EVERYBODY, slots):
             noise = mean.truncated_mean - truncated
             yield MeanError(mean.estimate - readings, mean.standard_error, noise, mean.truncated_se or 0.0)
 

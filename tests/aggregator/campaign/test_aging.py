@@ -12,7 +12,7 @@ from undertone_aggregator.campaign.evidence import Evidence
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import square_wave
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates, Series
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 
@@ -41,7 +41,7 @@ def ageing(means, error=1.0):
         for slot in range(first + CYCLE * number, first + CYCLE * (number + 1)):
             level = truncated(mean)
             estimates.append(Estimate(slot, slot, Series(), MEASURED, 500, 0, level, error, level, level, 500))
-    return Ageing([rounds, reports], estimates), rounds, reports, first
+    return Ageing([rounds, reports], Estimates.of(estimates)), rounds, reports, first
 
 
 def test_reports_of_before_a_change_are_moved_by_it_and_newer_ones_are_not():
@@ -62,7 +62,7 @@ def test_a_weekend_and_a_single_odd_day_move_nothing(means):
 
 def test_no_choice_of_theta_moves_nothing():
     rounds = two_epochs()[0]
-    assert Ageing([rounds], []).since(rounds, FIRST // CYCLE) == Move()
+    assert Ageing([rounds], Estimates.of([])).since(rounds, FIRST // CYCLE) == Move()
 
 
 @pytest.mark.parametrize("move", [Move(2.0), Move(0.4), Move(1.0, 150.0), Move(1.0, -150.0)])

@@ -13,7 +13,7 @@ from undertone_aggregator.campaign.results import guarantee_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_from_json, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import Budget
-from undertone_aggregator.estimate.estimates import Estimate, Series
+from undertone_aggregator.estimate.estimates import Estimate, Estimates, Series, estimates_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.threshold import Threshold
@@ -50,7 +50,7 @@ def test_an_estimate_carries_the_threshold_in_its_own_units() -> None:
     counts = np.zeros(rule.mechanism.symbols, dtype=np.int64)
     counts[:2] = 50
     key = Key("meters", made.campaign.fingerprint, report.REPORT, "other", server.FIRST)
-    (estimate,) = Reconstruction(Timeline([made])).estimates(Partial({key: counts}), ["all"])
+    (estimate,) = estimates_of(Reconstruction(Timeline([made])), Partial({key: counts}), ["all"])
     assert estimate.theta == 37
 
 
@@ -83,10 +83,10 @@ def test_the_filter_weighs_chance_by_the_range_and_not_by_the_offset() -> None:
         Key("meters", made.campaign.fingerprint, report.REPORT, "other", server.FIRST + slot): counts
         for slot in range(8)
     }
-    raw = Reconstruction(Timeline([made])).estimates(Partial(cells), ["all"])
+    raw = estimates_of(Reconstruction(Timeline([made])), Partial(cells), ["all"])
     shifted = [replace(row, estimate=row.estimate - OFFSET, theta=(row.theta or 0) - OFFSET) for row in raw]
     ours = SeriesFilter(1, 4, bottom=Timeline([made]).bottom).noise(raw).chance
-    assert ours == pytest.approx(SeriesFilter(1, 4).noise(shifted).chance)
+    assert ours == pytest.approx(SeriesFilter(1, 4).noise(Estimates.of(shifted)).chance)
     assert ours > 0
 
 
@@ -94,10 +94,11 @@ def test_the_filter_weighs_chance_by_the_range_and_not_by_the_distance_of_the_re
     bottom = Timeline([Epoch(server.campaign(theta=THETA, low=40, offset=OFFSET), server.FIRST - 10)]).bottom
     assert (bottom(server.FIRST), bottom(server.FIRST - 1)) == (OFFSET + 40, 0)
     few = np.full(8, 25)
-    raw = [
+    rows = [
         Estimate(server.FIRST + i, 0, Series(), "report", n, 0, 27.0, 5.0, None, None, theta=37)
         for i, n in enumerate(few.tolist())
     ]
+    raw = Estimates.of(rows)
     # Readings in [20, 37] of mean 27: at most (27 - 20)(37 - 27) of variance, where [0, 37] would allow 27 · 10.
     ours, from_zero = SeriesFilter(1, 4, bottom=bottom).noise(raw).chance, SeriesFilter(1, 4).noise(raw).chance
     assert ours == pytest.approx(from_zero * np.sqrt(7 * 10 / (27 * 10)))

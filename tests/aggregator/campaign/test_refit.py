@@ -10,7 +10,7 @@ from support.list_intake import ListIntake
 from support.server import FIRST, PREFIX, delivery, two_epochs
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.estimate.calendar import Days
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates, Series
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Delivery
@@ -21,14 +21,15 @@ DAY, DAYS, BATCH = 48, 28, 50
 SLOT = 1_798_416_000 // 1800
 
 
-def settled() -> list[Estimate]:
+def settled() -> Estimates:
     """A month of half-hours of one series, which a live filter has not seen yet."""
     slots = np.arange(SLOT, SLOT + DAY * DAYS)
     values = 200 + 60 * np.sin(2 * np.pi * slots / DAY) + 25 * np.random.default_rng(1).standard_normal(len(slots))
-    return [
+    rows = [
         Estimate(slot, slot * 1800, Series(), MEASURED, 500, 0, value, 25.0, 0.0, 0.0, 700)
         for slot, value in zip(slots.tolist(), values.tolist(), strict=True)
     ]
+    return Estimates.of(rows)
 
 
 def test_a_refit_does_not_block_ingest(tmp_path):

@@ -2,13 +2,23 @@
 
 import numpy as np
 
-from undertone_aggregator.counts.compact import Compact, ReportOrigin
+from support.tables import tables_of
+from undertone_aggregator.counts.compact import Compact, ReportOrigin, Tables
 from undertone_aggregator.counts.histograms import Histograms
-from undertone_aggregator.counts.partial import Key, Partial
+from undertone_aggregator.counts.partial import Counts, Key, Partial
+
+
+def rows_of(tables: Tables) -> dict[tuple[bytes, int, int], list[int]]:
+    """A group's histograms by (epoch, kind, slot)."""
+    return {
+        (origin.fingerprint, origin.kind, slot): counts
+        for origin, (slots, table) in tables.items()
+        for slot, counts in zip(slots.tolist(), table.tolist(), strict=True)
+    }
 
 
 def test_what_goes_in_comes_out() -> None:
-    rows = {
+    rows: dict[Key, Counts] = {
         Key("c", epoch, kind, "north", slot): np.array(counts, dtype=np.int64)
         for slot, epoch, kind, counts in [
             (7, b"a", 1, [0, 3, 255]),
@@ -21,16 +31,16 @@ def test_what_goes_in_comes_out() -> None:
     compact, items = Compact(), list(rows.items())
     for part in (items[:2], [], items[2:]):
         compact.add(Histograms.of(dict(part)).group("north"))
-    assert compact.partial("north") == Partial(rows)
-    assert {counts.dtype for counts in compact.partial("north").values()} == {np.dtype(np.int64)}
+    whole = {(key.fingerprint, key.kind, key.slot): counts.tolist() for key, counts in rows.items()}
+    assert rows_of(compact.tables()) == rows_of(tables_of(rows, "north")) == whole
+    assert {table.dtype for _, table in compact.tables().values()} == {np.dtype(np.int64)}
 
 
-def test_all_devices_have_the_sums_of_all_groups() -> None:
+def test_histograms_of_one_slot_are_added_up() -> None:
     counts = {"north": [1, 250], "south": [2, 30], "all": [0, 1]}
-    rows = {Key("c", b"a", 1, group, 7): np.array(each, dtype=np.int64) for group, each in counts.items()}
-    slots, table = Compact.of(Partial(rows), "all").tables()[ReportOrigin("c", b"a", 1, 2)]
-    assert (slots.tolist(), table.tolist()) == ([7], [[3, 281]])
-    both = Compact.of(Partial(rows), "north")
-    both.add({ReportOrigin("c", b"a", 1, 2): (np.array([5]), np.array([[2, 30]]))})
-    slots, table = both.tables()[ReportOrigin("c", b"a", 1, 2)]
-    assert (slots.tolist(), table.tolist()) == ([5, 7], [[2, 30], [1, 250]])
+    rows = Partial({Key("c", b"a", 1, group, 7): np.array(each, dtype=np.int64) for group, each in counts.items()})
+    assert rows_of(tables_of(rows)) == {(b"a", 1, 7): [3, 281]}
+    both = Compact()
+    both.add(tables_of(rows, "north"))
+    both.add({ReportOrigin("c", b"a", 1, 2): (np.array([5, 7]), np.array([[2, 30], [1, 1]]))})
+    assert rows_of(both.tables()) == {(b"a", 1, 5): [2, 30], (b"a", 1, 7): [2, 251]}

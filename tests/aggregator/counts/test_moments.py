@@ -8,13 +8,20 @@ from support.server import plan
 from undertone_aggregator.campaign.stream_rounds import stream_rule
 from undertone_aggregator.counts.chains import RECORD_BYTES, Chains, record
 from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
-from undertone_aggregator.counts.partial import Key, Partial, pack_counts, unpack_counts
+from undertone_aggregator.counts.partial import Counts, Key, Partial, pack_counts, unpack_counts
 from undertone_aggregator.settings.config import StreamPlan
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
 
 released = st.integers(-0x7FFFFFFF, 0x7FFFFFFF)
 KEY = Key("load", b"abcdefgh", STREAM, "all", 7)
+
+
+def sum_of_squares(layout: Layout, counts: Counts, coordinate: int) -> int:
+    """ΣX² of one coordinate: X = u - B with B = 2^31, so that it is Σu² - 2BΣu + nB²."""
+    row = 1 + 3 * layout.dimension
+    biased, high, low = (sum(map(int, counts[66 + 3 * coordinate + part :: row])) for part in range(3))
+    return (high << 32) + low - (biased << 32) + (int(counts[0]) << 62)
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,7 +42,8 @@ def test_sums_are_exact_and_add_up(reports, cut):
     assert np.array_equal(unpack_counts(pack_counts(counts)), counts)
     for k in (0, 1):
         values = [origins[k] for origins in reports]
-        assert layout.sums(counts, k) == (len(values), sum(values), sum(x * x for x in values))
+        assert (counts[0], layout.sum_of(counts, k)) == (len(values), sum(values))
+        assert sum_of_squares(layout, counts, k) == sum(x * x for x in values)
     ages = layout.ages_of(counts)
     assert ages.sum() == len(reports)
     assert ages[255] == sum(index >= 256 for *_, index in reports)
@@ -141,4 +149,5 @@ def test_many_reports_stand_where_one_does() -> None:
         for cell, amount in layout.report((x,), index):
             expected[cell] += amount
     assert counts.tolist() == expected.tolist()
-    assert layout.sums(counts) == layout.sums(counts, 0) == (3, 3, 99)
+    assert (counts[0], layout.sum_of(counts), sum_of_squares(layout, counts, 0)) == (3, 3, 99)
+    assert layout.sum_of(np.stack([counts, 2 * counts])).tolist() == [3, 6]

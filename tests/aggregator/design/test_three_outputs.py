@@ -17,6 +17,7 @@ from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import best_fraction, hybrid, mechanisms, piecewise, stochastic_rounding
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.population import Population
+from undertone_aggregator.estimate.estimates import estimates_of
 from undertone_aggregator.estimate.noise import noise_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_shared import notation, report
@@ -111,7 +112,7 @@ def test_a_campaign_carries_it_by_its_kind(mechanism):
         _, (symbol,), _ = campaign.rule.draw(campaign, server.FIRST, 700, False, None, entropy)
         counts[symbol] += 1
     key = Key("meters", campaign.fingerprint, report.REPORT, "all", server.FIRST)
-    (estimate,) = Reconstruction(Timeline([Epoch(campaign, 0)])).estimates({key: counts})
+    (estimate,) = estimates_of(Reconstruction(Timeline([Epoch(campaign, 0)])), {key: counts})
     assert estimate.reports == 40
     _, certificate = certify_campaign(campaign.body, "4")
     assert certificate.as_json()["integers"] == mechanism.describe()

@@ -11,7 +11,7 @@ from support.server import FIRST, campaign
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, estimates_of
 from undertone_aggregator.estimate.misfit import manipulation
 from undertone_aggregator.estimate.noise import QuadraticNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, model_of
@@ -69,8 +69,9 @@ def test_an_estimate_names_everything() -> None:
     assert NEW.report is not None
     counts = histograms(NEW.report.mechanism, 500, np.full(300, 200), 1, 4)[0]
     cohort = np.ones(NEW.campaign.cohort.mechanism.cells, dtype=np.int64)
-    (estimate,) = Reconstruction(Timeline([OLD, NEW])).estimates(
-        {key(NEW, FIRST + 150): counts, key(NEW, FIRST + 150, report.COHORT): cohort}
+    (estimate,) = estimates_of(
+        Reconstruction(Timeline([OLD, NEW])),
+        {key(NEW, FIRST + 150): counts, key(NEW, FIRST + 150, report.COHORT): cohort},
     )
     assert (
         estimate.slot,
@@ -101,7 +102,7 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
     old = histograms(OLD.report.mechanism, 400, np.full(100_000, 300), 1, 4)[0]
     new = histograms(NEW.report.mechanism, 500, np.full(300_000, 300), 1, 4)[0]
     made = Reconstruction(Timeline([OLD, NEW]))
-    (estimate,) = made.estimates({key(OLD, FIRST + 101): old, key(NEW, FIRST + 101): new})
+    (estimate,) = estimates_of(made, {key(OLD, FIRST + 101): old, key(NEW, FIRST + 101): new})
     assert estimate.reports == 400_000
     assert estimate.standard_error is not None
     assert abs(estimate.estimate - 300) < 5 * estimate.standard_error
@@ -116,7 +117,7 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
         key(epoch, FIRST + 101): histograms(mechanism, theta, np.full(10_000, 50), 1, 5)[0]
         for epoch, mechanism, theta in ((OLD, OLD.report.mechanism, 400), (NEW, NEW.report.mechanism, 500))
     }
-    (estimate,) = made.estimates(low)
+    (estimate,) = estimates_of(made, low)
     assert estimate.manipulation == pytest.approx(manipulation(estimate.estimate, wide.lowest, wide.highest))
 
 
@@ -146,7 +147,7 @@ def test_each_block_of_the_day_has_its_own_decode_noise_and_bias() -> None:
         theta = 200 if slot % 4 < 2 else 500
         partial[key(epoch, slot)] = histograms(epoch.report.mechanism, theta, np.full(50_000, 150), 1, slot)[0]
     made = Reconstruction(Timeline([epoch]))
-    estimates = made.estimates(partial, ["all"])
+    estimates = estimates_of(made, partial, ["all"])
     for estimate in estimates:
         assert estimate.theta == (200 if estimate.slot % 4 < 2 else 500)
         assert estimate.truncated_se is not None
@@ -170,11 +171,11 @@ def test_groups_add_up_to_all() -> None:
         for group, n in (("north", 50), ("south", 150))
     }
     made = Reconstruction(Timeline([NEW]))
-    everyone, north, south = made.estimates(parts)
+    everyone, north, south = estimates_of(made, parts)
     assert [everyone.group, north.group, south.group] == ["all", "north", "south"]
     sums = [each.estimate * each.reports for each in (everyone, north, south)]
     assert sums[0] == pytest.approx(sums[1] + sums[2])
-    assert [estimate.group for estimate in made.estimates(parts, ["south"])] == ["south"]
+    assert [estimate.group for estimate in estimates_of(made, parts, ["south"])] == ["south"]
 
 
 def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
@@ -182,7 +183,9 @@ def test_a_threshold_epoch_shows_a_model_without_coverage() -> None:
     rng = np.random.default_rng(7)
     level = np.array(mechanism.weights(1), dtype=float)
     counts = rng.multinomial(5000, level / level.sum())
-    (estimate,) = Reconstruction(Timeline([THRESHOLD])).estimates({key(THRESHOLD, FIRST - 20, report.COHORT): counts})
+    (estimate,) = estimates_of(
+        Reconstruction(Timeline([THRESHOLD])), {key(THRESHOLD, FIRST - 20, report.COHORT): counts}
+    )
     assert (
         estimate.kind,
         estimate.reports,
@@ -254,9 +257,9 @@ def test_the_evidence_against_a_slot_adds_up_over_its_epochs() -> None:
     assert OLD.report is not None
     bad = np.zeros(OLD.report.mechanism.symbols, dtype=np.int64)
     bad[-1] = 400
-    (old,) = made.estimates({key(OLD, FIRST + 101): bad})
-    (new,) = made.estimates({key(NEW, FIRST + 101): bad})
-    (both,) = made.estimates({key(OLD, FIRST + 101): bad, key(NEW, FIRST + 101): bad})
+    (old,) = estimates_of(made, {key(OLD, FIRST + 101): bad})
+    (new,) = estimates_of(made, {key(NEW, FIRST + 101): bad})
+    (both,) = estimates_of(made, {key(OLD, FIRST + 101): bad, key(NEW, FIRST + 101): bad})
     assert old.misfit is not None
     assert old.misfit > 6
     assert new.misfit is not None

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from support.server import FIRST, SEED, campaign
+from support.tables import tables_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.counts.partial import Key
+from undertone_aggregator.counts.partial import EVERYBODY, Key
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.estimate import reconstruct
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z, estimates_of
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
 from undertone_aggregator.estimate.reconstruct import STALE, Decoder, Reconstruction, _cell_means
 from undertone_aggregator.estimate.removed import Removed, Reported
@@ -88,9 +89,11 @@ def test_memory_is_a_cycle_of_at_most_96_slots() -> None:
 def test_what_belongs_to_no_epoch_or_counts_nobody_is_no_estimate() -> None:
     known, stranger = epoch(500), epoch(400)
     made = Reconstruction(Timeline([known]))
-    assert made.estimates({key(stranger, FIRST + 5): counts(stranger, 100)}) == []
-    assert made.estimates({key(known, FIRST + 5): counts(known, 0)}) == []
-    (one,) = made.estimates({key(known, FIRST + 5): counts(known, 90), key(stranger, FIRST + 5): counts(stranger, 9)})
+    assert estimates_of(made, {key(stranger, FIRST + 5): counts(stranger, 100)}) == []
+    assert estimates_of(made, {key(known, FIRST + 5): counts(known, 0)}) == []
+    (one,) = estimates_of(
+        made, {key(known, FIRST + 5): counts(known, 90), key(stranger, FIRST + 5): counts(stranger, 9)}
+    )
     assert one.reports == 90
 
 
@@ -103,9 +106,9 @@ def test_what_is_removed_is_computed_under_the_epoch_of_most_reports(of_old: int
     mixed = {key(old, slot): counts(old, of_old) for slot in slots}
     if of_old < 100:
         mixed |= {key(new, slot): counts(new, 100 - of_old) for slot in slots}
-    estimates = made.estimates(mixed)
+    estimates = estimates_of(made, mixed, [EVERYBODY])
     assert {each.theta for each in estimates} == {theta}
-    table = Estimates.of(made.truncated(mixed))
+    table = made.truncated(tables_of(mixed), EVERYBODY)
     of_epoch = old if theta == 500 else new
     expected = reconstruct.model_of(of_epoch).removed(reconstruct.reported_of(table, of_epoch.campaign))
     assert [each.bias for each in estimates] == expected.bias.tolist()
@@ -118,8 +121,8 @@ def test_what_is_removed_is_computed_under_the_epoch_of_most_reports(of_old: int
 def test_a_slot_begins_at_its_second_and_has_the_newest_theta() -> None:
     old, new = epoch(500, slot_seconds=HALF_HOUR), epoch(400, slot_seconds=HALF_HOUR, first=FIRST + 2 * HALF_HOUR)
     slot = FIRST // HALF_HOUR + 3
-    (one,) = Reconstruction(Timeline([old, new])).estimates(
-        {key(old, slot): counts(old, 50), key(new, slot): counts(new, 50)}
+    (one,) = estimates_of(
+        Reconstruction(Timeline([old, new])), {key(old, slot): counts(old, 50), key(new, slot): counts(new, 50)}
     )
     assert (one.slot, one.start, one.reports, one.theta) == (slot, slot * HALF_HOUR, 100, 400)
 
@@ -130,8 +133,8 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     many, few = np.zeros(first.campaign.cohort.mechanism.symbols, dtype=int), counts(second, 5, report.COHORT)
     many[-1] = 5000
     both = {key(first, FIRST + 101, report.COHORT): many, key(second, FIRST + 101, report.COHORT): few}
-    (one,) = made.estimates(both)
-    (alone,) = made.estimates({key(first, FIRST + 101, report.COHORT): many})
+    (one,) = estimates_of(made, both)
+    (alone,) = estimates_of(made, {key(first, FIRST + 101, report.COHORT): many})
     assert (one.kind, one.reports, one.cohort) == (MODEL, 0, 5005)
     assert one.estimate == alone.estimate
     # Nearly all readings lie in the highest cell, from 100 to 1000, whose middle is 550; the offset shifts it.
@@ -139,18 +142,18 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     # The same of a report epoch, whose threshold is known.
     reporting = Epoch(campaign(cohort_stride=9, theta=500), 0, threshold_to_json(CHOSEN))
     cohort = counts(reporting, 500, report.COHORT)
-    (model,) = Reconstruction(Timeline([reporting])).estimates({key(reporting, FIRST + 5, report.COHORT): cohort})
+    (model,) = estimates_of(Reconstruction(Timeline([reporting])), {key(reporting, FIRST + 5, report.COHORT): cohort})
     assert (model.kind, model.bias, model.truncated_se) == (MODEL, None, None)
 
 
 def test_a_model_is_fitted_again_when_a_threshold_tells_more_of_its_cells() -> None:
     rounds, models = epoch(), dict[str, float]()
     seen = {key(rounds, FIRST + 5, report.COHORT): counts(rounds, 500, report.COHORT)}
-    (before,) = Reconstruction(Timeline([rounds]), models).estimates(seen)
-    (after,) = Reconstruction(Timeline([rounds, epoch(500, first=FIRST + 100)]), models).estimates(seen)
+    (before,) = estimates_of(Reconstruction(Timeline([rounds]), models), seen)
+    (after,) = estimates_of(Reconstruction(Timeline([rounds, epoch(500, first=FIRST + 100)]), models), seen)
     assert len(models) == 2
     assert before.estimate != after.estimate
-    (again,) = Reconstruction(Timeline([rounds]), models).estimates(seen)
+    (again,) = estimates_of(Reconstruction(Timeline([rounds]), models), seen)
     assert (again.estimate, len(models)) == (before.estimate, 2)
 
 
@@ -196,7 +199,7 @@ def test_theta_is_stale_beyond_the_factor(
     known.factors = (1.0, low, high)
     monkeypatch.setattr(reconstruct, "model_of", lambda _: known)
     made = Reconstruction(Timeline([epoch(500)]))
-    assert bool(made.warnings([estimate(FIRST + slot) for slot in range(8)])) == stale
+    assert bool(made.warnings(Estimates.of([estimate(FIRST + slot) for slot in range(8)]))) == stale
 
 
 def test_only_what_was_measured_of_everybody_under_this_theta_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +218,9 @@ def test_only_what_was_measured_of_everybody_under_this_theta_is_looked_at(monke
         estimate(FIRST + 102, kind=MODEL),
         estimate(FIRST + 102, series=Series("north")),
     ]
-    assert made.warnings([*others, *mine]) == []
+    of_others, of_mine = Estimates.of(others), Estimates.of(mine)
+    assert made.warnings(Estimates.of([*others, *mine])) == []
     assert looked == [[one.slot for one in mine]]
-    assert made.warnings(others) == Reconstruction(Timeline([])).warnings(mine) == []
-    assert Reconstruction(Timeline([epoch()])).warnings(mine) == []
+    assert made.warnings(of_others) == Reconstruction(Timeline([])).warnings(of_mine) == []
+    assert Reconstruction(Timeline([epoch()])).warnings(of_mine) == []
     assert looked == [[one.slot for one in mine]]

@@ -9,6 +9,7 @@ from sqlalchemy import delete
 from support.publication import plainly_shown, shown
 from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
+from undertone_aggregator.estimate.estimates import estimates_of
 from undertone_aggregator.estimate.publication import Publication, publication_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.store import tables
@@ -84,7 +85,7 @@ def test_a_store_publishes_the_same_with_sums_and_without_and_by_the_plain_rules
         with SqliteStore(str(path), read_only=True) as store:
             plain = plainly_shown(publication_of(store, results.min_reports), store.partial(late=False))
         for group in results.groups:
-            estimates = Reconstruction(results.timeline, {}).estimates(plain.of(group), [group])
+            estimates = estimates_of(Reconstruction(results.timeline, {}), plain.of(group), [group])
             assert results.estimates(groups=group) == estimates
 
 
@@ -95,5 +96,5 @@ def test_an_operator_reads_late_reports_as_well(path: Path, tmp_path: Path) -> N
             every = store.partial()
             assert every.reports > store.partial(late=False).reports
         for group in results.groups:
-            estimates = Reconstruction(results.timeline, {}).estimates(every, [group])
+            estimates = estimates_of(Reconstruction(results.timeline, {}), every, [group])
             assert results.estimates(groups=group) == others.estimates(groups=group) == estimates

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.estimate.calendar import Days
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Load, Series
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Load, Series
 from undertone_aggregator.estimate.filter import FEWEST
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter, own_chance
 
@@ -32,9 +32,9 @@ def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
     slots = np.arange(FIRST, FIRST + 4 * DAY)
     raw = estimates(slots, misfit=0.5) + estimates(slots, seed=2, series=Series("north", 2))
     model = Estimate(FIRST - 1, 0, Series(), MODEL, 0, 90, 180.0, None, None, None, None)
-    smoothed = HOW.smoothed([model, *raw])
+    smoothed = HOW.smoothed(Estimates.of([model, *raw]))
     assert {estimate.series for estimate in smoothed} == {Series("all", 1, True), Series("north", 2, True)}
-    alone = list(HOW.smoothed(raw[: len(slots)]))
+    alone = list(HOW.smoothed(Estimates.of(raw[: len(slots)])))
     assert [e for e in smoothed if e.group == "all"] == alone
     for estimate in alone:
         assert estimate.reports == 500
@@ -47,7 +47,7 @@ def test_each_series_is_filtered_by_itself_and_keeps_its_facts():
 def test_what_truncation_removes_is_the_raw_estimate_s():
     raw = estimates(np.arange(FIRST, FIRST + 4 * DAY))
     with_bias = [replace(e, **Load.of(e.estimate, e.standard_error, 10.0, 4.0)._asdict()) for e in raw]
-    for without, after in zip(HOW.smoothed(raw), HOW.smoothed(with_bias), strict=True):
+    for without, after in zip(HOW.smoothed(Estimates.of(raw)), HOW.smoothed(Estimates.of(with_bias)), strict=True):
         assert (after.bias, after.bias_se) == (10.0, 4.0)
         # What a slot has by chance is a little more where readings are larger.
         assert after.estimate == pytest.approx(without.estimate + 10.0, abs=0.1)
@@ -58,7 +58,7 @@ def test_what_truncation_removes_is_the_raw_estimate_s():
 
 def test_where_raw_is_as_good_it_stays_to_the_last_digit():
     raw = estimates(np.arange(FIRST, FIRST + FEWEST - 1), reports=7)
-    for before, after in zip(raw, HOW.smoothed(raw), strict=True):
+    for before, after in zip(raw, HOW.smoothed(Estimates.of(raw)), strict=True):
         assert (after.estimate, after.standard_error) == (before.estimate, before.standard_error)
 
 
@@ -66,10 +66,11 @@ def test_few_reports_that_agree_by_chance_do_not_count_for_more():
     slots = np.arange(FIRST, FIRST + 40)
     raw = estimates(slots, reports=10)
     lucky = Estimate(*(FIRST + 40, 0, Series(), MEASURED, 10, 0, 900.0, 0.1, 0.0, 0.0, 700))
-    variance = HOW.noise([*raw, lucky]).variance
+    variance = HOW.noise(Estimates.of([*raw, lucky])).variance
     assert variance[-1] > 0.7 * 25.0**2
     # With many reports a slot's own variance stands.
-    assert HOW.noise([*estimates(slots, reports=10_000), lucky]).variance[0] == pytest.approx(25.0**2, rel=0.01)
+    many = Estimates.of([*estimates(slots, reports=10_000), lucky])
+    assert HOW.noise(many).variance[0] == pytest.approx(25.0**2, rel=0.01)
 
 
 def test_live_is_causal_and_becomes_better_than_raw():
@@ -77,7 +78,7 @@ def test_live_is_causal_and_becomes_better_than_raw():
     raw = estimates(slots)
     live, seen = LiveFilter(HOW), []
     for estimate in raw:
-        seen += live.take([estimate])
+        seen += live.take(Estimates.of([estimate]))
         assert seen[-1].series == Series(filtered=True)
         assert seen[-1].slot == estimate.slot
     first, last = seen[: FEWEST - 1], seen[-DAY:]
@@ -89,7 +90,7 @@ def test_live_is_causal_and_becomes_better_than_raw():
 
 def test_a_server_that_comes_back_goes_on_where_it_was():
     slots = np.arange(FIRST, FIRST + 3 * DAY)
-    raw = estimates(slots)
+    raw = Estimates.of(estimates(slots))
     live = LiveFilter(HOW)
     live.take(raw[:-1])
     (newest,) = live.take(raw[-1:])

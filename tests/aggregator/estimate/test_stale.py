@@ -5,7 +5,7 @@ import pytest
 
 from support.server import campaign, two_epochs
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
-from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Series
+from undertone_aggregator.estimate.estimates import MEASURED, Estimate, Estimates, Series
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.threshold import Threshold
 
@@ -24,7 +24,7 @@ def warnings(mean, error=2.0, slots=12, before=None):
         Estimate(slot, slot, Series(), MEASURED, 500, 0, mean, error, mean - 4, mean + 4, 500)
         for slot, mean in enumerate(means, first)
     ]
-    return Reconstruction(timeline).warnings(estimates)
+    return Reconstruction(timeline).warnings(Estimates.of(estimates))
 
 
 @pytest.mark.parametrize("share", [0.9, 1.0, 1.1])

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.tables import tables_of
 from undertone_aggregator.campaign.collection import cells_of, collection_of
 from undertone_aggregator.campaign.stream_rounds import StreamRounds, stream_rule
 from undertone_aggregator.counts.chains import Chains
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS
+from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.counts.seen import Seen
-from undertone_aggregator.estimate.estimates import Series, Z
+from undertone_aggregator.estimate.estimates import Series, Z, estimates_of
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
 from undertone_aggregator.ingest.admission import Admission
@@ -130,7 +132,7 @@ def test_errors_are_as_stated_with_losses_reboots_and_reordering(mechanism):
         fleet.rng.shuffle(reports)
         batch = ingest(fleet, reports)
         assert batch.outcomes["counted"] == len(reports) == batch.partial.reports
-        series = StreamReconstruction(Timeline([fleet.epoch])).curve(batch.partial)
+        series = StreamReconstruction(Timeline([fleet.epoch])).curve(tables_of(batch.partial))
         assert series.slots.tolist() == list(range(FIRST, FIRST + 40))
         off = series.mean - means
         ratios.append(off @ np.linalg.solve(series.covariance(), off) / 40)
@@ -148,7 +150,9 @@ def test_sums_over_slots_know_their_covariance():
             reports, means = play(fleet, 24)
             partial = ingest(fleet, reports).partial
             (estimate,) = [
-                r for r in StreamReconstruction(Timeline([fleet.epoch])).ranges(partial, 240) if r.slots == 24
+                r
+                for r in StreamReconstruction(Timeline([fleet.epoch])).ranges(tables_of(partial), EVERYBODY, 240)
+                if r.slots == 24
             ]
             ratios.append(((estimate.truncated_mean - means.mean()) / estimate.truncated_se) ** 2)
             squared[mechanism] = estimate.truncated_se
@@ -163,8 +167,8 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
     reports, _ = play(fleet, 20)
     partial = ingest(fleet, reports).partial
     streams = StreamReconstruction(Timeline([fleet.epoch]))
-    curve = streams.curve(partial)
-    slots = streams.estimates(partial)
+    curve = streams.curve(tables_of(partial))
+    slots = estimates_of(streams, partial)
     assert [estimate.slot for estimate in slots] == curve.slots.tolist()
     for estimate, error in zip(slots, curve.standard_error, strict=True):
         assert estimate.start == estimate.slot * SLOT
@@ -172,14 +176,14 @@ def test_intervals_are_z_errors_to_either_side_of_slots_and_of_runs():
         half = Z * estimate.standard_error
         assert (estimate.low, estimate.high) == (estimate.estimate - half, estimate.estimate + half)
     every = 8
-    runs = streams.ranges(partial, every)
+    runs = streams.ranges(tables_of(partial), EVERYBODY, every)
     # The first and the last run begin and end in the middle of one.
     assert runs[0].first <= FIRST
     assert runs[-1].last >= FIRST + 19
     assert sum(run.slots for run in runs) == 20
     # Slots here and there: the covariance of these alone.
     some = [slot for slot in curve.slots.tolist() if slot % 5 in (0, 1, 3)]
-    (mean,) = streams.means(partial, [*some, FIRST + 1000])
+    (mean,) = streams.means(tables_of(partial), EVERYBODY, [*some, FIRST + 1000])
     chosen = np.isin(curve.slots, some)
     assert (mean.slots, mean.reports) == (len(some), 5 * len(some))
     assert mean.truncated_mean == pytest.approx(curve.mean[chosen].mean())
@@ -235,7 +239,7 @@ def test_filtering_lowers_the_error_and_says_so():
         reports, means = play(fleet, 48)
         partial = ingest(fleet, reports).partial
         streams = StreamReconstruction(Timeline([fleet.epoch]))
-        raw = streams.estimates(partial)
+        raw = estimates_of(streams, partial)
         smooth = SeriesFilter(SLOT, 48, chains=streams.chains).smoothed(raw)
         assert [estimate.slot for estimate in raw] == [estimate.slot for estimate in smooth]
         errors = [np.array([e.truncated_mean for e in estimates]) - means for estimates in (raw, smooth)]
@@ -254,7 +258,9 @@ def test_vectors_come_out_coordinate_by_coordinate():
     reports, _ = play(fleet, 3)
     batch = ingest(fleet, reports)
     assert batch.outcomes["counted"] == 12
-    series = {estimate.series for estimate in StreamReconstruction(Timeline([fleet.epoch])).estimates(batch.partial)}
+    series = {
+        estimate.series for estimate in estimates_of(StreamReconstruction(Timeline([fleet.epoch])), batch.partial)
+    }
     assert series == {Series("all", 1), Series("all", 2)}
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from support.tables import tables_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.moments import LAGS, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.design.stream.integers import release_variance
-from undertone_aggregator.estimate.estimates import RELEASED, Series, Z
+from undertone_aggregator.estimate.estimates import RELEASED, Series, Z, estimates_of
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
 from undertone_shared.off_board.issue import build
 from undertone_shared.report import STREAM
@@ -149,7 +150,7 @@ STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
 @pytest.mark.parametrize("coordinate", [1, 2])
 def test_a_curve_is_the_mean_of_each_slot_with_the_covariance_of_its_noise(group: str, coordinate: int) -> None:
     """Two epochs at once, with ranges, offsets and chains of their own; gaps of up to 64 slots and more."""
-    curve = STREAMS.curve(PARTIAL, group, coordinate)
+    curve = STREAMS.curve(tables_of(PARTIAL, group), coordinate)
     of_slot: dict[int, list[Report]] = {}
     for report in EVERY:
         if group in (report.group, EVERYBODY):
@@ -168,25 +169,33 @@ def test_a_curve_is_the_mean_of_each_slot_with_the_covariance_of_its_noise(group
     assert curve.standard_error == pytest.approx([math.sqrt(row[i]) for i, row in enumerate(covariance)], rel=1e-12)
 
 
-def test_a_curve_is_of_everybody_and_of_the_first_coordinate_unless_it_is_told() -> None:
-    whole, first = STREAMS.curve(PARTIAL), STREAMS.curve(PARTIAL, EVERYBODY, 1)
+def test_a_curve_is_of_the_first_coordinate_unless_it_is_told() -> None:
+    whole, first = STREAMS.curve(tables_of(PARTIAL)), STREAMS.curve(tables_of(PARTIAL), 1)
     assert whole.mean.tolist() == first.mean.tolist()
 
 
 def test_histograms_of_no_stream_are_left_out() -> None:
     foreign = Key("load", b"another1", STREAM, "north", FIRST)
     mixed = Partial({**dict(PARTIAL), foreign: np.array([5])})
-    assert STREAMS.curve(mixed, "north").mean.tolist() == STREAMS.curve(PARTIAL, "north").mean.tolist()
-    assert STREAMS.estimates(mixed) == STREAMS.estimates(PARTIAL)
+    assert (
+        STREAMS.curve(tables_of(mixed, "north")).mean.tolist()
+        == STREAMS.curve(tables_of(PARTIAL, "north")).mean.tolist()
+    )
+    assert estimates_of(STREAMS, mixed) == estimates_of(STREAMS, PARTIAL)
     only: Mapping[Key, Counts] = {foreign: np.array([5])}
-    assert STREAMS.estimates(only) == STREAMS.ranges(only, 8) == STREAMS.means(only, [FIRST]) == []
+    assert (
+        estimates_of(STREAMS, only)
+        == STREAMS.ranges(tables_of(only), EVERYBODY, 8)
+        == STREAMS.means(tables_of(only), EVERYBODY, [FIRST])
+        == []
+    )
 
 
 def test_a_slot_that_counts_no_report_has_neither_mean_nor_error() -> None:
     empty = {
         Key("load", OLD.campaign.fingerprint, STREAM, EVERYBODY, FIRST): np.zeros_like(next(iter(PARTIAL.values())))
     }
-    curve = STREAMS.curve(empty)
+    curve = STREAMS.curve(tables_of(empty))
     assert (curve.reports.tolist(), curve.mean.tolist(), curve.standard_error.tolist()) == ([0], [0.0], [0.0])
 
 
@@ -215,14 +224,14 @@ def test_noise_is_carried_over_64_slots_at_most() -> None:
 @pytest.mark.parametrize("groups", [None, ["south"], ["north", EVERYBODY], []])
 def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list[str] | None) -> None:
     wanted = [EVERYBODY, "north", "south"] if groups is None else groups
-    estimates = STREAMS.estimates(PARTIAL, groups)
+    estimates = estimates_of(STREAMS, PARTIAL, groups)
     rows = {(estimate.slot, estimate.series): estimate for estimate in estimates}
     assert list(rows) == sorted(rows)
     assert len(rows) == len(estimates)
     assert {series for _, series in rows} == {Series(group, k) for group in wanted for k in (1, 2)}
     for group in wanted:
         for k in (1, 2):
-            curve = STREAMS.curve(PARTIAL, group, k)
+            curve = STREAMS.curve(tables_of(PARTIAL, group), k)
             carried = curve.carried(NEW.campaign.rule.lag)
             assert [slot for slot, series in rows if series == Series(group, k)] == curve.slots.tolist()
             for i, slot in enumerate(curve.slots.tolist()):
@@ -238,9 +247,9 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
 @pytest.mark.parametrize("every", [7, 65, 100])
 def test_a_mean_over_slots_has_the_sum_of_their_covariances(every: int) -> None:
     for group in (EVERYBODY, "north"):
-        curve = STREAMS.curve(PARTIAL, group)
+        curve = STREAMS.curve(tables_of(PARTIAL, group))
         covariance = curve.covariance()
-        ranges = STREAMS.ranges(PARTIAL, every, [group])
+        ranges = STREAMS.ranges(tables_of(PARTIAL, group), group, every)
         assert ranges == sorted(ranges, key=lambda row: (row.first, row.series))
         mine = [row for row in ranges if row.series == Series(group, 1)]
         assert [row.first // every for row in mine] == sorted({slot // every for slot in curve.slots.tolist()})
@@ -257,16 +266,16 @@ def test_a_mean_over_slots_has_the_sum_of_their_covariances(every: int) -> None:
 
 
 def test_a_mean_over_chosen_slots_is_named_by_the_first_and_the_last_of_them() -> None:
-    slots = STREAMS.curve(PARTIAL, "south").slots.tolist()
+    slots = STREAMS.curve(tables_of(PARTIAL, "south")).slots.tolist()
     chosen = [slots[5], slots[2], slots[9], slots[-1] + 50]
-    rows = STREAMS.means(PARTIAL, chosen, ["south"])
+    rows = STREAMS.means(tables_of(PARTIAL, "south"), "south", chosen)
     assert [(row.first, row.last, row.slots, row.series.coordinate) for row in rows] == [
         (slots[2], slots[-1] + 50, 3, 1),
         (slots[2], slots[-1] + 50, 3, 2),
     ]
-    assert STREAMS.means(PARTIAL, [slots[-1] + 50], ["south"]) == []
+    assert STREAMS.means(tables_of(PARTIAL, "south"), "south", [slots[-1] + 50]) == []
 
 
 def test_the_newest_epoch_says_how_many_chains_there_are() -> None:
     assert (STREAMS.chains, STREAMS.memory) == (NEW.campaign.rule.lag, LAGS)
-    assert STREAMS.warnings(STREAMS.estimates(PARTIAL)) == []
+    assert STREAMS.warnings(estimates_of(STREAMS, PARTIAL)) == []

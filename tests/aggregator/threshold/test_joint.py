@@ -18,6 +18,7 @@ from undertone_aggregator.design.named import LEAST_GAIN
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.reach import REACH, WIDE_REACH
 from undertone_aggregator.design.table import ideal_table
+from undertone_aggregator.estimate.estimates import estimates_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, mean_excess, mean_square_error
@@ -147,7 +148,7 @@ def test_a_campaign_carries_the_table_and_the_store_its_decode(tmp_path: Path):
     assert "standard errors" in facts.sentence()
     slots = range(kept.campaign.first_slot, kept.campaign.first_slot + 60)
     fleet.report(kept, slots)
-    estimates = Reconstruction(Timeline([first, kept])).estimates(Partial(fleet.counts))
+    estimates = estimates_of(Reconstruction(Timeline([first, kept])), Partial(fleet.counts))
     measured = [estimate for estimate in estimates if estimate.kind == "report"]
     truth = np.minimum(fleet.readings, rule.theta).mean()
     errors = np.array([estimate.estimate - truth for estimate in measured])
