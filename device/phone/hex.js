@@ -1,7 +1,8 @@
 // Bytes as hexadecimal text, in which form they pass between JavaScript and MicroPython.
 
-const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
-export const toHex = (bytes) => Array.from(bytes, (byte) => DIGITS[byte]).join('');
+export const toHex = (bytes) => Array.from(bytes, (byte) => DIGITS[byte]).join("");
 
-export const fromHex = (text) => Uint8Array.from({ length: text.length / 2 }, (_, i) => parseInt(text.substr(2 * i, 2), 16));
+export const fromHex = (text) =>
+  Uint8Array.from({ length: text.length / 2 }, (_, i) => parseInt(text.substr(2 * i, 2), 16));

@@ -2,12 +2,12 @@
 //
 // The page sends {do, ...}, see ACTIONS; the worker posts a view of everything that the page shows. The journal is open
 // in one tab only, so that at most one worker of this browser runs the device.
-import { monotonicMilliseconds, unixSeconds } from './clock.js';
-import { fromHex, toHex } from './hex.js';
-import { Busy, Damaged, openJournal } from './journal.js';
-import { Stream } from './socket.js';
-import { loadMicroPython } from './vendor/micropython.mjs';
-import { loadWords } from './words.js';
+import { monotonicMilliseconds, unixSeconds } from "./clock.js";
+import { fromHex, toHex } from "./hex.js";
+import { Busy, Damaged, openJournal } from "./journal.js";
+import { Stream } from "./socket.js";
+import { loadMicroPython } from "./vendor/micropython.mjs";
+import { loadWords } from "./words.js";
 
 const STEP_MILLISECONDS = 250;
 const BUSY_MILLISECONDS = 1000;
@@ -17,9 +17,9 @@ const FIRST_RETRY_MILLISECONDS = 1000;
 const LONGEST_RETRY_MILLISECONDS = 60000;
 const LEAVE_MILLISECONDS = 3000;
 
-const JOIN = 'app/join';
-const DEVICE = 'app/device';
-const LEFT = 'app/left';
+const JOIN = "app/join";
+const DEVICE = "app/device";
+const LEFT = "app/left";
 
 let journal = null;
 let python = null;
@@ -31,20 +31,20 @@ let stream = null;
 let sample = null;
 let running = false;
 let timer = null;
-let posted = '';
-const view = { stage: 'starting', offer: null, agreed: null, error: null, status: null, left: null, source: null };
+let posted = "";
+const view = { stage: "starting", offer: null, agreed: null, error: null, status: null, left: null, source: null };
 
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
 
 function readJson(name) {
-    const content = journal.read(name);
-    return content ? JSON.parse(new TextDecoder().decode(content)) : null;
+  const content = journal.read(name);
+  return content ? JSON.parse(new TextDecoder().decode(content)) : null;
 }
 
 function post(changes = {}) {
-    Object.assign(view, changes);
-    const text = JSON.stringify(view);
-    if (text !== posted) postMessage(JSON.parse((posted = text)));
+  Object.assign(view, changes);
+  const text = JSON.stringify(view);
+  if (text !== posted) postMessage(JSON.parse((posted = text)));
 }
 
 // ----------------------------------------------------------------------------------------------- MicroPython
@@ -52,102 +52,102 @@ function post(changes = {}) {
 // What phone.py imports as `_phone`. An exception here would leave the interpreter in the middle of a call, so that
 // none may be thrown.
 const PHONE = {
-    random: (count) => {
-        try {
-            return toHex(crypto.getRandomValues(new Uint8Array(count)));
-        } catch (error) {
-            console.warn(`random numbers: ${error.message}`);
-            return null;
-        }
-    },
-    seconds: () => String(unixSeconds()),
-    milliseconds: () => String(monotonicMilliseconds()),
-    network_milliseconds: () => String(Math.floor(performance.now())),
-    sample: () => sample,
-    read: (name) => {
-        const content = journal.read(name);
-        return content ? toHex(content) : null;
-    },
-    write: (name, hex) => succeeds(() => journal.write(name, fromHex(hex))),
-    delete: (name) => succeeds(() => journal.delete(name)),
-    connect: (url) => {
-        stream?.close();
-        stream = new Stream(url, stepSoon);
-    },
-    take: (most) => {
-        const part = stream.take(most);
-        return part ? toHex(part) : null;
-    },
-    send: (hex) => stream.send(fromHex(hex)),
-    disconnect: () => stream?.close(),
+  random: (count) => {
+    try {
+      return toHex(crypto.getRandomValues(new Uint8Array(count)));
+    } catch (error) {
+      console.warn(`random numbers: ${error.message}`);
+      return null;
+    }
+  },
+  seconds: () => String(unixSeconds()),
+  milliseconds: () => String(monotonicMilliseconds()),
+  network_milliseconds: () => String(Math.floor(performance.now())),
+  sample: () => sample,
+  read: (name) => {
+    const content = journal.read(name);
+    return content ? toHex(content) : null;
+  },
+  write: (name, hex) => succeeds(() => journal.write(name, fromHex(hex))),
+  delete: (name) => succeeds(() => journal.delete(name)),
+  connect: (url) => {
+    stream?.close();
+    stream = new Stream(url, stepSoon);
+  },
+  take: (most) => {
+    const part = stream.take(most);
+    return part ? toHex(part) : null;
+  },
+  send: (hex) => stream.send(fromHex(hex)),
+  disconnect: () => stream?.close(),
 };
 
 function succeeds(action) {
-    try {
-        action();
-        return true;
-    } catch (error) {
-        console.warn(`the journal: ${error.message}`);
-        return false;
-    }
+  try {
+    action();
+    return true;
+  } catch (error) {
+    console.warn(`the journal: ${error.message}`);
+    return false;
+  }
 }
 
 async function startPython() {
-    const [mp, code, broker] = await Promise.all([
-        loadMicroPython({ heapsize: HEAP_BYTES, pystack: PYSTACK_WORDS }),
-        fetch('code.json').then((response) => response.json()),
-        fetch('broker.json').then((response) => response.json()),
-    ]);
-    websocket = broker.websocket;
-    for (const [path, text] of Object.entries(code)) {
-        mp.FS.mkdirTree(`/lib/${path}`.replace(/\/[^/]*$/, ''));
-        mp.FS.writeFile(`/lib/${path}`, text);
-    }
-    mp.registerJsModule('_phone', PHONE);
-    mp.runPython('import phone');
-    const call = mp.globals.get('phone').call;
-    python = (action, ...values) => {
-        const { result, error } = JSON.parse(call(action, JSON.stringify(values)));
-        if (error !== undefined) throw new Error(error);
-        return result;
-    };
+  const [mp, code, broker] = await Promise.all([
+    loadMicroPython({ heapsize: HEAP_BYTES, pystack: PYSTACK_WORDS }),
+    fetch("code.json").then((response) => response.json()),
+    fetch("broker.json").then((response) => response.json()),
+  ]);
+  websocket = broker.websocket;
+  for (const [path, text] of Object.entries(code)) {
+    mp.FS.mkdirTree(`/lib/${path}`.replace(/\/[^/]*$/, ""));
+    mp.FS.writeFile(`/lib/${path}`, text);
+  }
+  mp.registerJsModule("_phone", PHONE);
+  mp.runPython("import phone");
+  const call = mp.globals.get("phone").call;
+  python = (action, ...values) => {
+    const { result, error } = JSON.parse(call(action, JSON.stringify(values)));
+    if (error !== undefined) throw new Error(error);
+    return result;
+  };
 }
 
 // ----------------------------------------------------------------------------------------------- the device
 
 function startDevice() {
-    const { files } = readJson(DEVICE);
-    const { offer, source } = readJson(JOIN);
-    // What the page shows is computed anew from the policy that is stored.
-    const agreed = python('describe_policy', files['policy.json'], words.consent);
-    const status = python('start', files, websocket, source.whole);
-    if (readJson(LEFT)) return finishLeaving();
-    running = true;
-    post({ stage: 'running', offer, agreed, source, status, error: null });
-    step();
+  const { files } = readJson(DEVICE);
+  const { offer, source } = readJson(JOIN);
+  // What the page shows is computed anew from the policy that is stored.
+  const agreed = python("describe_policy", files["policy.json"], words.consent);
+  const status = python("start", files, websocket, source.whole);
+  if (readJson(LEFT)) return finishLeaving();
+  running = true;
+  post({ stage: "running", offer, agreed, source, status, error: null });
+  step();
 }
 
 function step() {
-    clearTimeout(timer);
-    if (!running) return;
-    python('step');
-    post({ status: python('describe') });
-    timer = setTimeout(step, STEP_MILLISECONDS);
+  clearTimeout(timer);
+  if (!running) return;
+  python("step");
+  post({ status: python("describe") });
+  timer = setTimeout(step, STEP_MILLISECONDS);
 }
 
 function stepSoon() {
-    clearTimeout(timer);
-    timer = setTimeout(step, 0);
+  clearTimeout(timer);
+  timer = setTimeout(step, 0);
 }
 
 // ----------------------------------------------------------------------------------------------- joining
 
 // A failure that the page has words for: `key` in words.phone.errors, or the reason of a refusal in words.refusals.
 class Said extends Error {
-    constructor(key, fields = {}) {
-        super(key);
-        this.said = { key, ...fields };
-    }
+  constructor(key, fields = {}) {
+    super(key);
+    this.said = { key, ...fields };
+  }
 }
 
 // An answer of the server that no repetition changes.
@@ -155,172 +155,172 @@ class Final extends Said {}
 
 // What the page shows of a failure. What it has no words for is in the browser's log.
 function said(error, key) {
-    if (error instanceof Said) return error.said;
-    console.info(error.message);
-    return { key };
+  if (error instanceof Said) return error.said;
+  console.info(error.message);
+  return { key };
 }
 
 async function ask(path, body) {
-    const response = await fetch(`/api/join/${path}`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', 'accept-language': words.tag },
-        body: JSON.stringify(body),
-        cache: 'no-store',
-        credentials: 'omit',
-    });
-    const answer = await response.json().catch(() => ({}));
-    if (response.ok) return answer;
-    const passes = response.status === 429 || response.status >= 500;
-    const key = answer.reason in words.refusals ? answer.reason : 'server';
-    throw new (passes ? Said : Final)(key, { status: response.status });
+  const response = await fetch(`/api/join/${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "accept-language": words.tag },
+    body: JSON.stringify(body),
+    cache: "no-store",
+    credentials: "omit",
+  });
+  const answer = await response.json().catch(() => ({}));
+  if (response.ok) return answer;
+  const passes = response.status === 429 || response.status >= 500;
+  const key = answer.reason in words.refusals ? answer.reason : "server";
+  throw new (passes ? Said : Final)(key, { status: response.status });
 }
 
 // Repeat a request until the server has answered it.
 async function askUntilAnswered(path, body, still) {
-    for (let wait = FIRST_RETRY_MILLISECONDS; still(); wait = Math.min(2 * wait, LONGEST_RETRY_MILLISECONDS)) {
-        try {
-            return await ask(path, body);
-        } catch (error) {
-            if (error instanceof Final) throw error;
-            post({ error: said(error, 'offline') });
-            await new Promise((resolve) => setTimeout(resolve, wait));
-        }
+  for (let wait = FIRST_RETRY_MILLISECONDS; still(); wait = Math.min(2 * wait, LONGEST_RETRY_MILLISECONDS)) {
+    try {
+      return await ask(path, body);
+    } catch (error) {
+      if (error instanceof Final) throw error;
+      post({ error: said(error, "offline") });
+      await new Promise((resolve) => setTimeout(resolve, wait));
     }
-    return null;
+  }
+  return null;
 }
 
 // Returns why no phone can take part in what is offered, '' if phones can. The code of such a link is not used up.
 function unsuitable(offer) {
-    if (offer.credentials !== 'password') {
-        return 'certificates';
-    }
-    return offer.websocket ? '' : 'no_websocket';
+  if (offer.credentials !== "password") {
+    return "certificates";
+  }
+  return offer.websocket ? "" : "no_websocket";
 }
 
 async function invite({ code }) {
-    if (view.stage !== 'none' && view.stage !== 'offer' && view.stage !== 'left') return;
-    post({ stage: 'asking', error: null, offer: null });
-    try {
-        const offer = await askUntilAnswered('offer', { code }, () => view.stage === 'asking');
-        if (offer && unsuitable(offer)) throw new Final(unsuitable(offer));
-        if (offer) {
-            const agreed = python('describe_offer', offer, words.consent);
-            post({ stage: 'offer', offer, agreed, code, error: null });
-        }
-    } catch (error) {
-        post({ stage: 'none', error: said(error, 'unfit') });
+  if (view.stage !== "none" && view.stage !== "offer" && view.stage !== "left") return;
+  post({ stage: "asking", error: null, offer: null });
+  try {
+    const offer = await askUntilAnswered("offer", { code }, () => view.stage === "asking");
+    if (offer && unsuitable(offer)) throw new Final(unsuitable(offer));
+    if (offer) {
+      const agreed = python("describe_offer", offer, words.consent);
+      post({ stage: "offer", offer, agreed, code, error: null });
     }
+  } catch (error) {
+    post({ stage: "none", error: said(error, "unfit") });
+  }
 }
 
 async function agree({ source }) {
-    if (view.stage !== 'offer') return;
-    const key = toHex(crypto.getRandomValues(new Uint8Array(32)));
-    journal.delete(LEFT);
-    // The key is on file before the server binds the code to it, so that a broken connection can be repeated.
-    journal.write(JOIN, encode({ code: view.code, key, offer: view.offer, source, agreed: unixSeconds() }));
-    delete view.code;
-    await redeem();
+  if (view.stage !== "offer") return;
+  const key = toHex(crypto.getRandomValues(new Uint8Array(32)));
+  journal.delete(LEFT);
+  // The key is on file before the server binds the code to it, so that a broken connection can be repeated.
+  journal.write(JOIN, encode({ code: view.code, key, offer: view.offer, source, agreed: unixSeconds() }));
+  delete view.code;
+  await redeem();
 }
 
 async function redeem() {
-    const { code, key, offer, source } = readJson(JOIN);
-    post({ stage: 'joining', offer, source, error: null });
+  const { code, key, offer, source } = readJson(JOIN);
+  post({ stage: "joining", offer, source, error: null });
+  try {
+    const answer = await askUntilAnswered("redeem", { code, key }, () => view.stage === "joining");
+    if (!answer) return;
     try {
-        const answer = await askUntilAnswered('redeem', { code, key }, () => view.stage === 'joining');
-        if (!answer) return;
-        try {
-            python('same_policy', offer.policy, answer.files['policy.json']);
-        } catch (error) {
-            console.info(error.message);
-            throw new Final('other_policy');
-        }
-        journal.write(DEVICE, encode(answer));
-        startDevice();
+      python("same_policy", offer.policy, answer.files["policy.json"]);
     } catch (error) {
-        // The device goes first: without what the person agreed to it could not start.
-        journal.delete(DEVICE);
-        journal.delete(JOIN);
-        post({ stage: 'none', error: said(error, 'files') });
+      console.info(error.message);
+      throw new Final("other_policy");
     }
+    journal.write(DEVICE, encode(answer));
+    startDevice();
+  } catch (error) {
+    // The device goes first: without what the person agreed to it could not start.
+    journal.delete(DEVICE);
+    journal.delete(JOIN);
+    post({ stage: "none", error: said(error, "files") });
+  }
 }
 
 async function leave() {
-    if (view.stage !== 'running') return;
-    post({ stage: 'leaving' });
-    // What was drawn is sent, if the server can be reached.
-    const until = monotonicMilliseconds() + LEAVE_MILLISECONDS;
-    while (view.status.outbox && view.status.online && monotonicMilliseconds() < until) {
-        await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-    running = false;
-    const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python('describe') };
-    // From here on the device is over, even if the page ends before the next line.
-    journal.write(LEFT, encode(left));
-    finishLeaving();
+  if (view.stage !== "running") return;
+  post({ stage: "leaving" });
+  // What was drawn is sent, if the server can be reached.
+  const until = monotonicMilliseconds() + LEAVE_MILLISECONDS;
+  while (view.status.outbox && view.status.online && monotonicMilliseconds() < until) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  running = false;
+  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python("describe") };
+  // From here on the device is over, even if the page ends before the next line.
+  journal.write(LEFT, encode(left));
+  finishLeaving();
 }
 
 function finishLeaving() {
-    python('leave');
-    journal.delete(DEVICE);
-    journal.delete(JOIN);
-    post({ stage: 'left', left: readJson(LEFT), status: null });
+  python("leave");
+  journal.delete(DEVICE);
+  journal.delete(JOIN);
+  post({ stage: "left", left: readJson(LEFT), status: null });
 }
 
 const ACTIONS = {
-    invite,
-    agree,
-    leave,
-    decline: () => post({ stage: 'none', offer: null }),
-    enter: ({ number }) => python('enter', number),
-    sample: ({ value }) => (sample = value),
-    pause: ({ seconds }) => python('pause', seconds),
-    resume: () => python('resume'),
+  invite,
+  agree,
+  leave,
+  decline: () => post({ stage: "none", offer: null }),
+  enter: ({ number }) => python("enter", number),
+  sample: ({ value }) => (sample = value),
+  pause: ({ seconds }) => python("pause", seconds),
+  resume: () => python("resume"),
 };
 
 // ----------------------------------------------------------------------------------------------- the start
 
 async function openWhenFree() {
-    for (;;) {
-        try {
-            return await openJournal('undertone');
-        } catch (error) {
-            if (!(error instanceof Busy)) throw error;
-            post({ stage: 'busy' });
-            await new Promise((resolve) => setTimeout(resolve, BUSY_MILLISECONDS));
-        }
+  for (;;) {
+    try {
+      return await openJournal("undertone");
+    } catch (error) {
+      if (!(error instanceof Busy)) throw error;
+      post({ stage: "busy" });
+      await new Promise((resolve) => setTimeout(resolve, BUSY_MILLISECONDS));
     }
+  }
 }
 
 async function start() {
-    try {
-        journal = await openWhenFree();
-    } catch (error) {
-        // Only damaged data is called damaged: a browser that cannot keep the journal has none.
-        console.info(error.message);
-        post({ stage: error instanceof Damaged ? 'damaged' : 'unable' });
-        return;
-    }
-    try {
-        // Not at the top of this module: messages that come while a module waits there are lost.
-        words = await loadWords();
-        await startPython();
-        if (readJson(DEVICE)) startDevice();
-        else if (readJson(JOIN)) await redeem();
-        else if (readJson(LEFT)) post({ stage: 'left', left: readJson(LEFT) });
-        else post({ stage: 'none' });
-    } catch (error) {
-        post({ stage: 'failed', error: error.message });
-    }
+  try {
+    journal = await openWhenFree();
+  } catch (error) {
+    // Only damaged data is called damaged: a browser that cannot keep the journal has none.
+    console.info(error.message);
+    post({ stage: error instanceof Damaged ? "damaged" : "unable" });
+    return;
+  }
+  try {
+    // Not at the top of this module: messages that come while a module waits there are lost.
+    words = await loadWords();
+    await startPython();
+    if (readJson(DEVICE)) startDevice();
+    else if (readJson(JOIN)) await redeem();
+    else if (readJson(LEFT)) post({ stage: "left", left: readJson(LEFT) });
+    else post({ stage: "none" });
+  } catch (error) {
+    post({ stage: "failed", error: error.message });
+  }
 }
 
 const started = start();
 
-onmessage = async ({ data }) => {
-    await started;
-    try {
-        await ACTIONS[data.do](data);
-        if (running) step();
-    } catch (error) {
-        post({ error: said(error, 'disk') });
-    }
+self.onmessage = async ({ data }) => {
+  await started;
+  try {
+    await ACTIONS[data.do](data);
+    if (running) step();
+  } catch (error) {
+    post({ error: said(error, "disk") });
+  }
 };

@@ -8,7 +8,7 @@
 //     show(context)    builds the source's part of the page: {element, update(view), stop()};
 //                      context has measures, words and send: send({do: 'enter', number}) or
 //                      send({do: 'sample', value}) gives a whole number, value null for none
-import * as loudness from './loudness.js';
-import * as number from './number.js';
+import * as loudness from "./loudness.js";
+import * as number from "./number.js";
 
 export const SOURCES = [loudness, number];
