@@ -61,53 +61,58 @@ def default_fields() -> "dict[str, Any]":
     """Return the fields of a policy with their defaults; those in ``_NEEDED`` have none. Only parsing needs them."""
     return {
         "version": VERSION,
+        # The one sensor whose readings may be reported.
         "sensor": None,
+        # The slot values that may be reported, a list of names of `undertone_shared.campaign.MEASURES`.
         "measures": None,
+        # The readings' unit, "" for any.
         "unit": "",
+        # (p, q): every mechanism's certificate is at most p/q, so one reading costs at most epsilon = ln(p/q).
         "cap": None,
+        # The shortest slot, in seconds.
         "slot_seconds": None,
+        # (least, most) theta.
         "theta": None,
+        # The longest campaign, in seconds.
         "duration_seconds": None,
+        # The Unix second by which every campaign must end, 0 for no end.
         "until": 0,
+        # At most so many reports in any period of so many seconds, which limits the total of a day.
         "period_seconds": 86400,
         "reports_per_period": 48,
+        # Least time in seconds from one reported interval to the next, at most six days.
         "rest_seconds": 0,
+        # The clock of rest and periods: the "ticks" of a counter that knows how long the board slept, or the "clock",
+        # which the network can set; None: "clock" with one_shot, else "ticks".
         "rest_by": None,
+        # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
         "lifetime": 0,
+        # Least time in seconds between epochs, 0 for one cycle of the campaign.
         "epoch_seconds": 0,
+        # Number of boots in a day that may draw.
         "boots_per_day": 4,
+        # Least time in seconds between writes to flash; shorter slots are reserved in blocks.
         "write_seconds": 60,
+        # True: one draw per wake, for boards without a clock that survives sleep.
         "one_shot": False,
+        # True: MQTT without TLS and without signers, for a demonstration on loopback.
         "insecure": False,
+        # Public keys (Ed25519, 32 bytes in hexadecimal), at most 4, one of which must have signed a campaign.
         "signers": (),
+        # How far in seconds ahead of the clock an epoch may start, so that an attacker cannot use up epoch numbers.
         "lead_seconds": 86400,
+        # The limits of streams, see `undertone_shared.stream_policy`; False: no stream is allowed.
         "stream": False,
+        # True: a signer may send the device to another address, and to another campaign that this policy allows.
         "handover": False,
+        # The fingerprint of what the household agreed to, 32 hexadecimal digits, "" for none: a hand-over may name
+        # another campaign only for the same one.
         "agreed": "",
     }
 
 
 class Policy:
-    """Limits that the owner of one sensor sets.
-
-    ``cap`` = (p, q): every mechanism's certificate is at most p/q, so one reading costs at most epsilon = ln(p/q)
-    (event level). ``reports_per_period`` in any ``period_seconds`` limits the total of a day. ``rest_seconds``: least
-    time from one reported interval to the next, at most six days. ``rest_by``: the clock for the rest and the periods:
-    ``ticks`` of a counter that knows how long the board slept, or ``clock``, which the network can set. ``lifetime``:
-    the total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
-    ``slot_seconds``: the shortest slot. ``theta`` = (least, most). ``epoch_seconds``: least time between epochs, 0 for
-    one cycle of the campaign. ``boots_per_day``: number of boots that may draw. ``write_seconds``: least time between
-    writes to flash; shorter slots are reserved in blocks. ``one_shot``: one draw per wake, for boards without a clock
-    that survives sleep.
-    ``signers``: public keys (Ed25519, 32 bytes in hex), at most 4, one of which must have signed a campaign.
-    ``insecure``: MQTT without TLS and without signers, for a demonstration on loopback. ``lead_seconds``: how far ahead
-    of the clock an epoch may start, so that an attacker cannot use up the epoch numbers. ``stream``: limits of streams;
-    without it no stream is allowed. ``handover``: a signer may send the device to another address, and to another
-    campaign that this policy allows, see `undertone_shared.handover`. ``unit``: the readings' unit, "" for any.
-    ``until``: the Unix second by which every campaign must end, 0 for no end. ``agreed``: the fingerprint of what the
-    household agreed to, 32 hexadecimal digits, "" for none: a hand-over may name another campaign only for the same
-    one.
-    """
+    """Limits that the owner of one sensor sets; `default_fields` explains each. Raises Invalid for wrong ones."""
 
     stream: "StreamPolicy | None"
 
