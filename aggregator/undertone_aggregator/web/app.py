@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.formats import format_of
@@ -26,6 +25,7 @@ from undertone_aggregator.estimate.remote import facts_of
 from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_aggregator.web import api
 from undertone_aggregator.web.answers import Answers
+from undertone_aggregator.web.application import application, client_address, json_object
 from undertone_aggregator.web.guides import guide
 from undertone_aggregator.web.hosts import KnownHosts
 from undertone_aggregator.web.live import Full, Live
@@ -44,31 +44,9 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    b"content-security-policy": _POLICY.encode(),
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-opener-policy": b"same-origin",
-    b"cross-origin-resource-policy": b"same-origin",
-}
 _ESTIMATES = ("from", "to", "tz", "group", "filtered")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class SafeHeaders:
-    """Middleware that adds the security headers to every response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS.items()]
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
 
 
 class Pages:
@@ -205,7 +183,7 @@ class Pages:
     async def events(self, request: Request) -> Response:
         """Stream server-sent events: the campaign's summary whenever something has changed since the response began."""
         name = self._name(request)
-        address = _address(request)
+        address = client_address(request)
         try:
             self._live.check_room(address)
         except Full as full:
@@ -263,10 +241,10 @@ class Pages:
             answer = JSONResponse({"token": None})
             answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
             return answer
-        address = _address(request)
+        address = client_address(request)
         if self._logins.is_throttled(address):
             raise HTTPException(429, "too many wrong tokens came from your address: wait a minute")
-        entered = self._logins.enter(str((await self._body(request)).get("token", "")), address)
+        entered = self._logins.enter(str((await json_object(request, _LARGEST_BODY)).get("token", "")), address)
         if entered is None:
             raise HTTPException(403, "the token is wrong")
         answer = JSONResponse({"actions": sorted(self._site.actions()), "token": entered[1]})
@@ -283,7 +261,7 @@ class Pages:
         self._same_origin(request)
         if not self._logins.allows(request.cookies.get(COOKIE), request.headers.get(HEADER)):
             raise HTTPException(403, "log in first")
-        device = str((await self._body(request)).get("device", ""))
+        device = str((await json_object(request, _LARGEST_BODY)).get("device", ""))
         done = await anyio.to_thread.run_sync(actions[action], self._name(request), device)
         return JSONResponse({"done": done})
 
@@ -319,21 +297,6 @@ class Pages:
         if site not in (None, "same-origin") or (origin and origin.split("://")[-1] != request.headers.get("host")):
             raise HTTPException(403, "the request comes from another site")
 
-    @staticmethod
-    async def _body(request: Request) -> dict[str, Any]:
-        data = b""
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > _LARGEST_BODY:
-                raise HTTPException(413, f"the body has more than {_LARGEST_BODY} bytes")
-        try:
-            value = json.loads(data or b"{}")
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            raise HTTPException(400, "the body is not a JSON object")
-        return value
-
 
 def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()) -> Starlette:
     """Make the application over a site; without ``logins`` nothing can be changed.
@@ -341,27 +304,14 @@ def make_app(site: Site, logins: Logins | None = None, names: Iterable[str] = ()
     ``names``: host names of the page in addition to this machine's own, see `KnownHosts`.
     """
     pages = Pages(site, logins)
-    return Starlette(
-        routes=[*pages.routes(), Mount("/static", StaticFiles(directory=STATIC))],
-        middleware=[Middleware(SafeHeaders), Middleware(KnownHosts, names=tuple(names))],
-        exception_handlers={Invalid: _invalid, HTTPException: _refused, Exception: _failed},
-        lifespan=pages.ready.lifespan,
+    return application(
+        [*pages.routes(), Mount("/static", StaticFiles(directory=STATIC))],
+        _POLICY,
+        pages.ready.lifespan,
+        middleware=[Middleware(KnownHosts, names=tuple(names))],
+        errors={Invalid: _invalid},
     )
-
-
-def _address(request: Request) -> str:
-    """Return the address that a request comes from; behind a trusted proxy, uvicorn has set it to the client's."""
-    return "" if request.client is None else request.client.host
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, status_code=400)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("the server could not answer; its log says why", status_code=500)

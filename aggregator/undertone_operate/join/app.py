@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import math
 import queue
 import threading
@@ -14,12 +13,11 @@ from typing import Any
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from undertone_aggregator.web.application import application, client_address, json_object
 from undertone_operate.fleet.join_codes import EXPIRED, REVOKED, parse_code
 from undertone_operate.join.joining import (
     INVALID,
@@ -147,7 +145,7 @@ class JoinRoutes:
         return JSONResponse(document())
 
     async def _answer(self, request: Request, answer: Callable[[dict[str, Any]], Any]) -> Response:
-        address, language = "" if request.client is None else request.client.host, _language(request)
+        address, language = client_address(request), _language(request)
         wait = self._limit.admit(address)
         if wait > 0:
             return refusal_response(JoinRefused(SLOW_DOWN), wait, language)
@@ -213,8 +211,8 @@ def make_app(
         yield
         await anyio.to_thread.run_sync(redeem.close)
 
-    return Starlette(
-        routes=[
+    return application(
+        [
             Route("/api/join/offer", routes.offer, methods=["POST"]),
             Route("/api/join/redeem", routes.redeem, methods=["POST"]),
             Route("/api/join/leave", routes.leave, methods=["POST"]),
@@ -223,32 +221,9 @@ def make_app(
             Route("/join", redirect),
             Route("/join/{path:path}", page),
         ],
-        middleware=[Middleware(JoinHeaders, policy=pages.policy)],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
-        lifespan=lifespan,
+        pages.policy,
+        lifespan,
     )
-
-
-class JoinHeaders:
-    """Middleware that adds the security headers to every response. ``policy``: the Content-Security-Policy."""
-
-    def __init__(self, app: ASGIApp, policy: str) -> None:
-        self._app = app
-        self._headers = [
-            (b"content-security-policy", policy.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-        ]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
 
 
 def _language(request: Request) -> str:
@@ -257,21 +232,13 @@ def _language(request: Request) -> str:
 
 async def _body(request: Request) -> dict[str, Any]:
     """Return the request's JSON object. Raises JoinRefused for anything else, also for one that comes too slowly."""
-    data = b""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            async for chunk in request.stream():
-                data += chunk
-                if len(data) > _LARGEST_BODY:
-                    raise JoinRefused(INVALID, detail=f"the body is too large, expected at most {_LARGEST_BODY} bytes")
-        value = json.loads(data)
+            return await json_object(request, _LARGEST_BODY)
     except TimeoutError:
         raise JoinRefused(INVALID, detail=f"the body did not come within {_BODY_SECONDS:.0f} s") from None
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise JoinRefused(INVALID, detail="the body is not a JSON object")
-    return value
+    except HTTPException as wrong:
+        raise JoinRefused(INVALID, detail=wrong.detail) from None
 
 
 def _code(body: dict[str, Any], names: tuple[str, ...]) -> bytes:
@@ -289,12 +256,3 @@ def _redemption(body: dict[str, Any]) -> Redemption:
         return Redemption.parse(body["code"], body["key"])
     except Invalid as wrong:
         raise JoinRefused(INVALID, detail=str(wrong)) from None
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("the server could not answer; its log says why", status_code=500)
