@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def web(
     stores: Annotated[
-        list[str] | None, typer.Argument(help="Stores: files, or postgresql://user@host/database.")
+        list[str] | None, typer.Argument(help="Stores, each a file or postgresql://user@host/database.")
     ] = None,
     home: Annotated[
         Path | None, typer.Option(help="A server's folder with all its campaigns, instead of stores.")

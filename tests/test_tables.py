@@ -1,0 +1,89 @@
+"""What a contributor may forget: each text that lists the names of a table lists all of them, or an error names it."""
+
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, get_type_hints
+
+import pytest
+
+from support.micropython import REPO
+from undertone.commands import certify, web, worker
+from undertone.stores import STORE_HELP
+from undertone_aggregator.design.named import STREAMS, certified_names, reporting_names
+from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.settings.server_options import StoreOptions
+from undertone_aggregator.store.store_address import KINDS as STORES
+from undertone_device.host import sources
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.planning.options import PlanOptions
+
+
+def help_of(section: type, name: str) -> str:
+    """The help text of an option, whether its field or its annotation carries it."""
+    fields = {field.name: field for field in dataclasses.fields(section)}
+    if "help" in fields[name].metadata:
+        return str(fields[name].metadata["help"])
+    return " ".join(get_type_hints(section, include_extras=True)[name].__metadata__)
+
+
+def help_of_argument(command: Callable[..., Any], name: str) -> str:
+    return str(get_type_hints(command, include_extras=True)[name].__metadata__[0].help)
+
+
+def stores() -> list[str]:
+    """The words by which people know the kinds of store: a file, or a scheme."""
+    return ["file" if kind == "sqlite" else f"{kind}:" for kind in STORES]
+
+
+# Text that people read -> the names that it must have.
+LISTS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
+    "--mechanism of cli/undertone/commands/certify.py": (certify.NAMES, certified_names),
+    "mechanism of settings/config.py": (help_of(CampaignPlan, "mechanism"), reporting_names),
+    "mechanism of undertone_simulator/planning/options.py": (help_of(PlanOptions, "mechanism"), reporting_names),
+    "mechanism of undertone_simulator/fast/options.py": (
+        help_of(SimulateOptions, "mechanism"),
+        lambda: [*reporting_names(), *STREAMS],
+    ),
+    "STORE_HELP of cli/undertone/stores.py": (STORE_HELP, stores),
+    "stores of cli/undertone/commands/web.py": (help_of_argument(web.web, "stores"), stores),
+    "path of settings/server_options.py": (help_of(StoreOptions, "path"), stores),
+    "--store of cli/undertone/commands/worker.py": (
+        help_of_argument(worker.worker, "store"),
+        lambda: [f"{kind}:" for kind in STORES if STORES[kind].shared],
+    ),
+    "docs/sensors.md": (
+        (REPO / "docs/sensors.md").read_text(encoding="utf-8").replace("`", '"'),
+        lambda: [f'"{kind}"' for kind in sources.kinds()],
+    ),
+}
+
+
+def lacking(text: str, names: Iterable[str]) -> list[str]:
+    """The names that a text lacks; a longer name is not a shorter one."""
+    return [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.I)]
+
+
+@pytest.mark.parametrize("place", LISTS)
+def test_a_list_for_people_has_every_name_of_its_table(place: str) -> None:
+    text, names = LISTS[place]
+    assert lacking(text, names()) == [], f"add the name to {place}"
+
+
+def test_a_name_that_a_list_lacks_is_found() -> None:
+    assert lacking("one of piecewise-optimal or hybrid.", ["hybrid", "piecewise", "laplace"]) == [
+        "piecewise",
+        "laplace",
+    ]
+
+
+def test_every_module_that_describes_sources_is_named() -> None:
+    folder = REPO / "device/undertone_device/host/sources"
+    describing = [
+        path.stem
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "KINDS"
+    ]
+    assert describing == sorted(sources.MODULES), "add the module to MODULES of host/sources/__init__.py"
