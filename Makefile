@@ -12,7 +12,7 @@ LINTED := $(SOURCES) scripts hatch_build.py
 
 MINUTES ?= 60
 
-.PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format slow exhaustive chaos mutants matrix coverage demo tools clean
+.PHONY: help test tests test-services services servers docs-test diagrams figures site release check lint types format lock slow exhaustive chaos mutants matrix coverage demo tools clean
 
 help:
 	@echo "make test        everything CI runs: lint, types, tests (also under MicroPython)"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs-test   what the guides show is run and compared;  make site  builds them into out/site"
 	@echo "make release     wheel and sdist, checked and tried in a fresh environment; uploads nothing"
 	@echo "make check       lint and types alone;  make format  lets ruff fix what it can"
+	@echo "make lock        writes requirements-dev.txt: the newest versions of all packages for development"
 	@echo "make slow        the tests marked slow;  make exhaustive  the proofs by enumeration"
 	@echo "make chaos       a soak under faults, MINUTES=$(MINUTES) of it; it prints its seed, ARGS='--seed N' runs it again"
 	@echo "make mutants     small changes to the core: which of 300 no test notices; ARGS='--count 1000 --seed 2'"
@@ -84,6 +85,10 @@ format: .venv/.installed
 	$(BIN)/ruff check --fix-only $(LINTED)
 	$(BIN)/ruff format $(LINTED)
 	@scripts/biome.sh format --write
+
+lock: .venv/.installed
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 --upgrade pyproject.toml \
+	    --extra dev --no-emit-package undertone-device --no-emit-package undertone-ldp --output-file requirements-dev.txt
 
 slow: .venv/.installed tools
 	$(BIN)/pytest -m slow -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)

@@ -13,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from typer.main import get_command
 
 import undertone
@@ -234,3 +236,17 @@ def test_all_means_all():
     everything = needed("all")
     for extra in extras["undertone-ldp"].keys() - {"all", "spark", "compiled", "docs", "dev"}:
         assert needed(extra) <= everything, extra
+
+
+def test_the_lock_has_a_version_of_each_package_for_development() -> None:
+    locked = {}
+    for line in (REPO / "requirements-dev.txt").read_text(encoding="utf-8").splitlines():
+        requirement = Requirement(line)
+        locked.setdefault(canonicalize_name(requirement.name), []).append(requirement.specifier)
+    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [Requirement(text) for text in project["optional-dependencies"]["dev"]]
+    for requirement in wanted:
+        if requirement.name != "undertone-ldp":
+            (pinned,) = locked[canonicalize_name(requirement.name)]
+            (version,) = (each.version for each in pinned if each.operator == "==")
+            assert requirement.specifier.contains(version), requirement
