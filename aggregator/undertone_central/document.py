@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from undertone_central.continual import Continual
-from undertone_central.noise import Integers
+from undertone_central.mechanisms.continual import Continual
+from undertone_central.noise.laplace import Integers
 from undertone_central.ranges import Piece
 from undertone_shared.errors import Invalid
 

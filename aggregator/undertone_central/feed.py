@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.noise import Integers
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 BATCH = 1 << 16

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.base.files import write_private
-from undertone_central.continual import Continual
 from undertone_central.document import heading, piece_line, rows
-from undertone_central.noise import Integers
+from undertone_central.mechanisms.continual import Continual
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 VERSION = 1

@@ -4,16 +4,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from undertone_central.budget import Epsilon, check_word
-from undertone_central.continual import Continual
-from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
-from undertone_central.entropy import FreshBytes
-from undertone_central.factorisation import SquareRoot
-from undertone_central.k_ary import KAry
-from undertone_central.pak import Pak
-from undertone_central.sanitizer import Sanitizer
-from undertone_central.tops import Tops
-from undertone_central.unbounded import HybridCounter, Monotone, Unbounded
+from undertone_central.mechanisms.budget import Epsilon, check_word
+from undertone_central.mechanisms.continual import Continual
+from undertone_central.mechanisms.counting import Binary, Counter, Simple1, Simple2, TwoLevel
+from undertone_central.mechanisms.factorisation import SquareRoot
+from undertone_central.mechanisms.k_ary import KAry
+from undertone_central.mechanisms.pak import Pak
+from undertone_central.mechanisms.sanitizer import Sanitizer
+from undertone_central.mechanisms.tops import Tops
+from undertone_central.mechanisms.unbounded import HybridCounter, Monotone, Unbounded
+from undertone_central.noise.entropy import FreshBytes
 from undertone_shared.errors import Invalid
 
 MECHANISMS: dict[str, Callable[..., Continual]] = {

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
-from undertone_central.factorisation import SquareRoot
-from undertone_central.hierarchy import node_scale
-from undertone_central.k_ary import KAry
-from undertone_central.noise import Integers, discrete_laplace
-from undertone_central.sanitizer import CLASSES
-from undertone_central.unbounded import HybridCounter, Unbounded
-from undertone_central.variance import consistent_variance, cover
+from undertone_central.mechanisms.counting import Binary, Counter, Simple1, Simple2, TwoLevel
+from undertone_central.mechanisms.factorisation import SquareRoot
+from undertone_central.mechanisms.hierarchy import node_scale
+from undertone_central.mechanisms.k_ary import KAry
+from undertone_central.mechanisms.sanitizer import CLASSES
+from undertone_central.mechanisms.unbounded import HybridCounter, Unbounded
+from undertone_central.mechanisms.variance import consistent_variance, cover
+from undertone_central.noise.laplace import Integers, discrete_laplace
 from undertone_shared.errors import Invalid
 
 Parameters = dict[str, Any]

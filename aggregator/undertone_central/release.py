@@ -19,16 +19,16 @@ import numpy as np
 
 from undertone_aggregator.mqtt.link import Address
 from undertone_central import feed
-from undertone_central.budget import OFFERED, Epsilon, check_word, parse_epsilon, parse_positive
-from undertone_central.continual import integers
 from undertone_central.document import read
 from undertone_central.gateway import Gateway, TopicSink
 from undertone_central.job import ReleaseJob, Sink, TextFile, checksum
 from undertone_central.make import make
-from undertone_central.noise import Integers
-from undertone_central.quantiles import Quantiles
+from undertone_central.mechanisms.budget import OFFERED, Epsilon, check_word, parse_epsilon, parse_positive
+from undertone_central.mechanisms.continual import integers
+from undertone_central.mechanisms.quantiles import Quantiles
+from undertone_central.mechanisms.sanitizer import ENDINGS
+from undertone_central.noise.laplace import Integers
 from undertone_central.ranges import Piece, RangeSum, range_sum, share_of
-from undertone_central.sanitizer import ENDINGS
 from undertone_shared.errors import Invalid
 
 MQTT = "mqtt://"

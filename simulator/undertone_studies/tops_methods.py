@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_central import FreshBytes, Pak, Tops
-from undertone_central.hierarchy import levels_for, node_scale
-from undertone_central.noise import discrete_laplace
-from undertone_central.smoothers import best_smoothing
-from undertone_central.threshold import Workload, choose_threshold
-from undertone_central.variance import cover
+from undertone_central.mechanisms.hierarchy import levels_for, node_scale
+from undertone_central.mechanisms.smoothers import best_smoothing
+from undertone_central.mechanisms.threshold import Workload, choose_threshold
+from undertone_central.mechanisms.variance import cover
+from undertone_central.noise.laplace import discrete_laplace
 from undertone_studies.tops_streams import QUERIES, M, R, TopsStream, range_sums
 
 Answers = NDArray[np.float64]

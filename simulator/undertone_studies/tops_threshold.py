@@ -6,9 +6,9 @@ from math import ceil
 import numpy as np
 from scipy.stats import laplace
 
-from undertone_central.pak import PERCENTILE
-from undertone_central.smooth_sensitivity import smooth_sensitivity, smoothing_parameters
-from undertone_central.threshold import Workload, candidates, scores
+from undertone_central.mechanisms.pak import PERCENTILE
+from undertone_central.mechanisms.smooth_sensitivity import smooth_sensitivity, smoothing_parameters
+from undertone_central.mechanisms.threshold import Workload, candidates, scores
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (
     EPSILONS,

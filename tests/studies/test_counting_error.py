@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from undertone_central.make import make
-from undertone_central.sanitizer import CLASSES
+from undertone_central.mechanisms.sanitizer import CLASSES
 from undertone_studies.experiments import counting_blog, counting_error, counting_space
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import EXPERIMENTS, StudyOptions

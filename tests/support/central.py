@@ -5,8 +5,8 @@ from math import exp
 
 import numpy as np
 
-from undertone_central import noise
-from undertone_central.entropy import FreshBytes
+from undertone_central.noise import laplace
+from undertone_central.noise.entropy import FreshBytes
 
 
 def seeded(seed: int = 1) -> FreshBytes:
@@ -24,8 +24,8 @@ class Script:
     def __init__(self, monkeypatch, draws=()):
         self.draws = list(draws)
         self.scales: list[Fraction] = []
-        monkeypatch.setattr(noise, "_BUFFER", 1)
-        monkeypatch.setattr(noise.DiscreteLaplace, "sample", lambda law, source, n: self.sample(law, n))
+        monkeypatch.setattr(laplace, "_BUFFER", 1)
+        monkeypatch.setattr(laplace.DiscreteLaplace, "sample", lambda law, source, n: self.sample(law, n))
 
     def sample(self, law, n):
         taken = [self.draws[i] if i < len(self.draws) else 0 for i in range(len(self.scales), len(self.scales) + n)]

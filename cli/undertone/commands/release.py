@@ -78,8 +78,8 @@ class _Mechanisms(TyperGroup):
 
 def _command(mechanism: str) -> Any:
     """Return the command that releases with this mechanism."""
-    from undertone_central.continual import Continual
     from undertone_central.make import MECHANISMS, parameters
+    from undertone_central.mechanisms.continual import Continual
 
     maker = MECHANISMS[mechanism]
     unasked = {"mechanism", "options"} | ({"last_block"} if getattr(maker, "close", None) is Continual.close else set())

@@ -182,6 +182,7 @@ LAWS: dict[type, Law] = {
     Hybrid: _hybrid,
 }
 
+
 def _check(mechanism: Mechanism, readings: NDArray[np.integer], theta: int, words: Words) -> None:
     if len(readings) != len(words):
         raise Invalid(f"there are {len(readings)} readings, expected one for each of {len(words)} devices")

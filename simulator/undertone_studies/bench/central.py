@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_central import Tops
-from undertone_central.entropy import FreshBytes
-from undertone_central.noise import discrete_laplace
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.laplace import discrete_laplace
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, best_seconds, duration, rate
 

@@ -6,8 +6,8 @@ from math import sqrt
 import numpy as np
 
 from undertone_central import Binary, HybridCounter, KAry, Simple1, Simple2, SquareRoot, TwoLevel, Unbounded
-from undertone_central.factorisation import LONGEST
-from undertone_central.k_ary import mean_draws
+from undertone_central.mechanisms.factorisation import LONGEST
+from undertone_central.mechanisms.k_ary import mean_draws
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from undertone_central import Quantiles, Sanitizer
-from undertone_central.threshold_class import ThresholdSanitizer
+from undertone_central.mechanisms.threshold_class import ThresholdSanitizer
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel
 from undertone_studies.registry import StudyOptions

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 
 from undertone_central import Sanitizer
-from undertone_central.sanitizer import CLASSES
+from undertone_central.mechanisms.sanitizer import CLASSES
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import source

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.signal import lfilter
 
-from undertone_central.smoothers import best_smoothing
+from undertone_central.mechanisms.smoothers import best_smoothing
 from undertone_shared.errors import Invalid
 from undertone_studies.outcome import Outcome
 from undertone_studies.panel import Panel

@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from undertone_central.smoothers import best_smoothing
-from undertone_central.threshold import Workload, counts_above, noise_and_cap, scores
+from undertone_central.mechanisms.smoothers import best_smoothing
+from undertone_central.mechanisms.threshold import Workload, counts_above, noise_and_cap, scores
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Curve, Panel
 from undertone_studies.registry import StudyOptions
@@ -129,7 +129,7 @@ def _regret(
 def _default_rmse(histogram: np.ndarray, thetas: np.ndarray, workload: Workload, most: float) -> np.ndarray:
     """Return the root mean square error at each θ that the objective ``excess`` stands for: sqrt(K) θ/ε e^(g/2).
 
-    It follows from the score -(A/κ) (2 ln θ + g); `undertone_central.threshold` defines K, A, κ and g.
+    It follows from the score -(A/κ) (2 ln θ + g); `undertone_central.mechanisms.threshold` defines K, A, κ and g.
     """
     noise = workload.root_k / float(workload.epsilon)
     a, cap = noise_and_cap(M, workload, workload.epsilon)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from undertone_central.smoothers import SMOOTHERS
+from undertone_central.mechanisms.smoothers import SMOOTHERS
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import at_quantile

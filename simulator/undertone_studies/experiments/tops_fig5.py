@@ -3,8 +3,8 @@
 import numpy as np
 
 from undertone_central import FreshBytes
-from undertone_central.hierarchy import levels_for
-from undertone_central.variance import consistent_variance, cover_size
+from undertone_central.mechanisms.hierarchy import levels_for
+from undertone_central.mechanisms.variance import consistent_variance, cover_size
 from undertone_studies.outcome import Outcome
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_figures import at_quantile

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from undertone_central.threshold import Workload
+from undertone_central.mechanisms.threshold import Workload
 from undertone_studies.outcome import Outcome, against_base
 from undertone_studies.registry import StudyOptions
 from undertone_studies.tops_methods import (

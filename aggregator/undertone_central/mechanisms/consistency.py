@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from undertone_central.noise import Integers
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 # A draw exceeds this multiple of its scale with probability e^-64; the integer type must have room for it.

@@ -9,10 +9,10 @@ from math import hypot, log, pi, sqrt
 
 import numpy as np
 
-from undertone_central.budget import check_bound
-from undertone_central.entropy import Bytes
-from undertone_central.noise import Integers, discrete_laplace
-from undertone_central.threshold_class import onto_simplex
+from undertone_central.mechanisms.budget import check_bound
+from undertone_central.mechanisms.threshold_class import onto_simplex
+from undertone_central.noise.entropy import Bytes
+from undertone_central.noise.laplace import Integers, discrete_laplace
 from undertone_shared.errors import Invalid
 
 # The largest bound: each value of the domain has a count of its own in every block.

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from undertone_central.continual import Saved
-from undertone_central.noise import Integers
+from undertone_central.mechanisms.continual import Saved
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 # Number of released sums that the median uses: one span of 2^20 values in blocks of 256.

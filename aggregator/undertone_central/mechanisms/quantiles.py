@@ -6,7 +6,7 @@ times.
 
 from typing import Any
 
-from undertone_central.noise import Integers
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 SIZE = 200

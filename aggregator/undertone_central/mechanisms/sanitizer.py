@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from undertone_central.budget import (
+from undertone_central.mechanisms.budget import (
     Epsilon,
     check_bound,
     check_count,
@@ -24,12 +24,12 @@ from undertone_central.budget import (
     parse_epsilon,
     parse_share,
 )
-from undertone_central.coin import exponential_bounds
-from undertone_central.continual import Continual, integers
-from undertone_central.entropy import Bytes, FreshBytes
-from undertone_central.noise import Integers
-from undertone_central.point_class import PointSanitizer
-from undertone_central.threshold_class import ThresholdSanitizer
+from undertone_central.mechanisms.continual import Continual, integers
+from undertone_central.mechanisms.point_class import PointSanitizer
+from undertone_central.mechanisms.threshold_class import ThresholdSanitizer
+from undertone_central.noise.coin import exponential_bounds
+from undertone_central.noise.entropy import Bytes, FreshBytes
+from undertone_central.noise.laplace import Integers
 
 BLOCK = 4096
 ENDINGS = ("hold", "pad")

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from support.central import laplace_pmf, seeded
-from undertone_central.cdf import cauchy_cdf, draw_floor, gaussian_cdf, laplace_cdf
-from undertone_central.coin import Coin, Coins, exponential_bounds, exponential_coin, logistic_coin
-from undertone_central.entropy import FreshBytes, KeyedBytes
-from undertone_central.gaussian import DiscreteGaussian, GaussianDraws
-from undertone_central.noise import DiscreteLaplace, Draws
+from undertone_central.noise.cdf import cauchy_cdf, draw_floor, gaussian_cdf, laplace_cdf
+from undertone_central.noise.coin import Coin, Coins, exponential_bounds, exponential_coin, logistic_coin
+from undertone_central.noise.entropy import FreshBytes, KeyedBytes
+from undertone_central.noise.gaussian import DiscreteGaussian, GaussianDraws
+from undertone_central.noise.laplace import DiscreteLaplace, Draws
 from undertone_shared.entropy import EntropyError
 from undertone_shared.errors import Invalid
 

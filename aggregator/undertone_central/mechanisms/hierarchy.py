@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from undertone_central.consistency import LeastAbsolute, LeastSquares, Rule
-from undertone_central.continual import Saved
-from undertone_central.entropy import FreshBytes, KeyedBytes
-from undertone_central.noise import Draws, Integers, discrete_laplace, joined
+from undertone_central.mechanisms.consistency import LeastAbsolute, LeastSquares, Rule
+from undertone_central.mechanisms.continual import Saved
+from undertone_central.noise.entropy import FreshBytes, KeyedBytes
+from undertone_central.noise.laplace import Draws, Integers, discrete_laplace, joined
 from undertone_shared.errors import Invalid
 
 RULES: dict[str, Callable[[int, int, float], Rule]] = {"least-squares": LeastSquares, "least-absolute": LeastAbsolute}

@@ -12,9 +12,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.budget import check_bound
-from undertone_central.entropy import Bytes
-from undertone_central.noise import Integers, discrete_laplace
+from undertone_central.mechanisms.budget import check_bound
+from undertone_central.noise.entropy import Bytes
+from undertone_central.noise.laplace import Integers, discrete_laplace
 
 FANOUT = 16
 # A node is divided if its count exceeds this many standard deviations of a count's noise.

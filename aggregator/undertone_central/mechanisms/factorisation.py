@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from undertone_central.budget import Epsilon, parse_delta
-from undertone_central.continual import OneByOne, clip
-from undertone_central.counting import Bounded, Term
-from undertone_central.entropy import FreshBytes
-from undertone_central.gaussian import GaussianDraws
+from undertone_central.mechanisms.budget import Epsilon, parse_delta
+from undertone_central.mechanisms.continual import OneByOne, clip
+from undertone_central.mechanisms.counting import Bounded, Term
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.gaussian import GaussianDraws
 from undertone_shared.errors import Invalid
 
 LONGEST = 1 << 17

@@ -3,11 +3,11 @@
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from undertone_central.budget import Epsilon
-from undertone_central.continual import OneByOne, clip
-from undertone_central.counting import Binary, Counter, Term, digits
-from undertone_central.entropy import FreshBytes
-from undertone_central.noise import Draws, discrete_laplace
+from undertone_central.mechanisms.budget import Epsilon
+from undertone_central.mechanisms.continual import OneByOne, clip
+from undertone_central.mechanisms.counting import Binary, Counter, Term, digits
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.laplace import Draws, discrete_laplace
 
 
 class Unbounded(Counter, OneByOne):

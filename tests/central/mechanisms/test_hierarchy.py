@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import linprog
 
 from support.central import seeded
-from undertone_central import hierarchy
-from undertone_central.consistency import LeastAbsolute, LeastSquares
-from undertone_central.hierarchy import Consistent, Nodes, levels_for
-from undertone_central.variance import average_variance, consistent_variance, cover, cover_size
+from undertone_central.mechanisms import hierarchy
+from undertone_central.mechanisms.consistency import LeastAbsolute, LeastSquares
+from undertone_central.mechanisms.hierarchy import Consistent, Nodes, levels_for
+from undertone_central.mechanisms.variance import average_variance, consistent_variance, cover, cover_size
 from undertone_shared.errors import Invalid
 
 SHAPES = [(2, 2), (2, 5), (3, 3), (4, 2)]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from undertone_central.noise import Integers
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 

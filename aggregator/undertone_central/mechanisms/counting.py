@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from undertone_central.budget import Epsilon, check_bound, check_count, parse_epsilon
-from undertone_central.continual import Continual, OneByOne, clip, integers
-from undertone_central.entropy import FreshBytes
-from undertone_central.noise import Draws, Integers
+from undertone_central.mechanisms.budget import Epsilon, check_bound, check_count, parse_epsilon
+from undertone_central.mechanisms.continual import Continual, OneByOne, clip, integers
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.laplace import Draws, Integers
 from undertone_shared.errors import Invalid
 
 LONGEST = 1 << 40

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from support.central import seeded
-from undertone_central import Pak, Tops, pilot
-from undertone_central.smoothers import (
+from undertone_central import Pak, Tops
+from undertone_central.mechanisms import pilot
+from undertone_central.mechanisms.smoothers import (
     Auto,
     Exponential,
     Mean,
@@ -18,7 +19,7 @@ from undertone_central.smoothers import (
     best_smoothing,
     paper_smoothing,
 )
-from undertone_central.threshold import Workload, candidates, choose_threshold, scores
+from undertone_central.mechanisms.threshold import Workload, candidates, choose_threshold, scores
 from undertone_shared.errors import Invalid
 
 VALUES = np.minimum(np.random.default_rng(1).pareto(1.2, 500) * 5, 60).astype(np.int64)

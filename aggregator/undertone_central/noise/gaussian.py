@@ -10,9 +10,9 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.coin import exponential_coin
-from undertone_central.entropy import Bytes
-from undertone_central.noise import Integers, discrete_laplace
+from undertone_central.noise.coin import exponential_coin
+from undertone_central.noise.entropy import Bytes
+from undertone_central.noise.laplace import Integers, discrete_laplace
 from undertone_shared.errors import Invalid
 
 # Distance of a uniform number from e^-γ up to which integers decide whether a draw is accepted; it is far above the

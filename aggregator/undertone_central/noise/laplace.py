@@ -13,8 +13,8 @@ from math import ceil, exp
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.coin import Coins, exponential_coin, logistic_coin
-from undertone_central.entropy import Bytes
+from undertone_central.noise.coin import Coins, exponential_coin, logistic_coin
+from undertone_central.noise.entropy import Bytes
 from undertone_shared.errors import Invalid
 
 Integers = NDArray[np.int64]

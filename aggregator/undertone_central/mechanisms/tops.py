@@ -3,7 +3,7 @@
 The first ``hold_out`` values choose θ and are not published; the rest are truncated at θ and published. Held-out and
 published values are disjoint, so each value is used by one ε-DP mechanism (parallel composition). Of the held-out
 values' ε, 2 % pays for their mean, which predicts the first block, and 5 % for their drift, which decides the
-smoother's blocks (`undertone_central.pilot`). θ may be updated:
+smoother's blocks (`undertone_central.mechanisms.pilot`). θ may be updated:
 
 - ``parallel``: after each span of published values, ``hold_out`` more are withheld to choose a new θ, with all of ε;
 - ``sequential``: the values of each span choose the θ of the next span with a share of ε, and are published with the
@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from undertone_central import pilot
-from undertone_central.budget import (
+from undertone_central.mechanisms import pilot
+from undertone_central.mechanisms.budget import (
     Epsilon,
     check_bound,
     check_count,
@@ -25,13 +25,13 @@ from undertone_central.budget import (
     parse_positive,
     parse_share,
 )
-from undertone_central.continual import Continual, integers
-from undertone_central.entropy import FreshBytes
-from undertone_central.hierarchy import levels_for
-from undertone_central.noise import Integers, joined
-from undertone_central.publisher import Publisher
-from undertone_central.smoothers import best_smoothing, make_smoother, paper_smoothing
-from undertone_central.threshold import NOISES, OBJECTIVES, PAPER_C, Workload, choose_threshold
+from undertone_central.mechanisms.continual import Continual, integers
+from undertone_central.mechanisms.hierarchy import levels_for
+from undertone_central.mechanisms.publisher import Publisher
+from undertone_central.mechanisms.smoothers import best_smoothing, make_smoother, paper_smoothing
+from undertone_central.mechanisms.threshold import NOISES, OBJECTIVES, PAPER_C, Workload, choose_threshold
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.laplace import Integers, joined
 from undertone_shared.errors import Invalid
 
 UPDATES = ("none", "parallel", "sequential")

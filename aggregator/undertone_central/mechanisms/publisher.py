@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from undertone_central.continual import Saved
-from undertone_central.entropy import FreshBytes
-from undertone_central.hierarchy import Consistent, node_scale
-from undertone_central.noise import Integers
-from undertone_central.smoothers import Smoother
+from undertone_central.mechanisms.continual import Saved
+from undertone_central.mechanisms.hierarchy import Consistent, node_scale
+from undertone_central.mechanisms.smoothers import Smoother
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.laplace import Integers
 
 
 class Publisher(Saved):

@@ -15,10 +15,10 @@ the matrix of running sums, A = BC, row t of B the signs of the nodes of t and C
 from fractions import Fraction
 from typing import Any
 
-from undertone_central.budget import Epsilon, check_count
-from undertone_central.continual import OneByOne, clip
-from undertone_central.counting import LONGEST, Bounded, Term
-from undertone_central.entropy import FreshBytes
+from undertone_central.mechanisms.budget import Epsilon, check_count
+from undertone_central.mechanisms.continual import OneByOne, clip
+from undertone_central.mechanisms.counting import LONGEST, Bounded, Term
+from undertone_central.noise.entropy import FreshBytes
 from undertone_shared.errors import Invalid
 
 

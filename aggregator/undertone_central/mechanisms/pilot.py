@@ -18,9 +18,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.entropy import Bytes
-from undertone_central.noise import Integers, discrete_laplace
-from undertone_central.variance import average_variance
+from undertone_central.mechanisms.variance import average_variance
+from undertone_central.noise.entropy import Bytes
+from undertone_central.noise.laplace import Integers, discrete_laplace
 
 Floats = NDArray[np.float64]
 # Shares of the held-out values' ε that the mean and the drift use.

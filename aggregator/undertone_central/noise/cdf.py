@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cache
 from math import isqrt
 
-from undertone_central.coin import exponential_bounds
-from undertone_central.entropy import Bytes
+from undertone_central.noise.coin import exponential_bounds
+from undertone_central.noise.entropy import Bytes
 
 Bounds = tuple[int, int]
 Cdf = Callable[[Fraction, int], Bounds]

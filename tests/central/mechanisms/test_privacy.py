@@ -15,17 +15,17 @@ from scipy.optimize import linprog
 from scipy.stats import cauchy, laplace, norm
 
 from support.central import Script, laplace_pmf, seeded
-from undertone_central import factorisation, pilot, point_class, threshold, threshold_class, tops
-from undertone_central.counting import Binary, Counter, Simple1, Simple2, TwoLevel
-from undertone_central.factorisation import SquareRoot
-from undertone_central.k_ary import KAry
-from undertone_central.pak import Pak
-from undertone_central.publisher import Publisher
-from undertone_central.sanitizer import StreamingSanitizer, amplified, subset
-from undertone_central.smooth_sensitivity import pak_location, smooth_sensitivity, smoothing_parameters
-from undertone_central.smoothers import SMOOTHERS, make_smoother
-from undertone_central.threshold import Workload
-from undertone_central.unbounded import HybridCounter, Monotone, Unbounded
+from undertone_central.mechanisms import factorisation, pilot, point_class, threshold, threshold_class, tops
+from undertone_central.mechanisms.counting import Binary, Counter, Simple1, Simple2, TwoLevel
+from undertone_central.mechanisms.factorisation import SquareRoot
+from undertone_central.mechanisms.k_ary import KAry
+from undertone_central.mechanisms.pak import Pak
+from undertone_central.mechanisms.publisher import Publisher
+from undertone_central.mechanisms.sanitizer import StreamingSanitizer, amplified, subset
+from undertone_central.mechanisms.smooth_sensitivity import pak_location, smooth_sensitivity, smoothing_parameters
+from undertone_central.mechanisms.smoothers import SMOOTHERS, make_smoother
+from undertone_central.mechanisms.threshold import Workload
+from undertone_central.mechanisms.unbounded import HybridCounter, Monotone, Unbounded
 
 EPSILON = Fraction(3, 2)
 ROUNDING = 1e-9

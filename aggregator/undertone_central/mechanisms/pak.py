@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from undertone_central.budget import (
+from undertone_central.mechanisms.budget import (
     Epsilon,
     check_bound,
     check_count,
@@ -19,18 +19,18 @@ from undertone_central.budget import (
     parse_epsilon,
     parse_share,
 )
-from undertone_central.cdf import draw_floor
-from undertone_central.continual import Continual, integers
-from undertone_central.entropy import FreshBytes
-from undertone_central.hierarchy import RULES, Consistent, Nodes, levels_for, node_scale
-from undertone_central.noise import Integers
-from undertone_central.smooth_sensitivity import (
+from undertone_central.mechanisms.continual import Continual, integers
+from undertone_central.mechanisms.hierarchy import RULES, Consistent, Nodes, levels_for, node_scale
+from undertone_central.mechanisms.smooth_sensitivity import (
     CDFS,
     NOISES,
     pak_location,
     smooth_sensitivity,
     smoothing_parameters,
 )
+from undertone_central.noise.cdf import draw_floor
+from undertone_central.noise.entropy import FreshBytes
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 HOLD_OUT = 1 << 16

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.entropy import Bytes
+from undertone_central.noise.entropy import Bytes
 
 Flips = NDArray[np.bool_]
 _FIRST = 8

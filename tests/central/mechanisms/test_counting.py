@@ -9,12 +9,12 @@ import pytest
 from support.central import seeded
 from support.refusal import refused
 from undertone_central import Monotone, Sanitizer, StreamingSanitizer, Tops
-from undertone_central.continual import clip
-from undertone_central.k_ary import best_fanout, levels_of, mean_draws
 from undertone_central.make import MECHANISMS, make
-from undertone_central.point_class import PointSanitizer
+from undertone_central.mechanisms.continual import clip
+from undertone_central.mechanisms.k_ary import best_fanout, levels_of, mean_draws
+from undertone_central.mechanisms.point_class import PointSanitizer
+from undertone_central.mechanisms.threshold_class import ThresholdSanitizer, onto_simplex
 from undertone_central.ranges import Piece, make_counter, range_sum, share_of
-from undertone_central.threshold_class import ThresholdSanitizer, onto_simplex
 from undertone_shared.errors import Invalid
 
 COUNTERS = ("simple-1", "simple-2", "two-level", "binary", "k-ary", "unbounded", "hybrid", "square-root")

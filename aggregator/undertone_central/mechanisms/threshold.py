@@ -26,10 +26,10 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_central.entropy import Bytes
-from undertone_central.hierarchy import levels_for
-from undertone_central.noise import Integers, discrete_laplace
-from undertone_central.variance import average_variance
+from undertone_central.mechanisms.hierarchy import levels_for
+from undertone_central.mechanisms.variance import average_variance
+from undertone_central.noise.entropy import Bytes
+from undertone_central.noise.laplace import Integers, discrete_laplace
 
 Real = NDArray[np.float64]
 

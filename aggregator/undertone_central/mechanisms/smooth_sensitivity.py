@@ -16,8 +16,8 @@ from math import ceil, exp, frexp, log, sqrt
 
 import numpy as np
 
-from undertone_central.cdf import Cdf, cauchy_cdf, gaussian_cdf, laplace_cdf
-from undertone_central.noise import Integers
+from undertone_central.noise.cdf import Cdf, cauchy_cdf, gaussian_cdf, laplace_cdf
+from undertone_central.noise.laplace import Integers
 from undertone_shared.errors import Invalid
 
 NOISES = ("laplace", "gaussian", "cauchy")
