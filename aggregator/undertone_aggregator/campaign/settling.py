@@ -5,14 +5,13 @@ import math
 
 from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
-from undertone_aggregator.campaign.describe import describe, suspicion
 from undertone_aggregator.campaign.home_assistant import discovery
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.estimates import Estimate, Estimates, Estimator, Series
+from undertone_aggregator.estimate.estimates import MODEL, Estimate, Estimates, Estimator, Series, Z
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.publication import publication_of, settle
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
@@ -186,8 +185,26 @@ class Settling:
         for estimate in newest.values():
             if now >= self._logged_at + SLOT_LOG_SECONDS or estimate.kind != self._logged_kind:
                 self._logged_at, self._logged_kind = now, estimate.kind
-                sentence = describe(estimate, self._context.plan.unit)
+                sentence = _described(estimate, self._context.plan.unit)
                 journal.say("slot", sentence, slot=estimate.slot, reports=estimate.reports)
         for estimate in estimates:
             if estimate.misfit is not None and estimate.misfit >= ALARMING:
-                journal.say("misfit", suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
+                journal.say("misfit", _suspicion(estimate), slot=estimate.slot, misfit=estimate.misfit)
+
+
+def _suspicion(estimate: Estimate) -> str:
+    """Return a line about a slot whose histogram honest devices would not send."""
+    return (
+        f"warning: slot {estimate.slot} holds reports that do not come from honest devices:"
+        f" they would send such a histogram with a chance of at most 10^-{estimate.misfit:.0f}"
+    )
+
+
+def _described(estimate: Estimate, unit: str) -> str:
+    """Return an estimate as a line for people; the number after ± is half the width of its 95 % interval."""
+    if estimate.kind != MODEL:
+        return (
+            f"slot {estimate.slot}: {estimate.estimate:.1f} ± {Z * (estimate.standard_error or 0.0):.1f} {unit}"
+            f" from {estimate.reports} reports"
+        )
+    return f"slot {estimate.slot}: about {estimate.estimate:.1f} {unit} (model) from {estimate.cohort} cohort reports"

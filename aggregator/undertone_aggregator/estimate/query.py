@@ -13,9 +13,8 @@ from undertone_aggregator.counts.compact import Compact, Tables
 from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.absent import with_absent
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
-from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row
+from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row, with_absent
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, reports_by_slot
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.opened import OpenCampaign

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from undertone_aggregator.threshold.channel import StackedChannel
+from undertone_aggregator.threshold.channel import StackedChannel, Vector
 from undertone_aggregator.threshold.counts import CohortCounts, ReportCounts, common_grid
 from undertone_aggregator.threshold.em import Fit, ems_step, expectation_maximisation
 from undertone_aggregator.threshold.objective import (
@@ -17,11 +17,12 @@ from undertone_aggregator.threshold.objective import (
     even_thetas,
     mean_excess,
 )
-from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.result import WHITE_BOX, Threshold
 from undertone_aggregator.threshold.robust import choose_robustly, next_edges
 
 Method = Literal["robust", "ems", "sw-w"]
+# The white box: a bin below the first is empty, and so is everything from so many empty bins on.
+NEGLIGIBLE, RUN = 1e-4, 5
 
 
 def theta_from_reports(
@@ -101,3 +102,23 @@ def fitted_density(rounds: Sequence[CohortCounts], bound: int, *, smoothed: bool
     counts = np.concatenate([np.asarray(asked.counts, dtype=np.float64) for asked in rounds])
     fit = expectation_maximisation(channel, counts, stop="paper", smoother=ems_step if smoothed else None)
     return fit, grid
+
+
+def white_box(density: Vector) -> Vector:
+    """Return the density [d] without its tail, as ToPL's white box `sw-w` does (CCS 2021).
+
+    Bins below 1e-4 are set to zero, and so is everything from the first run of at least five zero bins on. The removed
+    mass is added in equal parts to the remaining bins. Raises ValueError when no bin remains.
+    """
+    reduced = np.where(density < NEGLIGIBLE, 0.0, density)
+    run = 0
+    for index, value in enumerate(reduced):
+        run = run + 1 if value == 0.0 else 0
+        if run == RUN and np.any(reduced[: index - RUN + 1] > 0):
+            reduced[index - RUN + 1 :] = 0.0
+            break
+    alive = reduced > 0
+    if not alive.any():
+        raise ValueError("no bin holds more than 1e-4: the density is too flat for the white-box rule")
+    reduced[alive] += (1.0 - reduced.sum()) / alive.sum()
+    return reduced

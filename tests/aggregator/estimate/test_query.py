@@ -20,8 +20,7 @@ from undertone_aggregator.counts.epochs import Epoch, threshold_to_json
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.estimate import query
-from undertone_aggregator.estimate.absent import LONGEST_GAP, with_absent
-from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, Series
+from undertone_aggregator.estimate.estimates import ABSENT, LONGEST_GAP, Estimate, Estimates, Series, with_absent
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Hours

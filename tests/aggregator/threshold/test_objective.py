@@ -16,7 +16,7 @@ from undertone_aggregator.threshold import (
     quantile,
     zoomed_edges,
 )
-from undertone_aggregator.threshold.paper import white_box
+from undertone_aggregator.threshold.choose import white_box
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ from undertone_aggregator.threshold import (
     first_edges,
     mean_excess,
 )
-from undertone_aggregator.threshold.choose import fitted_density, next_range, theta_from_reports
+from undertone_aggregator.threshold.choose import fitted_density, next_range, theta_from_reports, white_box
 from undertone_aggregator.threshold.counts import level_law
 from undertone_aggregator.threshold.fit import Likelihood, Likelihoods, Observation
-from undertone_aggregator.threshold.paper import white_box
 from undertone_aggregator.threshold.posterior import posterior
 from undertone_aggregator.threshold.tail import Component, TailModel, cell_masses, survival
 
