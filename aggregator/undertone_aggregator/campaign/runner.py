@@ -6,8 +6,8 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.base.open_files import FILES, none_left, ran_out
@@ -97,19 +97,13 @@ class Running:
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
-        # The state that the operator wants, and the reason why the store cannot be written.
-        self._wanted_state, self._trouble = RUNNING, ""
-        self._signed: bool | None = None
-        self._newest: int | None = None
+        # What is known of the campaign's state; its field ``state`` is the one that the operator wants. Other threads
+        # read it, so it is replaced as a whole.
+        plan = config.campaign
+        self._known = CampaignState(RUNNING, quiet=(plan.stride - 1) * plan.slot_seconds)
+        # The number of epochs in the store, and the last of them, when the store was last read.
         self._epochs = 0
         self._last: Epoch | None = None
-        self._due: int | None = None
-        self._end: int | None = None
-        # The Unix second until which a stream's devices have spent their budget, and the one since which the server
-        # takes in reports without a break; whether the disk of the store is full.
-        self._spent: int | None = None
-        self._since: int | None = None
-        self._full = False
         # Time of the last pass of the campaign's loop, by the monotonic clock; None outside the loop.
         self._advanced: float | None = None
         self._lease: Lease | None = None
@@ -138,19 +132,19 @@ class Running:
     @property
     def state(self) -> CampaignState:
         """The campaign's state; any thread may read it."""
-        coordinator = self.coordinator
+        coordinator, known = self.coordinator, self._known
         if not self._begun:
-            return CampaignState(STARTING, self._trouble, full=self._full)
-        state = self._wanted_state
-        if state == RUNNING and self._end is not None and self._options.clock() > self._end:
+            return CampaignState(STARTING, known.reason, full=known.full)
+        state = known.state
+        if state == RUNNING and known.end is not None and self._options.clock() > known.end:
             state = OVER
         elif state == RUNNING and coordinator is not None and coordinator.issuing.choosing:
             state = CHOOSING
-        quiet = (self.config.campaign.stride - 1) * self.config.campaign.slot_seconds
-        return CampaignState(
-            *(state, self._trouble, self.ready, self._newest, self._due, self._end, self._signed),
-            *(quiet, self._spent, self._since, self._full),
-        )
+        return replace(known, state=state, ready=self.ready)
+
+    def _know(self, **fields: Any) -> None:
+        """Replace fields of what is known of the campaign's state."""
+        self._known = replace(self._known, **fields)
 
     @property
     def idle(self) -> float:
@@ -169,7 +163,7 @@ class Running:
         """
 
         def wait_for_room(trouble: str) -> None:
-            self._trouble, self._full = trouble.removeprefix("alarm: "), True
+            self._know(reason=trouble.removeprefix("alarm: "), full=True)
             self.journal.say_once("room", trouble)
 
         retry_while_full(lambda: self._run(outlet, stop), wait_for_room, stop)
@@ -222,8 +216,8 @@ class Running:
         self._workers.clear()
         self._groups_kept = None
         self._begun, self._lease, self.coordinator = False, None, None
-        self._trouble, self._advanced, self.lasting = "", None, frozenset()
-        self._full, self._since = False, None
+        self._advanced, self.lasting = None, frozenset()
+        self._know(reason="", full=False, since=None)
 
     def _election(self, store: Store) -> Election:
         """Return the election: by the database if workers on any machine share the campaign."""
@@ -262,8 +256,8 @@ class Running:
         Returns None without a key, which raises an alarm if there was one before.
         """
         path = self.config.secret(self.config.server.signing_key)
-        self._signed = path.exists()
-        if not self._signed:
+        self._know(signed=path.exists())
+        if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
                 self.journal.alarm("unsigned", f"{warning}, though they were: devices that verify them refuse them")
@@ -344,8 +338,8 @@ class Running:
         while not stop.wait(_TICK_SECONDS):
             self._advanced = time.monotonic()
             self._check()
-            if self._since is None or self._trouble or not self.ready:
-                self._since = int(self._options.clock())
+            if self._known.since is None or self._known.reason or not self.ready:
+                self._know(since=int(self._options.clock()))
             try:
                 if time.monotonic() > asked + _STATE_SECONDS:
                     asked = time.monotonic()
@@ -364,19 +358,18 @@ class Running:
                         self.journal.say("over", f"over: {sentence}")
                     for event, sentence in watch.notices(look):
                         self.journal.say(event, sentence)
-                if self._wanted_state == RETIRED:
+                if self._known.state == RETIRED:
                     coordinator.retire(int(self._options.clock()))
-                elif self._wanted_state != PAUSED:
+                elif self._known.state != PAUSED:
                     coordinator.note_broker(outlet.dropped, outlet.heard)
                     coordinator.tick(int(self._options.clock()))
-                if not self._full:
-                    self._trouble = ""
+                if not self._known.full:
+                    self._know(reason="")
             except Fenced:
                 # Another server has been elected. The election logs that; a new term gets a new coordinator.
                 self._lease, self.coordinator = None, None
             except StoreError as wrong:
-                self._full = is_full(wrong)
-                self._trouble = f"the store cannot be written: {wrong}"
+                self._know(full=is_full(wrong), reason=f"the store cannot be written: {wrong}")
                 self.journal.say_once("store", f"the store cannot be written, trying again: {wrong}")
                 if none_left():
                     self.journal.say_once(FILES, ran_out())
@@ -406,22 +399,22 @@ class Running:
     def _note(self, store: Store) -> None:
         """Read from the store what the campaign's state shows, such as the newest slot with a report."""
         self.note_groups(store)
-        self._wanted_state = store.meta().get(STATE, RUNNING)
         newest = store.newest_slot()
-        self._newest = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds
+        ended = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds
+        self._know(state=store.meta().get(STATE, RUNNING), newest=ended)
         if self._epochs != store.epoch_count():
             epochs = store.epochs()
             self._epochs = len(epochs)
-            self._due, self._end = epochs[0].campaign.epoch, epochs[-1].campaign.end
+            self._know(due=epochs[0].campaign.epoch, end=epochs[-1].campaign.end)
             self._last = epochs[-1]
         if self._last is not None:
-            self._spent = spent_until(self._last, newest)
+            self._know(spent=spent_until(self._last, newest))
 
     def _try_to_write(self, store: Store) -> None:
         """Find out whether the store can be written, where that is in doubt. Raises StoreError."""
-        if self._full or not self.ready:
+        if self._known.full or not self.ready:
             store.set_meta({_TRIED: ""})
-            self._full = False
+            self._know(full=False)
 
     def _look(self, store: Store) -> Look:
         free = shutil.disk_usage(self.config.disk).free
