@@ -55,6 +55,11 @@ class SafeHeaders:
         await self._app(scope, receive, with_headers)
 
 
+def openapi(title: str, description: str, paths: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description of an application's API, from which programs can generate clients."""
+    return {"openapi": "3.1.0", "info": {"title": title, "version": "1", "description": description}, "paths": paths}
+
+
 def client_address(request: Request) -> str:
     """Return the address that a request comes from; behind a trusted proxy, uvicorn has set it to the client's."""
     return "" if request.client is None else request.client.host

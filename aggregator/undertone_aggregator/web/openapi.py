@@ -5,6 +5,7 @@ from typing import Any
 from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.estimate.query import LARGEST_SELECTION
 from undertone_aggregator.web.api import FILTERED, RAW
+from undertone_aggregator.web.application import openapi
 
 _PARAMETERS = {
     "from": "the first moment: ISO 8601, in the campaign's zone or `tz` if it names none, or Unix seconds",
@@ -28,16 +29,12 @@ def document() -> dict[str, Any]:
     each = "/api/v1/campaigns/{name}"
     series = f"columns of raw ({', '.join(RAW)}) and, if asked for, filtered ({', '.join(FILTERED)}) estimates"
     selection = ("from", "to", "tz", "group", "filtered")
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Undertone",
-            "version": "1",
-            "description": "Aggregate series under local differential privacy: settled slots over enough reports."
-            " Every answer that holds numbers holds their guarantee. No answer holds a device's report."
-            ' Errors are {"error": sentence}.',
-        },
-        "paths": {
+    return openapi(
+        "Undertone",
+        "Aggregate series under local differential privacy: settled slots over enough reports."
+        " Every answer that holds numbers holds their guarantee. No answer holds a device's report."
+        ' Errors are {"error": sentence}.',
+        {
             "/api/v1/campaigns": _get("all campaigns at a glance", ()),
             each: _get("one campaign at a glance", ("name",)),
             f"{each}/estimates": _get(series, ("name", *selection)),
@@ -64,7 +61,7 @@ def document() -> dict[str, Any]:
                 "text/event-stream",
             ),
         },
-    }
+    )
 
 
 def _get(summary: str, parameters: tuple[str, ...], kind: str = "application/json") -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from undertone_aggregator.web.application import openapi
+
 PATH = "/api/join/openapi.json"
 # The private authority that issued the listener's certificate.
 AUTHORITY_PATH = "/api/join/ca.crt"
@@ -36,14 +38,10 @@ def document() -> dict[str, Any]:
     """Return the description as a JSON value."""
     code = {"code": _TEXT}
     key = {"key": {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"}}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Undertone: join by a code",
-            "version": "1",
-            "description": 'Refusals are {"reason": word, "error": sentence}.',
-        },
-        "paths": {
+    return openapi(
+        "Undertone: join by a code",
+        'Refusals are {"reason": word, "error": sentence}.',
+        {
             "/api/join/offer": _post("what a person reads before joining; changes nothing", code, _OFFER),
             "/api/join/redeem": _post(
                 "redeem the code and get a device's files; the same key gets the same reply again", code | key, _REPLY
@@ -63,7 +61,7 @@ def document() -> dict[str, Any]:
                 }
             },
         },
-    }
+    )
 
 
 def _post(summary: str, body: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
