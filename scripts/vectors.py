@@ -5,6 +5,7 @@ usage: .venv/bin/python scripts/vectors.py [OUT]
 docs/wire.md says how to use them. tests/device/core/both/vector_player.py plays them, here and in the tests.
 """
 
+import argparse
 import hashlib
 import json
 import sys
@@ -354,6 +355,224 @@ def slots(count: int, samples: Iterable[Any] = (40,), seconds: int = SLOT) -> li
 ALIGN = ({"close": True}, {"seconds": 600, "close": True})
 
 
+def measured(measure: str, *steps: Json, body: Json | None = None, **policy: Any) -> Json:
+    """Return a life whose campaign has a measure, one report of each slot by the rule, and a range of 1,000."""
+    schedule = {"cohort_stride": 0, "seed": SEED, "stride": 1}
+    rule = rule_of(HYBRID, [0, 0, 1000])
+    fields = {"measure": measure, "schedule": schedule, "rule": rule, **(body or {})}
+    return life(heard(body_of(**fields)), *ALIGN, *steps, measures=[measure], **policy)
+
+
+def apart(*groups: list[Any]) -> list[Json]:
+    """Return the steps of one slot: each group of samples after the same part of the slot, and then its end."""
+    part = SLOT // (len(groups) + 1)
+    steps: list[Json] = [{"seconds": part, "observe": group} for group in groups]
+    return [*steps, {"seconds": SLOT - part * len(groups), "close": True}]
+
+
+def measures() -> dict[str, Json]:
+    """Return lives for each measure, for parts of the day, an offset and a designed table."""
+    blocks = rule_of(HYBRID, [0, 0, 300], [2, 100, 400], [4, 0, 1000])
+    table = MECHANISMS["a designed table"]
+    tables = rule_of(table, [0, 0, 748], [2, 0, 500])
+    cap = {"cap": [8, 1]}
+    return {
+        "mean, rounded half up": measured("mean", *apart([1, 2], [500]), *apart([10, 11]), *apart([-3, -4])),
+        "max": measured("max", *apart([1, 700], [500]), *apart([-5])),
+        "last": measured("last", *apart([1, 700], [500]), *apart([3])),
+        "duration": measured("duration", *apart([1], [0]), *apart([1]), *apart(), *apart([0])),
+        "duration while the program does not run": measured(
+            "duration",
+            *apart([1]),
+            {"seconds": SLOT + 600, "close": True},
+            {"seconds": SLOT - 600, "close": True},
+            {"seconds": 600, "close": True},
+        ),
+        "counter": measured("counter", *apart([100]), *apart([350], [400]), *apart(), *apart([900]), *apart([901])),
+        "a counter that begins anew": measured("counter", *apart([100]), *apart([40]), *apart([60])),
+        "parts of the day": measured("sum", *slots(6, (350,)), body={"rule": blocks}),
+        "an offset": measured("sum", *slots(3, (-400,)), body={"offset": -500, "default": -500}),
+        "a designed table, also for another range": measured("sum", *slots(6, (333,)), body={"rule": tables}, **cap),
+        "every slot in a threshold epoch": measured(
+            "sum",
+            *slots(3, (333,)),
+            body={
+                "rule": {"kind": "scalar", "mechanism": None, "ranges": []},
+                "schedule": {"cohort_stride": 1, "seed": SEED, "stride": 1},
+            },
+        ),
+    }
+
+
+def limits() -> dict[str, Json]:
+    """Return lives in which a word of the rules before a draw comes, one after another."""
+    boot = {"boot": True}
+    again = heard(issued_at=START + 3600)
+    hour = SLOT * 2
+    short = {"slot_seconds": 20, "cycle": 47, "last_slot": START // 20 + 5000}
+    brief = [step for _ in range(5) for step in slots(1, seconds=20)]
+    reset = (boot, heard(body_of(**short), START - 480), {"close": True}, {"seconds": 20, "close": True})
+    stream = {"rho": 1 << 24, "period_seconds": 86400}
+    few = stream_body(reports=3, chains=1, renewal=4)
+    lag = stream_body(lag=2, chains=4, restart=2)
+    jump = {"seconds": 4 * SLOT, "ticks": 1, "close": True}
+    pair = [100, 900]
+    return {
+        "no campaign": life({"close": True}, {"seconds": SLOT, "close": True}, heard(issued_at=START), {"close": True}),
+        "waiting for the first slot": life(heard(body_of(epoch=START + hour)), *ALIGN, *slots(5), lead_seconds=86400),
+        "ended": life(heard(body_of(last_slot=START // SLOT + 1)), *ALIGN, *slots(4)),
+        "a rest by the clock alone": life(
+            heard(), *ALIGN, *[{**step, "ticks": 850} for step in slots(10)], rest_seconds=3 * SLOT, rest_by="clock"
+        ),
+        "a rest by ticks, which a clock that runs ahead does not shorten": life(
+            heard(), *ALIGN, *[{**step, "ticks": 850} for step in slots(10)], rest_seconds=3 * SLOT
+        ),
+        "a new device rests first": life(
+            heard(), *ALIGN, *slots(2), boot, again, {"close": True}, *slots(6), rest_seconds=2 * SLOT
+        ),
+        "a counter rests a slot longer": measured(
+            "counter", *[step for i in range(9) for step in apart([100 * i])], rest_seconds=2 * SLOT
+        ),
+        "one report after each wake": life(
+            heard(),
+            *ALIGN,
+            *slots(2),
+            boot,
+            again,
+            {"close": True},
+            *slots(3),
+            one_shot=True,
+            boots_per_day=1,
+        ),
+        "boots of the next day": life(
+            heard(),
+            *ALIGN,
+            *slots(1),
+            boot,
+            again,
+            *slots(2),
+            {"seconds": 86400 - 6 * SLOT},
+            heard(issued_at=START + 86400 - 3 * SLOT),
+            *slots(8),
+            boots_per_day=1,
+        ),
+        "a cap counted in groups of two": life(
+            heard(), *ALIGN, *slots(55), reports_per_period=50, period_seconds=172800
+        ),
+        "a cap by ticks alone": life(
+            heard(),
+            *ALIGN,
+            *[{**step, "ticks": 850} for step in slots(12)],
+            reports_per_period=4,
+            period_seconds=4 * SLOT,
+        ),
+        "slots of 20 s are reserved three at a time": life(
+            heard(body_of(**short)),
+            {"seconds": 600, "close": True},
+            *brief,
+            *reset,
+            *brief,
+            slot_seconds=20,
+            reports_per_period=4320,
+        ),
+        "a reserved report counts for the lifetime": life(
+            heard(body_of(**short)),
+            {"seconds": 600, "close": True},
+            *brief[:4],
+            *reset,
+            *brief,
+            slot_seconds=20,
+            lifetime=5 * 726818,
+        ),
+        "a pause": life(
+            heard(),
+            *ALIGN,
+            *slots(1),
+            {"pause": [START + hour, START + 2 * hour]},
+            *slots(6),
+        ),
+        "a pause that a clock set ahead does not end": life(
+            heard(),
+            *ALIGN,
+            *slots(1),
+            {"pause": [START + hour, START + 4 * hour]},
+            *slots(2),
+            {"seconds": 10 * SLOT, "ticks": 1},
+            *slots(7),
+        ),
+        "a pause is asked after the other words": life(
+            heard(), *ALIGN, *slots(2), {"pause": [START, START + 8 * hour]}, *slots(2), reports_per_period=2
+        ),
+        "a file that cannot be written": life(
+            heard(), *ALIGN, *slots(1), {"broken": True}, *slots(2), {"broken": False}, *slots(2)
+        ),
+        "a clock that was far ahead is corrected": life(
+            heard(issued_at=START - 600),
+            *ALIGN,
+            *slots(1),
+            {"seconds": 40 * 86400, "ticks": 40 * 86400},
+            heard(issued_at=START + 40 * 86400),
+            *slots(3),
+            {"seconds": -30 * 86400, "ticks": 60},
+            heard(issued_at=START + 10 * 86400),
+            heard(issued_at=START + 10 * 86400 + 60),
+            *slots(4),
+        ),
+        "an old message changes nothing": life(
+            heard(),
+            *ALIGN,
+            *slots(1),
+            heard(issued_at=START - 70000),
+            *slots(1),
+            heard(issued_at=START + 80000),
+            *slots(2),
+        ),
+        "a stream whose window is full": life(heard(few), *ALIGN, *slots(9, (140,)), stream=stream),
+        "a stream whose chains are used up": life(
+            heard(few),
+            *ALIGN,
+            *slots(2, (140,)),
+            boot,
+            heard(few, START + hour),
+            *slots(6, (140,)),
+            stream=stream,
+        ),
+        "a stream whose windows a clock that jumps ahead does not shorten": life(
+            heard(few),
+            *ALIGN,
+            *slots(4, (140,)),
+            *[step for _ in range(3) for step in (jump, *slots(3, (140,)))],
+            stream=stream,
+        ),
+        "two chains that take turns, and end after missed reports": life(
+            heard(lag),
+            *ALIGN,
+            *slots(4, (140,)),
+            {"pause": [START + 5 * SLOT, START + 9 * SLOT]},
+            *slots(8, (140,)),
+            stream=stream,
+        ),
+        "a stream of two dimensions": life(
+            heard(stream_body(dimension=2)), *ALIGN, *slots(5, (pair,)), stream={**stream, "dimension": 2}
+        ),
+        "a one-bit stream of large and small readings": life(
+            heard(stream_body(law="one-bit", noise=[8200, 1100000])),
+            *ALIGN,
+            *slots(3, (900,)),
+            *slots(3, (0,)),
+            stream=stream,
+        ),
+        "a lost ledger counts the streams' period as spent": life(
+            heard(stream_body()),
+            *ALIGN,
+            *slots(1, (140,)),
+            {"lose": ["ledger"], "boot": True},
+            heard(stream_body(), START + SLOT),
+            stream=stream,
+        ),
+    }
+
+
 def ledger() -> list[tuple[str, Json]]:
     boot = {"boot": True}
     following = body_of(epoch=START + 86400, rule=rule_of(HYBRID, [0, 0, 500]))
@@ -426,6 +645,8 @@ def ledger() -> list[tuple[str, Json]]:
                 stream=stream,
             ),
             "a one-bit stream": life(heard(one_bit), *ALIGN, *slots(6, (140,)), stream=stream),
+            **measures(),
+            **limits(),
         }
     )
 
@@ -438,6 +659,10 @@ def refusals() -> list[tuple[str, Json]]:
     stream = heard(stream_body())
     allowed = {"rho": 1 << 24, "period_seconds": 86400}
     later = body_of(epoch=START + 86400, default=1)
+    day = {"epoch": START + 86400, "last_slot": START // SLOT + 95}
+    second = heard(canonical({**json.loads(stream_body()), **day}))
+    charge = 69424
+    by_epsilon = {"delta_bits": 20, "period_seconds": 86400}
     return named(
         {
             "accepted, and known the second time": life(good, good),
@@ -466,6 +691,8 @@ def refusals() -> list[tuple[str, Json]]:
             "a dimension that the policy does not allow": life(stream, stream={**allowed, "dimension": 2}),
             "rho": life(stream, stream={**allowed, "rho": 1}),
             "rho of all streams": life(stream, stream={**allowed, "lifetime": 1}),
+            "rho by epsilon and delta, just allowed": life(stream, stream={**by_epsilon, "epsilon": [1985, 1000]}),
+            "rho by epsilon and delta": life(stream, stream={**by_epsilon, "epsilon": [1984, 1000]}),
             "rho per report": life(stream, stream={**allowed, "rho": 1, "per_report": True}),
             "a stream with a rest": life(stream, stream=allowed, rest_seconds=SLOT),
             "sensor_busy": life(good, heard(body_of(campaign="other", epoch=START + 86400))),
@@ -487,6 +714,13 @@ def refusals() -> list[tuple[str, Json]]:
             "signature missing": life(good, **signed),
             "signature of the policy's key": life(heard(signature=signature), **signed),
             "signature of another key": life(heard(signature=signature), signers=[PUBLIC[1]], insecure=False),
+            "storage": life({"broken": True}, good, {"broken": False}, good),
+            "rho of a second epoch": life(
+                stream, second, stream={**allowed, "rho": 2 * charge - 1}, lead_seconds=2 * 86400
+            ),
+            "several at once: the sensor is asked before the measure": life(good, sensor="water", measures=["last"]),
+            "several at once: theta is asked before epsilon": life(good, theta=[301, 1000], cap=[3, 2]),
+            "several at once: the signature is asked first": life(heard(body_of(version=1)), **signed),
             "signature of one of two keys": life(heard(signature=signature), signers=PUBLIC[::-1], insecure=False),
         }
     )
@@ -519,7 +753,9 @@ def text_of(name: str) -> str:
 
 
 def main() -> None:
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
+    parser = argparse.ArgumentParser(description="Write the vectors for clients in other languages.")
+    parser.add_argument("out", nargs="?", type=Path, default=OUT, metavar="OUT", help="folder (default: docs/vectors)")
+    out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         (out / f"{name}.json").write_text(text_of(name), encoding="utf-8")

@@ -7,7 +7,7 @@ import struct
 
 from rig import Memory, Ticks
 
-from undertone_device.core import handover
+from undertone_device.core import handover, pauses
 from undertone_device.core.guard import Guard
 from undertone_device.core.ledger import Ledger
 from undertone_device.core.reporter import Reporter
@@ -159,8 +159,7 @@ def _handover(given):
 def _life(given):
     """Return the answers of a device to steps, in each of which seconds pass by its clock and by its ticks.
 
-    A step has one of: ``accept``, a campaign message; ``observe``, samples, after which the slot is closed; ``acked``,
-    the number of a step whose report the broker has acknowledged; ``boot``; ``lose``, names of files that are lost.
+    docs/wire.md lists what a step may have.
     """
     policy = parse_policy(json.dumps(given["policy"]).encode())
     storage = Memory()
@@ -174,6 +173,9 @@ def _life(given):
         ticks.now += 1000 * step.get("ticks", step.get("seconds", 0))
         for name in step.get("lose", ()):
             storage.delete(name)
+        storage.broken = step.get("broken", storage.broken)
+        if "pause" in step:
+            pauses.write(storage, tuple(step["pause"]))
         if reporter is None or "boot" in step:
             reporter = Reporter(given["device"], policy, storage, entropy, ticks)
         answer = {}
