@@ -32,6 +32,10 @@ EXAMPLES = {
         "reset-campaign --config /etc/undertone/device.json",
     ),
     "compile": ("compile build", "compile --manifest device/manifest.py"),
+    "firmware": (
+        "firmware --board RPI_PICO_W --micropython ~/micropython",
+        "firmware --board ESP32_GENERIC_C3 --micropython ~/micropython --output firmware --meters",
+    ),
     "flash": (
         "flash fleet/devices/meter-17 --port /dev/ttyACM0 --sensor sensor.py",
         "flash fleet/devices/meter-17 --port /dev/ttyUSB0 --sensor sensor.py --meters",

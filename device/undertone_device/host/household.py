@@ -18,7 +18,8 @@ from undertone_shared.policy import Policy
 # Streams are counted in rho; epsilon = rho + 2 sqrt(rho ln(1/delta)) is shown at delta = 2^-20.
 _DELTA_BITS = 20
 _DAY = 86400
-_WHY = {
+# Why a device is silent: its word -> a sentence.
+WHY = {
     "ahead": "the clock was ahead: that slot has not ended yet",
     "boots": "it has started too often today",
     "chains": "the stream's chains are used up",
@@ -222,7 +223,7 @@ def _stream(stream: dict[str, Any]) -> list[str]:
 def _paused(state: dict[str, Any]) -> list[str]:
     lines = []
     if state["paused"]:
-        lines.append(f"paused      {state['paused']}: {_WHY.get(state['paused'], 'see the manual')}")
+        lines.append(f"paused      {state['paused']}: {WHY.get(state['paused'], 'see the manual')}")
     return lines + pause_lines(state["pause"], state["time"])
 
 

@@ -4,13 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-NAMES = ("compile", "flash", "send", "label", "install", "release")
+NAMES = ("compile", "firmware", "flash", "send", "label", "install", "release")
 
 
 def add(commands: Any) -> None:
     """Add the commands to the parser of `undertone device`."""
     words = {
         "compile": "compile the modules of a board into a folder for its /lib",
+        "firmware": "build firmware for a board with the code and main.py frozen, from a checkout of MicroPython",
         "flash": "copy a device's files and the package onto a board over USB",
         "send": "send a device's files to a board that waits for them on its serial line",
         "label": "write a label for a device's case: name and QR code, as SVG",
@@ -21,6 +22,12 @@ def add(commands: Any) -> None:
     kind = parsers["compile"].add_mutually_exclusive_group(required=True)
     kind.add_argument("out", type=Path, metavar="OUT", nargs="?")
     kind.add_argument("--manifest", type=Path, metavar="FILE", help="a manifest for frozen firmware instead")
+    parsers["firmware"].add_argument("--board", required=True, help="MicroPython's name of it, such as RPI_PICO_W")
+    parsers["firmware"].add_argument("--micropython", type=Path, required=True, metavar="FOLDER", help="the checkout")
+    parsers["firmware"].add_argument(
+        "--output", type=Path, default=Path("firmware"), metavar="FOLDER", help="(default: firmware)"
+    )
+    parsers["firmware"].add_argument("--meters", action="store_true", help="the meters' protocols, too")
     parsers["flash"].add_argument("folder", type=Path, metavar="FOLDER", help="the device's, as devices add writes it")
     parsers["flash"].add_argument("--port", required=True, help="the board's serial port, such as /dev/ttyACM0")
     parsers["flash"].add_argument("--sensor", type=Path, metavar="FILE", help="your sensor.py")
@@ -46,6 +53,17 @@ def run(arguments: argparse.Namespace) -> None:
             return
         files = compile_boards(arguments.out)
         print(f"{len(files)} modules, {sum(file.stat().st_size for file in files)} bytes in {arguments.out}")
+    elif arguments.command == "firmware":
+        from undertone_device.tools import firmware
+
+        board = firmware.find(arguments.board)
+        image = firmware.build(
+            arguments.board, board, arguments.micropython, arguments.output, print, meters=arguments.meters
+        )
+        heap = firmware.heap_bytes(board, image)
+        print(f"{image}: {image.stat().st_size:,} bytes" + (f", heap {heap // 1024} KB" if heap is not None else ""))
+        print(f"flash it:   {board.flash.format(image=image)}")
+        print("then:       undertone device send FOLDER --port PORT --sensor sensor.py")
     elif arguments.command == "flash":
         from undertone_device.tools.flash import flash
 

@@ -35,12 +35,22 @@ def manifest() -> str:
         "# ruff: noqa: F821",
         "# mypy: ignore-errors\n",
     ]
+    return "\n".join(lines + [packages(absolute=False)]) + "\n"
+
+
+def packages(*lists: str, absolute: bool) -> str:
+    """Return a manifest's lines for a board's modules (`board_files`); their folders are ``absolute``, or as in a
+    checkout.
+    """
+    lines = []
     for name in ("undertone_shared", "undertone_device"):
-        files = sorted(place.partition("/")[2] for place in board_files() if place.startswith(f"{name}/"))
+        files = sorted(place.partition("/")[2] for place in board_files(*lists) if place.startswith(f"{name}/"))
         base = "../shared" if name == "undertone_shared" else "."
+        if absolute:
+            base = str(Path(_PACKAGES[name].__path__[0]).resolve().parent)
         listed = "".join(f'        "{file}",\n' for file in files)
         lines.append(f'package(\n    "{name}",\n    (\n{listed}    ),\n    base_path="{base}",\n    opt=3,\n)')
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _module(place: str) -> str:
