@@ -29,7 +29,7 @@ def scaled(value: int, denominator: int, scale: "Scale") -> int:
     bottom = denominator * scale[1]
     result = (2 * top + bottom) // (2 * bottom)
     if not -LARGEST <= result <= LARGEST:
-        raise ValueError("a reading is beyond 30 bits")
+        raise ValueError("a reading is beyond 30 bits: set a scale, such as [1, 1000] for thousands")
     return result
 
 

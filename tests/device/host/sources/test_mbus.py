@@ -79,6 +79,15 @@ def test_the_current_value_of_one_quantity(sampled, fields, reading):
     assert bus.asked == [RESET, REQUEST]
 
 
+LARGE = bytes.fromhex("0406") + (1 << 21).to_bytes(4, "little")  # kWh: more than 2^30 Wh
+
+
+def test_a_reading_that_is_too_large_says_which_field_makes_it_smaller(sampled):
+    with pytest.raises(ValueError, match=r"beyond 30 bits: set a scale, such as \[1, 1000\]"):
+        sampled(Bus((RESET, b"\xe5"), (REQUEST, frame(LARGE))), unit="Wh")
+    assert sampled(Bus((RESET, b"\xe5"), (REQUEST, frame(LARGE))), unit="Wh", scale=[1, 1000]) == 1 << 21
+
+
 def test_a_meter_that_wakes_late_is_asked_again(sampled):
     bus = Bus((RESET, b""), (RESET, b"\xe5"), (REQUEST, WHOLE))
     assert sampled(bus, unit="Wh") == 12345000
