@@ -2,12 +2,15 @@
 
 import importlib
 import json
+import re
 from fractions import Fraction
 
 import pytest
 
 from support import integration_parts
 from support.factory import policy_of
+from undertone_device.host.words import read_words
+from undertone_shared import policy
 from undertone_shared.errors import Invalid
 
 links = importlib.import_module(f"{integration_parts.PACKAGE}.links")
@@ -236,3 +239,24 @@ def test_no_policy_is_stored_but_the_one_that_was_shown(files, tmp_path):
     files["policy.json"] = json.dumps(dict(reversed(POLICY.items())))
     participation.store_files(tmp_path, files, joined_by())
     assert participation.stored(tmp_path, "en") == participation.shown(joined_by().offer, "en")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reason"),
+    [
+        ({}, {}, ""),
+        ({}, {"epsilon": 1}, "epsilon"),
+        ({"epsilon": 1}, {"epsilon": 1}, ""),
+        ({"epsilon": 1}, {"epsilon": 1, "theta": 1}, "theta"),
+        ({"epsilon": 1, "theta": 1}, {"epsilon": 2, "theta": 1}, "epsilon"),
+    ],
+)
+def test_the_reason_of_a_refusal_is_the_one_whose_count_has_grown(before, now, reason):
+    assert participation.newest_refusal(before, now) == reason
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_every_reason_to_refuse_a_campaign_has_words(language):
+    table = re.split(r"^=+ =+$", policy.__doc__, flags=re.MULTILINE)[1]
+    reasons = {line.split()[0] for line in table.splitlines() if line}
+    assert set(read_words(language)["refused_campaigns"]) == reasons

@@ -7,12 +7,25 @@ paho-mqtt that the package's own requirement excludes; the integration does not 
 
 # ruff: noqa: E402
 
+import importlib.machinery
+import importlib.util
 import sys
 from pathlib import Path
 
 _PACKAGES = Path(__file__).parent / "packages"
-if _PACKAGES.is_dir() and str(_PACKAGES) not in sys.path:
-    sys.path.insert(0, str(_PACKAGES))
+
+
+def _load(name: str) -> None:
+    """Import a package of the folder ``packages``, which stays out of the paths that other integrations import from."""
+    spec = importlib.machinery.PathFinder.find_spec(name, [str(_PACKAGES)])
+    if name in sys.modules or spec is None or spec.loader is None:
+        return
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+
+
+for _name in ("undertone_shared", "undertone_device"):
+    _load(_name)
 
 import asyncio
 import contextlib
@@ -75,7 +88,7 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     cumulative = measures["measure"] == "counter" or (
         state is not None and state.attributes.get("state_class") in _RISING
     )
-    participation = Participation(folder, unit, cumulative, changed)
+    participation = Participation(folder, unit, cumulative, changed, hass.config.language)
     try:
         await hass.async_add_executor_job(participation.start)
     except Invalid as error:
@@ -83,6 +96,21 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     except OSError as error:
         raise ConfigEntryNotReady(str(error)) from error
     entry.runtime_data = participation
+    try:
+        await _follow(hass, entry, participation, state, measures)
+    except BaseException:
+        # Without its entities nobody could pause the device.
+        await hass.async_add_executor_job(participation.stop)
+        raise
+    return True
+
+
+async def _follow(
+    hass: HomeAssistant, entry: UndertoneEntry, participation: Participation, state: State | None, measures: Any
+) -> None:
+    """Hand the states of the entity over to the participation, and add its entities."""
+    unit: str = measures["unit"]
+    entity_id: str = entry.data[ENTITY]
 
     @callback
     def take(newest: State | None) -> None:
@@ -123,7 +151,6 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     entry.async_on_unload(hass.bus.async_listen_once(EVENT_HOMEASSISTANT_STOP, stop))
     take(state)
     await hass.config_entries.async_forward_entry_setups(entry, PLATFORMS)
-    return True
 
 
 async def async_unload_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:

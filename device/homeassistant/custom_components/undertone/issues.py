@@ -31,7 +31,7 @@ def update_issues(hass: HomeAssistant, entry: ConfigEntry, participation: Partic
     trouble: str = state["trouble"]
     outside = state["outside"]
     refused = trouble.startswith("campaign refused") and not outside
-    show_issue(hass, entry, "campaign_refused", refused, reason=trouble)
+    show_issue(hass, entry, "campaign_refused", refused, reason=participation.refusal)
     show_issue(hass, entry, "campaign_outside", bool(outside), campaign=", ".join(outside))
     if participation.refused:
         entry.async_start_reauth(hass)

@@ -101,10 +101,15 @@ class StateSource(SensorSource):
 class Participation:
     """A device in ``folder`` that runs in a thread from ``start`` to ``stop``. ``changed`` is called in that thread."""
 
-    def __init__(self, folder: Path, unit: str, cumulative: bool, changed: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, unit: str, cumulative: bool, changed: Callable[[], None], language: str) -> None:
         self.source = StateSource(unit, cumulative)
         self.state: dict[str, Any] | None = None
         self.error = ""
+        # The reason for which a campaign was refused last, in the person's language.
+        self.refusal = ""
+        self._language = language
+        self._reasons: dict[str, str] = {}
+        self._refusals: dict[str, int] = {}
         self._folder = folder
         self._log = folder / "reports.log"
         self._changed = changed
@@ -133,6 +138,7 @@ class Participation:
     def start(self) -> None:
         """Open the device's files, lock them, and start its thread; it may block. Raises Invalid, OSError."""
         config = self.config
+        self._reasons = read_words(self._language)["refused_campaigns"]
         forget_restored(Path(config.state))
         policy = assembly.read_policy(config)
         transport = assembly.board_transport(config, policy, clock.ticks)
@@ -149,6 +155,7 @@ class Participation:
             while not self._stopped.is_set():
                 device.step(_STEP_MILLISECONDS)
                 self._log_connection(device)
+                self._note_refusal(device.state)
                 self.state = device.state and {**device.state, "last_reading": self.source.heard}
                 # As text, because the status holds counters that the device goes on changing. A meter may be read each
                 # second: such times are shown together with the next change.
@@ -164,6 +171,12 @@ class Participation:
             self._changed()
         finally:
             device.close()
+
+    def _note_refusal(self, state: dict[str, Any] | None) -> None:
+        # A copy, because the device goes on counting in its status.
+        counts = dict(state["refusals"]) if state else {}
+        self.refusal = self._reasons.get(newest_refusal(self._refusals, counts), self.refusal)
+        self._refusals = counts
 
     def _log_connection(self, device: HostedDevice) -> None:
         """Log once that the connection is lost, and once that it is back; called before ``state`` is replaced."""
@@ -191,6 +204,12 @@ class Participation:
             household.begin_pause(self.config, clock.unix_time())
         else:
             household.resume(self.config, clock.unix_time())
+
+
+def newest_refusal(before: dict[str, int], now: dict[str, int]) -> str:
+    """Return a reason whose count of refused campaigns has grown, "" if there is none."""
+    grown = [reason for reason, count in now.items() if count > before.get(reason, 0)]
+    return grown[-1] if grown else ""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The switch that pauses a participation. The device's own rules say when a pause begins and ends."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from homeassistant.components.switch import SwitchEntity
@@ -7,6 +8,7 @@ from homeassistant.core import HomeAssistant
 from homeassistant.exceptions import HomeAssistantError
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
+from undertone_device.core.pauses import ENDLESS
 from undertone_device.setup import clock
 
 from .const import DOMAIN
@@ -35,9 +37,14 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
 
     @property
     def extra_state_attributes(self) -> dict[str, Any]:
-        """Return when the pause begins and ends, in Unix seconds."""
+        """Return when the pause begins and ends; None for no pause, and for a pause without an end."""
         status = self.participation.state
-        return {} if status is None else {"from": status["pause"][0], "until": status["pause"][1]}
+        if status is None:
+            return {}
+        start, until = (
+            None if second in (0, ENDLESS) else datetime.fromtimestamp(second, UTC) for second in status["pause"]
+        )
+        return {"from": start, "until": until}
 
     async def async_turn_on(self, **_: Any) -> None:
         """Begin a pause at the edge of a slot, a rest ahead."""
