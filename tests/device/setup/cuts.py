@@ -33,6 +33,10 @@ class PowerCut(BaseException):
     """Nothing that runs on the device catches it."""
 
 
+# Made once, because files that the garbage collector closes after a cut write while nothing can be allocated.
+CUT = PowerCut()
+
+
 class Disk:
     """A disk in memory. After ``cut`` further writes of blocks it keeps nothing; ``torn``: half of the last one."""
 
@@ -47,6 +51,8 @@ class Disk:
         buffer[:] = self.data[place : place + len(buffer)]
 
     def writeblocks(self, number, buffer, offset=None):
+        if self.dead:
+            raise CUT
         size = len(buffer)
         for start in range(0, size, BLOCK):
             part = buffer[start : min(start + BLOCK, size)]
@@ -54,7 +60,7 @@ class Disk:
 
     def write(self, place, part):
         if self.dead:
-            raise PowerCut
+            raise CUT
         if self.cut is not None:
             self.cut -= 1
             if self.cut < 0:
@@ -62,7 +68,7 @@ class Disk:
                 if self.torn:
                     half = random.getrandbits(9) % (len(part) + 1)
                     self.data[place : place + half] = part[:half]
-                raise PowerCut
+                raise CUT
         self.data[place : place + len(part)] = part
 
     def ioctl(self, operation, argument):
@@ -178,7 +184,8 @@ class Life:
         except (Refused, Invalid):
             return
         if entry is not None:
-            assert number > self.number, ("an older hand-over was obeyed", number, self.number)
+            # If its file was lost, the ledger's number lets the same one be obeyed again, and no older one.
+            assert number >= self.number, ("an older hand-over was obeyed", number, self.number)
             assert entry["port"] == number
             self.number = number
             self.counts["handovers"] += 1
