@@ -25,7 +25,7 @@ from undertone_simulator.wire.ledger import read_ledgers
 run_module = importlib.import_module("undertone_simulator.demo.run")
 DEVICES = 12
 SLOTS = 8
-KEYS = {"theta", "epsilon", "certificate", "guarantee", "slots", "accounting"}
+KEYS = {"theta", "epsilon", "certificate", "guarantee", "slots", "ways", "accounting"}
 SLOT_KEYS = {"slot", "reports", "estimate", "standard_error", "low", "high"} | {
     *("truncated_mean", "truncated_se", "truth_truncated", "truth_raw", "filtered", "filtered_error")
 }
@@ -155,7 +155,8 @@ def test_json_has_exactly_the_documented_keys(demo):
 def test_table_sentences_and_picture(demo, tmp_path):
     result, _, _ = demo
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(table_of(result))
+    console.print(table_of(*result.table()))
+    console.print(table_of(*result.side_by_side()))
     shown = console.export_text()
     assert str(result.slots[0].slot) in shown
     assert "day 4 00:00" in shown
@@ -169,6 +170,14 @@ def test_table_sentences_and_picture(demo, tmp_path):
     assert "than the Hybrid's (variance × 0." in text
     assert "proven in integers" in text
     assert f"(ratio {result.standardised:.2f}, expected 1 ± 0.49 in 95 % of runs" in text
+    # The steps by the names of the papers, and the papers' way beside what was played.
+    assert [word for word in ("Square Wave:", "EM:", "θ =", "reports:", "reconstruction:") if word not in text] == []
+    assert [(way.name, way.filtered, way.played) for way in result.ways] == [
+        ("papers' way", False, False),
+        ("default", False, True),
+        ("default", True, True),
+    ]
+    assert "papers' way   hybrid       raw  simulated" in shown
     draw(result, tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -5,7 +5,9 @@ from undertone_operate.fleet.read_devices import read_provisioned
 from undertone_shared.errors import Invalid
 from undertone_simulator.demo import DEMO_COLLECTIONS
 from undertone_simulator.demo.plan import DemoOptions, prepare
+from undertone_simulator.demo.reports import round_columns
 from undertone_simulator.readings.readings import Readings
+from undertone_simulator.wire.playback import Playback
 
 
 def plan(folder, **options):
@@ -26,10 +28,18 @@ def test_the_seed_fixes_the_population_and_the_cohort(tmp_path):
 def test_rounds_play_every_fourth_half_hour_of_a_day_each(tmp_path):
     demo = plan(tmp_path / "a")
     assert demo.config.campaign.rounds == (12, 12, 12)
-    assert demo.stride == 4
+    assert demo.playback == Playback(48, 4)
     assert demo.first_column == 3 * 48
     # 50 slots need two days after the rounds.
     assert demo.readings.slots == 5 * 48
+
+
+def test_the_papers_single_round_plays_the_same_readings(tmp_path):
+    papers, default = plan(tmp_path / "a", as_papers=True), plan(tmp_path / "b")
+    assert papers.config.campaign.rounds == (36,)
+    assert papers.playback == Playback(48, 4, 3)
+    assert papers.first_column == default.first_column
+    assert round_columns(papers) == round_columns(default)
 
 
 def test_the_policy_allows_the_campaign(tmp_path):

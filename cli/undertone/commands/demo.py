@@ -5,7 +5,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,9 +13,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from undertone.long_running import end_like_ctrl_c
-
-if TYPE_CHECKING:
-    from undertone_simulator.demo import DemoResult
 
 _MOST_ROWS = 60
 
@@ -78,6 +75,14 @@ def demo(
             help="Broker between devices and aggregator: mosquitto. Without it, devices connect to the aggregator."
         ),
     ] = None,
+    as_papers: Annotated[
+        bool,
+        typer.Option(
+            "--as-papers",
+            help="With --collect reports: play the papers' way, and simulate the default beside it; without this option"
+            " it is the other way round.",
+        ),
+    ] = False,
     window: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +93,8 @@ def demo(
     """Run an aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
     A slot takes one second and plays a half-hour of the data. Three threshold rounds come before the report phase;
-    streams have no threshold rounds.
+    streams have no threshold rounds. The last table compares the papers' way with the default, from the same readings:
+    one of them was played, the other one is simulated.
     """
     from undertone_aggregator.base.open_files import raise_limit
     from undertone_simulator.demo import DemoOptions, Failed, run
@@ -116,6 +122,7 @@ def demo(
         dimension=dimension,
         broker=broker,
         window=window,
+        as_papers=as_papers,
     )
     with ExitStack() as stack:
         folder = output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undertone-demo-")))
@@ -125,9 +132,10 @@ def demo(
         except Failed as failed:
             console.print(f"[bold red]failed:[/] {failed}")
             raise typer.Exit(1) from None
-    console.print(table_of(result))
+    console.print(table_of(*result.table()))
     for sentence in result.sentences():
         console.print(sentence)
+    console.print(table_of(*result.side_by_side()))
     if png is not None:
         draw(result, png)
         console.print(f"picture: {png}")
@@ -196,9 +204,8 @@ def _short(message: str) -> str:
     return message.partition(": ")[2].partition(" from ")[0]
 
 
-def table_of(result: "DemoResult") -> Table:
-    """Return a table of the slots, limited to the size of a screen."""
-    title, columns, rows = result.table()
+def table_of(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+    """Return a table, limited to the size of a screen."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)

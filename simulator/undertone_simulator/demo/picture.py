@@ -1,4 +1,4 @@
-"""The demonstration's picture: the estimated stream against the truth, θ, and the cost for a household."""
+"""The demonstration's picture: the estimated stream against the truth, θ, both ways, and the cost for a household."""
 
 import math
 from functools import singledispatch
@@ -19,6 +19,7 @@ BLUE = "#1f5fa8"
 LIGHT = "#a8c8ec"
 ORANGE = "#d9601a"
 GREY = "#6b6f76"
+LIGHT_GREY = "#b4b8be"
 INK = "#22262b"
 
 
@@ -30,13 +31,14 @@ def draw(result: DemoResult, path: Path) -> None:
 
 @draw.register
 def _reports(result: ReportsResult, path: Path) -> None:
-    """Draw the estimated stream against the truth, θ, and the cost for a household."""
-    figure = Figure(figsize=(12.0, 8.0), layout="constrained", facecolor="white")
+    """Draw the estimated stream against the truth, θ, the errors of both ways, and the cost for a household."""
+    figure = Figure(figsize=(14.0, 8.0), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(2, 2, height_ratios=(1.75, 1.0), width_ratios=(1.25, 1.0))
+    grid = figure.add_gridspec(2, 3, height_ratios=(1.75, 1.0), width_ratios=(1.25, 1.0, 1.0))
     _stream(figure.add_subplot(grid[0, :]), result)
     _threshold(figure.add_subplot(grid[1, 0]), result)
-    _cost(figure.add_subplot(grid[1, 1]), result)
+    _ways(figure.add_subplot(grid[1, 1]), result)
+    _cost(figure.add_subplot(grid[1, 2]), result)
     protected = "per reading (event level)" if result.turns is None else f"for any {result.turns.window} s (turns)"
     figure.suptitle(
         f"Undertone: {result.devices} devices, ε = {shown(result.epsilon)} {protected}",
@@ -63,10 +65,13 @@ def _streams(result: StreamResult, path: Path) -> None:
         axes.plot(x, [slot.smoothed for slot in slots], color=BLUE, linewidth=2.4, label="filtered")
         axes.plot(x, [slot.truth_clipped for slot in slots], color=ORANGE, linewidth=1.8, label="truth, clipped")
         axes.plot(x, [slot.truth_raw for slot in slots], color=INK, linewidth=1.3, linestyle="--", label="truth, raw")
+        others = [way for way in result.ways if not way.played]
+        for way, colour in zip(others, (GREY, LIGHT_GREY), strict=False):
+            axes.plot(np.arange(len(way.estimates)), way.estimates, color=colour, linewidth=1.0, label=way.name)
         which = f", coordinate {coordinate}" if len(coordinates) > 1 else ""
         _tidy(axes, f"Mean of one played half-hour, in {result.unit}{which}")
         axes.set_xlabel("report slot", color=GREY)
-        axes.legend(frameon=False, ncols=5, fontsize=9.5)
+        axes.legend(frameon=False, ncols=4, fontsize=9.5)
     figure.suptitle(f"Undertone streams: {result.mechanism}", fontsize=15, fontweight="bold", color=INK)
     figure.savefig(path, dpi=130)
 
@@ -96,6 +101,12 @@ def _stream(axes: Axes, result: ReportsResult) -> None:
     axes.plot(
         x, series("truth_truncated"), color=INK, linewidth=1.3, linestyle=(0, (4, 2)), label="truth, truncated at θ"
     )
+    # The other way's raw means, in the same half-hours.
+    other = next((way for way in result.ways if not way.played and not way.filtered), None)
+    if other is not None:
+        columns = [result.first_column + slot.estimate.slot - other.first for slot in other.slots]
+        means = [slot.estimate.estimate for slot in other.slots]
+        axes.plot(columns, means, ".", color=GREY, markersize=5, label=f"{other.label}, simulated")
     _tidy(axes, f"Mean of one played half-hour, in {result.unit}")
     axes.text(
         0.995,
@@ -149,10 +160,27 @@ def _threshold(axes: Axes, result: ReportsResult) -> None:
         fontsize=10,
         va="top",
     )
+    for theta in {way.theta for way in result.ways} - {result.theta}:
+        axes.axvline(theta, color=GREY, linewidth=1.5, linestyle="--", label=f"θ of the other way, {theta}")
     _tidy(axes, "Threshold θ: % of readings per bin")
     axes.set_xlabel(result.unit, color=GREY)
     axes.set_xlim(0, most)
     axes.legend(frameon=False, fontsize=9.5, loc="upper right")
+
+
+def _ways(axes: Axes, result: ReportsResult) -> None:
+    """Draw the predicted and the measured error of the papers' way and of the default."""
+    y = np.arange(len(result.ways))
+    for offset, name, colour in ((-0.2, "predicted", LIGHT), (0.2, "measured", BLUE)):
+        errors = [getattr(way, f"{name}_error") for way in result.ways]
+        axes.barh(y + offset, errors, height=0.36, color=colour, label=name)
+    axes.set_yticks(y, [f"{way.label}\nθ = {way.theta}, {way.held} of {len(way.slots)} hold" for way in result.ways])
+    axes.invert_yaxis()
+    _tidy(axes, f"Error of a slot's mean, in {result.unit}")
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    # Room for the legend below the bars.
+    axes.set_ylim(len(result.ways) + 0.1, -0.6)
+    axes.legend(frameon=False, fontsize=9.5, ncols=2, loc="lower right")
 
 
 def _cost(axes: Axes, result: ReportsResult) -> None:
@@ -172,5 +200,5 @@ def _cost(axes: Axes, result: ReportsResult) -> None:
     axes.invert_yaxis()
     _tidy(axes, "What a household has spent (log scale)")
     axes.grid(visible=False)
-    axes.set_xlabel(f"ε (one report: odds between two readings × {math.exp(result.epsilon):.3g} at most)", color=GREY)
+    axes.set_xlabel(f"ε (one report: odds × {math.exp(result.epsilon):.3g} at most)", color=GREY)
     axes.tick_params(axis="y", length=0, labelcolor=INK)

@@ -18,11 +18,14 @@ from undertone_simulator.readings.options import COLLECT
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.site import LocalHome, make_site
 from undertone_simulator.wire.ledger import Sent
+from undertone_simulator.wire.playback import Playback
 from undertone_simulator.wire.verify import Accounts
 
 CAMPAIGN = "demo"
 SENSOR = "load"
 ROUND_SLOTS = 12
+# Days of the readings that all threshold rounds together play, each in its share of them.
+ROUND_DAYS = 3
 LEAD_SLOTS = 3
 # The campaign starts one slot later for every 150 devices, because the fleet's process checks the campaign once for
 # each device, which takes a few milliseconds.
@@ -47,7 +50,8 @@ class DemoOptions:
     which the aggregator or a device is killed; it starts again later. `round_slots`: slots of each threshold round. For
     streams: `delta`,
     `slew`, `mechanism`, `theta` (a public truncation) and `dimension`, as in the configuration; None for the default.
-    `window`: such as "16s"; devices report in turns and rest in between. `broker`: "mosquitto" between devices and
+    `as_papers`: the papers' way, as the configuration has it. `window`: such as "16s"; devices report in turns and rest
+    in between. `broker`: "mosquitto" between devices and
     aggregator; None: devices connect to the aggregator itself. Raises Invalid for numbers out of range, and for an
     option that does not apply.
     """
@@ -70,6 +74,7 @@ class DemoOptions:
     dimension: int | None = None
     broker: str | None = None
     window: str | None = None
+    as_papers: bool = False
 
     def __post_init__(self) -> None:
         if self.broker not in BROKERS:
@@ -80,8 +85,10 @@ class DemoOptions:
             others = [name for name in _STREAM if getattr(self, name) is not None]
             if others:
                 raise Invalid(f"{', '.join(others)}: not an option where collect is reports")
-        elif self.window is not None:
-            raise Invalid(f"window: not an option where collect is {self.collect}")
+        else:
+            others = [name for name in ("window", "as_papers") if getattr(self, name)]
+            if others:
+                raise Invalid(f"{', '.join(others)}: not an option where collect is {self.collect}")
         if self.mechanism is not None:
             stream_as(self.mechanism)
         if self.unit is not None and self.data is None:
@@ -130,29 +137,26 @@ class PreparedDemo:
         return self.site.names
 
     @property
-    def stride(self) -> int:
-        """Number of columns of the readings between two slots of a threshold round, so that a round covers a whole day.
-
-        Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle is
-        the half-hour of the day, up to a fixed shift. In a threshold round the slot does not correspond to a half-hour,
-        but rounds do not use the time of day.
-        """
-        return max(1, self.readings.per_day // self.rounds[0]) if self.rounds else 1
+    def playback(self) -> Playback:
+        """The column of the readings that each slot measures."""
+        return playback_of(self.rounds, self.readings.per_day)
 
     @property
     def rounds_note(self) -> str:
         """A sentence about the readings that threshold rounds measure; empty if they measure every reading."""
-        if self.stride == 1:
+        stride, round_days = self.playback.stride, self.playback.days
+        if stride == 1:
             return ""
+        days = "a day of its own" if round_days == 1 else f"{round_days} days"
         return (
-            f"each threshold round plays every {self.stride}th reading of a day of its own, so that short as it is it"
-            " sees a whole day; the report phase plays every reading"
+            f"each threshold round plays every {stride}th reading of {days}, so that short as it is it sees every"
+            " time of day; the report phase plays every reading"
         )
 
     @property
     def first_column(self) -> int:
         """The column of the readings that devices measure in the first report slot."""
-        return len(self.rounds) * self.readings.per_day
+        return len(self.rounds) * self.playback.days * self.readings.per_day
 
     def measured(self, row: int, column: int) -> int | tuple[int, ...]:
         """Return the reading of device number ``row``, the public default for a gap; coordinate k is k days later."""
@@ -160,6 +164,19 @@ class PreparedDemo:
         days = [self.readings.at(row, column + k * self.readings.per_day) for k in range(dimension)]
         reading = tuple(default if value is None else value for value in days)
         return reading[0] if dimension == 1 else reading
+
+
+def playback_of(rounds: tuple[int, ...], per_day: int) -> Playback:
+    """Return a playback in which each threshold round covers whole days of the readings.
+
+    Only a demonstration can do that: the campaign's cycle is a day of the report phase, where slot modulo cycle is the
+    half-hour of the day, up to a fixed shift. In a threshold round the slot does not correspond to a half-hour, but
+    rounds do not use the time of day.
+    """
+    if not rounds:
+        return Playback(per_day, 1)
+    days = ROUND_DAYS // len(rounds)
+    return Playback(per_day, max(1, days * per_day // rounds[0]), days)
 
 
 class DemoResult(Protocol):
@@ -175,12 +192,18 @@ class DemoResult(Protocol):
     def sentences(self) -> list[str]:
         """Return the findings and their meaning as sentences."""
 
+    def side_by_side(self) -> tuple[str, list[str], list[list[str]]]:
+        """Return (title, columns, rows): the papers' way and this project's own, from the same readings."""
+
     def as_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
 
 
 class DemoCollection(Protocol):
     """A way of collecting in a demonstration."""
+
+    def story(self, options: DemoOptions) -> str:
+        """Return what will happen, step by step, by the names that the papers give to the steps."""
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return the number of slots of each threshold round."""
@@ -209,7 +232,7 @@ def prepare(
     readings = _population(options, collection)
     rounds = collection.rounds(options, readings.per_day)
     bound, note = public_bound(readings, options.bound)
-    plan = _campaign(options, readings, bound) + collection.table(options, rounds, bound)
+    plan = campaign_text(options, readings, bound, collection)
     # Slots take one second, and every report is written before it is sent, so that a killed device loses none.
     site = make_site(
         folder,
@@ -230,12 +253,14 @@ def _population(options: DemoOptions, collection: DemoCollection) -> Readings:
     if options.data is not None:
         return load(options.data, options.unit, options.devices)
     per_day = populations.HALF_HOURS
-    days = len(collection.rounds(options, per_day)) + -(-options.slots // per_day) + (options.dimension or 1) - 1
+    before = ROUND_DAYS if collection.rounds(options, per_day) else 0
+    days = before + -(-options.slots // per_day) + (options.dimension or 1) - 1
     return populations.households(options.devices, days, options.seed)
 
 
-def _campaign(options: DemoOptions, readings: Readings, bound: int) -> str:
-    return f"""\
+def campaign_text(options: DemoOptions, readings: Readings, bound: int, collection: DemoCollection) -> str:
+    """Return the campaign's plan as TOML."""
+    table = f"""\
 [campaign]
 start = "now"
 name = "{CAMPAIGN}"
@@ -250,3 +275,4 @@ report_slots = {options.slots}
 lead_slots = {LEAD_SLOTS + options.devices // DEVICES_PER_LEAD_SLOT}
 settle_slots = {SETTLE_SLOTS}
 """
+    return table + collection.table(options, collection.rounds(options, readings.per_day), bound)

@@ -23,12 +23,21 @@ from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import REPORT
 from undertone_shared.schedule import SEED_BYTES
 from undertone_simulator.demo.cost import TurnsCost, cost, published_apart, reported_apart
-from undertone_simulator.demo.plan import DemoOptions, PreparedDemo
+from undertone_simulator.demo.plan import ROUND_DAYS, DemoOptions, PreparedDemo
+from undertone_simulator.demo.ways import Way, simulated_ways, ways_of, ways_table
+from undertone_simulator.fast.simulated import Compared
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, counted_reports, outcomes, reconcile
 
-ROUNDS = 3
 COHORT_SHARE = 0.05
+OWN_EM = (
+    "EM: from these reports the server estimated how the readings are distributed, and a posterior of the distribution"
+    " gave θ"
+)
+PAPERS_EM = (
+    "EM: from these reports the server estimated how the readings are distributed, with the white box as the stop, and"
+    " Eq. 8 gave θ"
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,11 @@ class ReportsResult:
     accounts: Accounts
     readings_spent: int
     round_readings: list[int]
+    first_column: int
+    ways: list[Way]
     mechanism: MechanismFacts | None = None
     turns: "TurnsCost | None" = None
+    as_papers: bool = False
 
     @property
     def standardised(self) -> float:
@@ -126,6 +138,7 @@ class ReportsResult:
             "certificate": float(self.certificate),
             "guarantee": self.guarantee,
             "slots": [{name: getattr(slot, name) for name in SLOT_KEYS} for slot in self.slots],
+            "ways": [way.as_json() for way in self.ways],
             "accounting": self.accounts.summary(),
             **({} if self.turns is None else {"turns": asdict(self.turns)}),
         }
@@ -155,12 +168,16 @@ class ReportsResult:
         verdict = "it agrees" if self.agrees else "it disagrees"
         weak = "warning: the standard error is above half the signal: more devices or a larger ε would show it"
         return [
-            f"[bold]θ = {self.theta} {unit}[/] (90 % between {self.threshold.low} and {self.threshold.high}),"
-            f" from three rounds of Square Wave reports",
-            *([] if self.mechanism is None else [self.mechanism.sentence()]),
+            f"Square Wave: the devices reported {len(self.round_readings)} readings for the threshold, each under"
+            f" ε = {shown(epsilon)}",
+            PAPERS_EM if self.as_papers else OWN_EM,
+            f"[bold]θ = {self.theta} {unit}[/]{self._likely()}, signed and broadcast to all devices, which truncate"
+            " their readings to it",
+            *([] if self.mechanism is None else [f"reports: {self.mechanism.sentence()}"]),
             f"certificate {exact.numerator}/{exact.denominator} = {float(exact):.9g} ≤ {bound}, proven in integers",
             *cost(epsilon, self.per_day, self.readings_spent, self.turns),
-            f"noise of a slot: {self.measured_error:.1f} {unit} measured, {self.predicted_error:.1f} {unit} predicted"
+            f"reconstruction: noise of a slot: {self.measured_error:.1f} {unit} measured,"
+            f" {self.predicted_error:.1f} {unit} predicted"
             f" (ratio {self.standardised:.2f}, expected 1 ± {self.tolerance:.2f} in 95 % of runs: {verdict});"
             f" worst slot {self.worst:.1f} standard errors;"
             f" {self.covered} of {len(self.slots)} intervals hold the mean of the readings",
@@ -168,23 +185,37 @@ class ReportsResult:
             self.accounts.sentence(),
         ]
 
+    def _likely(self) -> str:
+        return "" if self.as_papers else f" (90 % between {self.threshold.low} and {self.threshold.high})"
+
+    def side_by_side(self) -> tuple[str, list[str], list[list[str]]]:
+        """Return a table of the papers' way and this project's default."""
+        return ways_table(self.ways, self.unit)
+
 
 class Reports:
     """Demonstration of one report per slot; see `undertone_simulator.demo.plan.DemoCollection`."""
 
+    def story(self, options: DemoOptions) -> str:
+        """Return the steps from Square Wave reports to the reconstructed means."""
+        rounds = "one Square Wave round" if options.as_papers else f"{ROUND_DAYS} Square Wave rounds"
+        choice = "EM with the white box and Eq. 8" if options.as_papers else "EM and a posterior"
+        reports = "Hybrid reports" if options.as_papers else "reports by the Hybrid or a designed table"
+        return f"{rounds} → {choice} → θ, broadcast → {reports} of readings truncated to θ → reconstruction"
+
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Return the number of slots of each of three short threshold rounds."""
-        return (min(options.round_slots, per_day),) * ROUNDS
+        """Return the number of slots of each of three short threshold rounds; the papers' way has one of all slots."""
+        slots = min(options.round_slots, per_day)
+        return (slots * ROUND_DAYS,) if options.as_papers else (slots,) * ROUND_DAYS
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
         """Return lines for the campaign's configuration file that make the demo play a single report epoch."""
         seed = hashlib.sha256(f"undertone demo cohort {options.seed}".encode()).digest()[:SEED_BYTES]
+        # The rounds play a day in fewer slots: their slots say nothing of the time of day.
+        way = "as_papers = true\n" if options.as_papers else f"blocks = 1\ncohort_share = {COHORT_SHARE}\n"
         return f"""\
-rounds = {list(rounds)}
-# The rounds play a day in fewer slots: their slots say nothing of the time of day.
-blocks = 1
+{way}rounds = {list(rounds)}
 epoch_slots = {options.slots}
-cohort_share = {COHORT_SHARE}
 cohort_seed = "{seed.hex()}"
 """ + ("" if options.window is None else f'window = "{options.window}"\n')
 
@@ -196,8 +227,9 @@ cohort_seed = "{seed.hex()}"
             raise Invalid("no report epoch began: the threshold rounds got no reports")
         campaign = plan.config.campaign
         campaigns = [epoch.campaign for epoch in reporting]
-        slots = _slots(plan, campaigns[0].first_slot, _truths(plan, sent, store, campaigns))
-        if not slots:
+        first = campaigns[0].first_slot
+        raw, filtered = _compared(plan, first, _truths(plan, sent, store, campaigns))
+        if not raw:
             raise Invalid("no slot of the report phase has a report")
         rule = reporting[-1].campaign.report
         assert rule is not None
@@ -209,6 +241,9 @@ cohort_seed = "{seed.hex()}"
             for device, slots_apart in reported_apart(sent.sent).items():
                 if slots_apart < campaign.stride:
                     accounts.wonder("reported twice within the window", f"{device}, {slots_apart} slots apart")
+        papers = campaign.as_papers
+        played = ways_of(reporting[-1], raw, filtered, as_papers=papers, played=True)
+        simulated = simulated_ways(plan, self)
         cost = guarantee_of(timeline, campaign.budget)
         assert cost.certificate is not None
         return ReportsResult(
@@ -220,32 +255,49 @@ cohort_seed = "{seed.hex()}"
             epsilon=campaign.budget.epsilon,
             certificate=cost.certificate,
             guarantee=cost.sentence,
-            slots=slots,
+            slots=_slots(plan, first, raw, filtered),
             accounts=accounts,
             readings_spent=max(drawn.values(), default=0),
             round_readings=_round_readings(plan),
+            first_column=plan.first_column,
+            ways=[*played, *simulated] if papers else [*simulated, *played],
+            as_papers=papers,
             mechanism=mechanism_facts(reporting[-1], campaign.epsilon),
             turns=turns,
         )
 
 
-def _slots(plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]]) -> list[SlotResult]:
+def _compared(
+    plan: PreparedDemo, first: int, truths: dict[int, tuple[float, float]]
+) -> tuple[list[Compared], list[Compared]]:
+    """Return the report slots as they were reported, and filtered, beside their truths."""
     with open_results(plan.config.store_url) as results:
         estimates = results.estimates(first, first + plan.options.slots - 1, filtered=True)
-    shown = [estimate for estimate in estimates if estimate.kind == MEASURED and estimate.slot in truths]
-    raw, filtered = ([e for e in shown if e.series.filtered is wanted] for wanted in (False, True))
+    raw, filtered = (
+        [
+            Compared(estimate, *truths[estimate.slot])
+            for estimate in estimates
+            if estimate.kind == MEASURED and estimate.slot in truths and estimate.series.filtered is wanted
+        ]
+        for wanted in (False, True)
+    )
+    return raw, filtered
+
+
+def _slots(plan: PreparedDemo, first: int, raw: list[Compared], filtered: list[Compared]) -> list[SlotResult]:
     return [
         SlotResult(
-            estimate.slot,
-            plan.first_column + estimate.slot - first,
-            estimate.reports,
-            estimate.estimate,
-            *_known(estimate),
-            *truths[estimate.slot],
-            after.estimate,
-            _known(after)[0],
+            slot.estimate.slot,
+            plan.first_column + slot.estimate.slot - first,
+            slot.estimate.reports,
+            slot.estimate.estimate,
+            *_known(slot.estimate),
+            slot.truth_truncated,
+            slot.truth_raw,
+            after.estimate.estimate,
+            _known(after.estimate)[0],
         )
-        for estimate, after in zip(raw, filtered, strict=True)
+        for slot, after in zip(raw, filtered, strict=True)
     ]
 
 
@@ -278,10 +330,15 @@ def _truths(plan: PreparedDemo, sent: Sent, store: Store, reporting: list[Campai
     return {slot: (truncated, raw) for slot, (truncated, raw) in means.items()}
 
 
+def round_columns(plan: PreparedDemo) -> list[int]:
+    """Return the columns of the readings that devices measure in the planned slots of the threshold rounds."""
+    playback, days = plan.playback, plan.playback.days * plan.readings.per_day
+    return [number * days + i * playback.stride for number, slots in enumerate(plan.rounds) for i in range(slots)]
+
+
 def _round_readings(plan: PreparedDemo) -> list[int]:
-    """Return the devices' readings in the slots of the threshold rounds, for the picture."""
-    per_day = plan.readings.per_day
-    columns = [number * per_day + i * plan.stride for number, n in enumerate(plan.rounds) for i in range(n)]
+    """Return the devices' readings in the slots of the threshold rounds."""
+    columns = round_columns(plan)
     readings = (plan.readings.at(device, column) for device in range(len(plan.names)) for column in columns)
     return [value for value in readings if value is not None]
 

@@ -62,6 +62,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
     port = free_port()
     display.say(f"reading the population and making the files of {options.devices} devices")
     plan = prepare(options, folder, port, collection)
+    display.say(collection.story(options))
     for note in (*plan.readings.notes, plan.bound_note, plan.rounds_note):
         if note:
             display.say(note)
@@ -113,7 +114,8 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
             str(plan.folder / "fleet.ledger"),
             options.slots,
             per_day=plan.readings.per_day,
-            stride=plan.stride,
+            stride=plan.playback.stride,
+            days=plan.playback.days,
             faults=faults,
         )
     )

@@ -18,6 +18,8 @@ from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import STREAM
 from undertone_shared.stream import StreamRule
 from undertone_simulator.demo.plan import DemoOptions, PreparedDemo
+from undertone_simulator.demo.stream_ways import StreamWay, stream_ways, stream_ways_table, way_name
+from undertone_simulator.demo.ways import full
 from undertone_simulator.wire.ledger import Sent
 from undertone_simulator.wire.verify import Accounts, reconcile
 
@@ -54,6 +56,7 @@ class StreamResult:
     rho: float
     micropython: int
     slots: list[StreamSlot]
+    ways: list[StreamWay]
     accounts: Accounts
 
     @property
@@ -88,6 +91,7 @@ class StreamResult:
             "predicted_error": self.predicted_error,
             "smoothed_error": self.smoothed_error,
             "slots": [asdict(slot) for slot in self.slots],
+            "ways": [way.as_json() for way in self.ways],
             "accounting": self.accounts.summary(),
         }
 
@@ -125,9 +129,20 @@ class StreamResult:
             self.accounts.sentence(),
         ]
 
+    def side_by_side(self) -> tuple[str, list[str], list[list[str]]]:
+        """Return a table of independent noise, the paper's Algorithm 3 and what ships."""
+        return stream_ways_table(self.ways, self.unit)
+
 
 class DemoStream:
     """Demonstration of streams; see `undertone_simulator.demo.plan.DemoCollection`."""
+
+    def story(self, options: DemoOptions) -> str:
+        """Return the steps from a public range to the reconstructed means."""
+        return (
+            "θ from the plan, broadcast → readings truncated to θ, steps clipped (CGM) → reports with a share of the"
+            " noise before → reconstruction, smoothed"
+        )
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
         """Return no rounds: a report for the threshold would need a budget too."""
@@ -177,8 +192,17 @@ chains = {_CHAINS}
             num / den,
             by_micropython,
             slots,
+            stream_ways(plan, rule, _played(plan.config.stream.mechanism, slots)),
             reconcile(sent, store),
         )
+
+
+def _played(mechanism: str, slots: list[StreamSlot]) -> StreamWay:
+    """Return the first coordinate's raw means as a way to compare with others."""
+    names = ("estimate", "standard_error", "truth_clipped", "truth_raw")
+    first = [slot for slot in slots if slot.coordinate == 1]
+    first = [slot for slot, whole in zip(first, full([slot.reports for slot in first]), strict=True) if whole]
+    return StreamWay(way_name(mechanism), True, *(np.array([getattr(slot, name) for slot in first]) for name in names))
 
 
 def _had_micropython(plan: PreparedDemo) -> bool:

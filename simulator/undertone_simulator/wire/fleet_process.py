@@ -49,12 +49,12 @@ _NAMED = 5
 class FleetJob:
     """The job of the process.
 
-    `folder`: such as `fleets/NAME`; `members`: number of its devices that run here, from number `first` on;
-    `readings`: as `Readings.save` wrote them; `slots`: report slots; `stride`: number of columns of the readings from
-    one slot of a threshold round to the next, 0 if every epoch measures column after column; `state`: a folder for the
-    devices' storages, None for memory; `start`, `speed`: the clock, None for the machine's; `faults`: (slot, name,
-    device); `ramp_up`: seconds over which the connections are spread; `behaviour`: fields of `Behaviour`; `jitter`: see
-    `Fleet`.
+    `folder`: such as `fleets/NAME`; `members`: number of its devices that run here, from number `first` on; `readings`:
+    as `Readings.save` wrote them; `slots`: report slots; `stride`: number of columns of the readings from one slot of a
+    threshold round to the next, 0 if every epoch measures column after column; `days`: of the readings that a threshold
+    round covers; `state`: a folder for the devices' storages, None for memory; `start`, `speed`: the clock, None for
+    the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over which the connections are spread;
+    `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
     """
 
     folder: str
@@ -65,6 +65,7 @@ class FleetJob:
     first: int = 0
     per_day: int = 48
     stride: int = 1
+    days: int = 1
     state: str | None = None
     start: float | None = None
     speed: float = 1.0
@@ -108,7 +109,7 @@ async def run(job: FleetJob) -> None:
     fleet = Fleet(
         members,
         readings,
-        Playback(job.per_day, job.stride) if job.stride else Continuous(),
+        Playback(job.per_day, job.stride, job.days) if job.stride else Continuous(),
         wire,
         state=state,
         earlier=read_ledgers([path]),

@@ -24,18 +24,19 @@ class Continuous:
 class Playback:
     """Slots of threshold rounds skip columns of the readings, so that a short round covers a day: for demonstrations.
 
-    Threshold epoch number r measures every `stride`-th column of day r; the first report epoch continues with the
-    following day, column after column.
+    Threshold epoch number r measures every `stride`-th column of its own `days`; the first report epoch continues with
+    the following day, column after column.
     """
 
     per_day: int
     stride: int
+    days: int = 1
 
     def next(self, plays: Sequence[Play], campaign: Campaign) -> Play | None:
         """Return the `Play` that begins with this campaign's epoch; None if the last one of ``plays`` continues."""
         if plays and (campaign.first_slot <= plays[-1].first or plays[-1].phase == REPORT_PHASE):
             return None
-        column = len(plays) * self.per_day
+        column = len(plays) * self.days * self.per_day
         if phase_of(campaign) == THRESHOLD_PHASE:
             return Play(campaign.first_slot, column, self.stride, THRESHOLD_PHASE)
         return Play(campaign.first_slot, column, 1, REPORT_PHASE)

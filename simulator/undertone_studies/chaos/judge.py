@@ -14,7 +14,6 @@ from undertone_shared.report import fingerprint_of
 from undertone_simulator.demo.plan import PreparedDemo
 from undertone_simulator.fast.simulation import Simulation
 from undertone_simulator.wire.ledger import Sent
-from undertone_simulator.wire.playback import Playback
 from undertone_simulator.wire.verify import Accounts, Judged, digest_key
 from undertone_studies.chaos.schedule import Event
 from undertone_studies.chaos.soak import FULL, OFFLINE, ONLINE, SoakProcesses
@@ -113,5 +112,4 @@ def thetas(timeline: Timeline) -> list[int]:
 
 def _undisturbed(plan: PreparedDemo) -> Timeline:
     """Return the timeline of the same fleet without faults."""
-    playback = Playback(plan.readings.per_day, plan.stride)
-    return Simulation(plan.config.campaign, plan.readings, len(plan.names), 1, playback=playback).run().timeline
+    return Simulation(plan.config.campaign, plan.readings, len(plan.names), 1, playback=plan.playback).run().timeline

@@ -68,7 +68,8 @@ class SoakProcesses:
             ledger=str(plan.folder / "fleet.ledger"),
             slots=plan.options.slots,
             per_day=plan.readings.per_day,
-            stride=plan.stride,
+            stride=plan.playback.stride,
+            days=plan.playback.days,
             state=str(plan.folder / "state"),
             faults=device_faults(seed, plan.options.slots, self.fleet),
         )
