@@ -26,6 +26,7 @@ SECTIONS = {
         "readers",
         "serve",
         "doctor",
+        "capacity",
         "web",
         "worker",
         "broker",

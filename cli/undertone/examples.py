@@ -26,6 +26,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "campaign succeed home load load-2 --preview",
         "campaign succeed home load load-2 --set report_slots=35040",
     ),
+    "capacity": ("capacity", "capacity --homes 5000 --slot 15m --json"),
     "certify": ("certify --mechanism hybrid --epsilon 1", "certify --message campaign.bin --epsilon 1 --json"),
     "demo": ("demo --devices 100 --slots 24 --png demo.png", "demo --broker mosquitto --window 16s"),
     "devices add": (

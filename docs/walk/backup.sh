@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The exercise of docs/years.md: a server's disk dies, and an encrypted backup brings it up in an empty folder.
+# The exercise of docs/operator.md: a server's disk dies, and an encrypted backup brings it up in an empty folder.
 #
 #     docs/walk/backup.sh FOLDER
 #

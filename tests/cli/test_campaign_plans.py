@@ -71,11 +71,26 @@ def test_a_preview_predicts_what_plan_predicts(home: Home) -> None:
     assert windowed in create(home, "--preview", "--devices", "300", "--set", "window=2h")
 
 
+@pytest.mark.parametrize("more", [(), ("--set", "window=48s")])
+def test_a_preview_counts_slots_of_any_length(home: Home, more: tuple[str, ...]) -> None:
+    """A rehearsal in slots of a second has the errors of half-hours with readings like these."""
+    options = (*more, "--set", "report_slots=1440", "--preview", "--devices", "300")
+    usual = create(home, *(word.replace("48s", "24h") for word in options)).splitlines()
+    words = ("campaign", "create", str(home.folder), "power", *CREATE, "--slot-seconds", "1", *options)
+    shown = undertone(*words).stdout.splitlines()
+    start = shown.index(
+        "the prediction takes each slot of 1 s for one of the 48 readings of a day: below, a day stands for 48 slots"
+    )
+    assert len(shown) - start > 10
+    assert shown[start + 1 :] == usual[-len(shown) + start + 1 :]
+
+
 def test_a_preview_without_readings_like_its_own_says_so(home: Home) -> None:
     words = ("--set", "slot_seconds=60")
-    other = undertone("campaign", "create", str(home.folder), "power", *CREATE, "--slot-seconds", "60", "--preview")
-    assert "no prediction of errors: the readings are 48 a day in Wh, but the campaign takes 1440" in other.stdout
-    named = (*CREATE, "--slot-seconds", "60", "--preview", "--population", "phones")
+    named = tuple("l" if word == "Wh" else word for word in CREATE)
+    other = undertone("campaign", "create", str(home.folder), "power", *named, "--preview")
+    assert "no prediction of errors: the readings are in Wh, but the campaign's in l" in other.stdout
+    named = (*CREATE, "--preview", "--population", "phones")
     assert undertone("campaign", "create", str(home.folder), "power", *named).returncode == 2
     assert "slot_seconds" in create(home, *words, code=2)
     for option in (("--devices", "5"), ("--population", "phones"), ("--data", "x.csv")):

@@ -12,7 +12,7 @@ import pytest
 
 from support.micropython import REPO
 
-FIRST_PAGES = ("tutorial", "privacy", "firmware", "operator", "statistician", "comparison")
+FIRST_PAGES = ("tutorial", "privacy", "firmware", "statistician", "comparison")
 _BLOCK = re.compile(r"(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<kind>sh|python)\n(?P<text>.*?)```", re.DOTALL)
 
 

@@ -106,7 +106,7 @@ def test_a_backup_brings_a_server_up_in_an_empty_folder(tmp_path):
     assert after > before
 
 
-@pytest.mark.parametrize(("page", "walk"), [("operator", "first"), ("years", "backup")])
+@pytest.mark.parametrize(("page", "walk"), [("operator", "first"), ("operator", "backup")])
 def test_a_walk_has_the_lines_of_its_guide(page, walk):
     text = (mp.REPO / "docs" / f"{page}.md").read_text("utf-8")
     (block,) = re.findall(rf"<!-- not run: [^>]*docs/walk/{walk}.sh[^>]* -->\n```sh\n(.*?)```", text, re.DOTALL)

@@ -1,36 +1,42 @@
-"""Three simulated years of one server, in minutes: what docs/years.md tells an operator to do, on a fast clock.
+"""Three simulated years of one server, in minutes: the blocks of docs/operator.md, in their order, on a fast clock.
 
-Real: `undertone serve` and every command, each in a process of its own; stores on disk; MQTT over TLS through sockets
-to the server's own endpoint; the devices' shipped client, reporter, policy and files. Simulated: the time, which stands
-still while devices and server exchange messages, and then goes on; the readings; the devices' flash, which is memory;
-the older versions, whose stores are today's with the older tables. OpenSSL has its own clock, so that it checks who
-signed the server's certificate and for which name, and the test checks its dates.
+The line before a block says on which day it runs: ``<!-- day N -->``, with ``: a new machine`` or ``: the disk dies; a
+new machine`` after it. Real: every command in a shell, `undertone serve` as its unit would start it, stores on disk,
+MQTT over TLS through sockets to the server's own endpoint; the devices' shipped client, reporter, policy and files; all
+plans and policies as the page makes them. Simulated: the time, which stands still while devices and server exchange
+messages, and then goes on; the readings; the devices' flash, which is memory. Devices live each slot of the first days,
+and some slots around each later block; between these they are switched off. `systemctl`, `sudo` and `pip` are scripts
+here. OpenSSL has its own clock, so that it checks who signed the server's certificate and for which name, and the test
+checks its dates.
 """
 
+import contextlib
+import http.server
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from cryptography import x509
 
 from support.fast_clock import FastClock
+from support.micropython import REPO
 from support.ports import free_port
 from support.waiting import wait_for
-from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
 from undertone_device.core.reporter import Reporter
-from undertone_device.core.units import epsilon_units
 from undertone_device.mqtt.client import Client
-from undertone_device.mqtt.packets import MESSAGE
+from undertone_device.mqtt.packets import CONNECTED, MESSAGE
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_device.mqtt.socket_connection import SocketConnection, opener
 from undertone_device.setup import assembly
@@ -38,8 +44,6 @@ from undertone_device.setup.config import read_config
 from undertone_operate.fleet.lifetimes import allowed_reports
 from undertone_shared.campaign import header
 from undertone_shared.entropy import Entropy
-from undertone_shared.off_board.intake import unpack
-from undertone_shared.topics import config_topic
 from undertone_simulator.wire.clock import TICKS_MASK, real_ticks
 from undertone_simulator.wire.fleet_process import verify_once
 from undertone_simulator.wire.ledger import FleetLedger
@@ -47,22 +51,38 @@ from undertone_simulator.wire.memory import MemoryStorage
 from undertone_simulator.wire.verify import BROKER_KILLED, BROKER_STARTED
 
 DAY = 86400
-SLOT = 5 * DAY
-YEAR = 365 * DAY
-# The first second of a slot, in January 2027.
-START = 1_800_000_000 // SLOT * SLOT
+SLOT = 1800
+# Midnight of a day in January 2027.
+START = 1_800_057_600
+# Up to this day the devices live every slot; from then on so many slots around a block.
+WHOLE_DAYS = 5
+AROUND = 3
 PATIENCE_SECONDS = 300
 # OpenSSL's flag X509_V_FLAG_NO_CHECK_TIME.
 NO_CHECK_TIME = 0x200000
-PLAN = (
-    *("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1", "--slot-seconds", SLOT),
-    *("--set", "cycle=7", "--set", "rounds=[7]", "--set", "epoch_slots=14", "--set", "report_slots=96"),
-    *("--set", "mechanism=hybrid", "--set", "blocks=1", "--set", "lead_slots=1", "--set", "settle_slots=1"),
-)
-DEVICES = 200
-REPLACED = 20
-# These devices get policies that allow so many reports in a life, fewer than the three years take.
-SHORT_LIVED, SHORT_LIFE = 5, 60
+# Numbers of devices: as the page has them, and as the test has them.
+FEWER = {"add 20000": "add 8", "add 50": "add 2", "add 100": "add 3", "--devices 20 ": "--devices 2 "}
+
+
+class Block(NamedTuple):
+    """A block of shell commands, the day on which it runs, and what happens to the machine before."""
+
+    day: int
+    event: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    """Every block of shell commands of a page. Raises AssertionError for one without a day that no walk runs."""
+    found = []
+    for match in re.finditer(r"(?:<!-- (?P<note>[^>]*) -->\n)?```sh\n(?P<text>.*?)```", page, re.DOTALL):
+        note = match["note"] or ""
+        if "tests/docs/test_walks.py runs docs/walk/" in note:
+            continue
+        when = re.fullmatch(r"day (\d+)(?:: ([a-z; ]+))?", note)
+        assert when, f"{note!r} does not say when this runs: {match['text']}"
+        found.append(Block(int(when[1]), when[2] or "", match["text"]))
+    return found
 
 
 class Transport(SessionTransport):
@@ -71,76 +91,122 @@ class Transport(SessionTransport):
     def __init__(self, clock: FastClock, places: list[tuple[str, int]], context: ssl.SSLContext, *who: Any) -> None:
         self.heard: dict[str, int] = {}
         self.certificates: set[int] = set()
+        self._clock = clock
         open_stream = opener(places, context, 10_000)
 
-        def open_checked() -> SocketConnection:
-            connection = open_stream()
-            shown = connection._socket.getpeercert()
-            begin, end = (ssl.cert_time_to_seconds(shown[name]) for name in ("notBefore", "notAfter"))
-            if not begin <= clock.now() <= end:
-                connection.close()
-                raise OSError("TLS: the certificate is not valid at this time")
-            self.certificates.add(int(shown["serialNumber"], 16))
-            return connection
+        def open_line() -> SocketConnection:
+            self._connection = open_stream()
+            return self._connection
 
-        super().__init__(open_checked, real_ticks, *who, places)
+        super().__init__(open_line, real_ticks, *who, places)
 
     def poll(self, milliseconds: int) -> list[Any]:
         events: list[Any] = super().poll(milliseconds)
         for event in events:
-            if event[0] == MESSAGE and len(event[2]):
+            if event[0] == CONNECTED:
+                shown = self._connection._socket.getpeercert()
+                begin, end = (ssl.cert_time_to_seconds(shown[name]) for name in ("notBefore", "notAfter"))
+                assert begin <= self._clock.now() <= end, "the certificate is not valid at this time"
+                self.certificates.add(int(shown["serialNumber"], 16))
+            elif event[0] == MESSAGE and len(event[2]):
                 self.heard[event[1]] = header(event[2])[0]
         return events
 
 
 class Life:
-    """The server's folder, its process, its clock, and its devices in the field."""
+    """The server's machine, its clock, and its devices in the field."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.home = folder / "home"
-        self.clock = FastClock(folder / "clock", START + 100)
+        self.machine = folder / "machine-1"
+        self.machine.mkdir()
+        self.clock = FastClock(folder / "clock", START)
         self.devices: dict[str, Client] = {}
-        # Devices that are lost.
-        self.gone: set[str] = set()
+        self.storages: dict[str, MemoryStorage] = {}
+        self.passwords: dict[str, str | None] = {}
         self.ledgers: dict[str, FleetLedger] = {}
-        self.sent: dict[str, int] = {}
+        # (Unix second, campaign) of each acknowledgement.
         self.acknowledged: list[tuple[float, str]] = []
-        self.campaigns = ["power"]
-        self._server: subprocess.Popen[bytes] | None = None
-        self._environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONHASHSEED": "0"}
+        self.said = ""
+        self.alerts: list[bytes] = []
+        self.words: dict[str, str] = {}
+        self._programs()
 
-    # The server and its commands.
+    @property
+    def home(self) -> Path:
+        return self.machine / "home"
 
-    def undertone(self, *words: object, code: int = 0) -> str:
+    # The machine.
+
+    def _programs(self) -> None:
+        """What the page's commands find: `undertone` by the fast clock, and stand-ins for systemd, sudo and pip."""
+        self.programs = self.folder / "programs"
+        self.programs.mkdir()
+        scripts = {
+            "undertone": f'exec {sys.executable} -m support.fast_clock {self.clock.path} "$@"',
+            "sudo": 'exec "$@"',
+            "pip": '[[ "$*" == *undertone-ldp[[]* ]]',
+            "systemctl": SYSTEMCTL,
+        }
+        for name, text in scripts.items():
+            (self.programs / name).write_text(f"#!/usr/bin/env bash\nset -euo pipefail\n{text}\n")
+            (self.programs / name).chmod(0o755)
+
+    def run(self, text: str) -> str:
+        """Run commands as the page has them, on this machine; return their output."""
+        for shown, here in self.words.items():
+            text = text.replace(shown, here)
+        text = re.sub(r"load-00(\d{3})", r"load-\1", text)
+        environment = os.environ | {
+            "PATH": os.pathsep.join([str(self.programs), os.environ["PATH"]]),
+            "PYTHONPATH": str(REPO / "tests"),
+            "PYTHONHASHSEED": "0",
+            "COLUMNS": "120",
+        }
         done = subprocess.run(
-            [sys.executable, "-m", "support.fast_clock", str(self.clock.path), *map(str, words)],
-            env=self._environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=self.machine, env=environment, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stdout + done.stderr
-
-    def serve(self) -> None:
-        with (self.folder / "serve.log").open("ab") as log:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "support.fast_clock", str(self.clock.path), "serve", str(self.home)],
-                env=self._environment, stdout=log, stderr=log,
-            )  # fmt: skip
+        self.said = done.stdout + done.stderr
+        print(self.said, flush=True)
+        assert done.returncode == 0, (text, self.said, self._log())
+        assert "Traceback" not in self.said, (text, self.said)
+        return self.said
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.send_signal(how)
-            server.wait(PATIENCE_SECONDS)
+        pid = self.machine / "server.pid"
+        if pid.exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid.read_text()), how)
+            wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/cmdline").exists())
+            pid.unlink()
+
+    def new_machine(self) -> None:
+        """Go on elsewhere, with the backups alone."""
+        before, number = self.machine, int(self.machine.name[-1]) + 1
+        self.machine = self.folder / f"machine-{number}"
+        self.machine.mkdir()
+        for backup in before.glob("*.tar"):
+            shutil.copy(backup, self.machine)
+
+    def _log(self) -> str:
+        log = self.machine / "serve.log"
+        return log.read_text()[-3000:] if log.exists() else "no log"
 
     # The devices.
 
     def install(self) -> None:
-        """Start simulated devices from copies of their files, because the server's folder is lost later in the test."""
-        for path in sorted(Home(self.home).fleet("power").glob("devices/*/device.json")):
-            if path.parent.name not in self.devices and path.parent.name not in self.gone:
+        """Give each new device its files, and each device with a new password that one, as owners would."""
+        for path in sorted(self.home.glob("fleets/*/devices/*/device.json")):
+            password = (path.parent / "password").read_text()
+            if self.passwords.get(path.parent.name) != password:
+                self.passwords[path.parent.name] = password
+                self.remove(path.parent.name)
                 self.devices[path.parent.name] = self._client(path)
+
+    def remove(self, name: str) -> None:
+        if name in self.devices:
+            self.devices.pop(name).transport.close()
 
     def _client(self, path: Path) -> Client:
         config = read_config(str(path))
@@ -148,6 +214,7 @@ class Life:
         context = assembly.tls_context(config.broker, policy)
         context.verify_flags |= NO_CHECK_TIME
         name, broker = config.name, config.broker
+        storage = self.storages.setdefault(name, MemoryStorage())
         transport = Transport(
             self.clock, broker.places, context, name, broker.user, assembly.read_password(broker), broker.keepalive
         )
@@ -157,7 +224,7 @@ class Life:
             return int(self.clock.now() * 1000) & TICKS_MASK
 
         client = Client(
-            Reporter(name, policy, MemoryStorage(), entropy, ticks, config.counter_modulus, config.outbox),
+            Reporter(name, policy, storage, entropy, ticks, config.counter_modulus, config.outbox),
             transport,
             entropy,
             config.prefix,
@@ -168,26 +235,24 @@ class Life:
             lambda _: chance.randrange(100, 500),
             spread_percent=0,
             in_flight=config.in_flight,
-            handed_over=lambda report: self._sent(client, report),
+            handed_over=lambda report: self._ledger(client, report).sent(name, report),
             acknowledged=lambda report: self._acked(client, report),
         )
         return client
 
+    def _campaign(self, client: Client, report: bytes) -> str:
+        return client.reporter.campaign_of(report) or client.campaigns[0]
+
     def _ledger(self, client: Client, report: bytes) -> FleetLedger:
-        campaign = client.reporter.campaign_of(report) or client.campaigns[0]
+        campaign = self._campaign(client, report)
         if campaign not in self.ledgers:
             path = self.folder / f"{campaign}.ledger"
             self.ledgers[campaign] = FleetLedger(path, lambda: int(self.clock.now() * 1000))
         return self.ledgers[campaign]
 
-    def _sent(self, client: Client, report: bytes) -> None:
-        self._ledger(client, report).sent(client.reporter.device, report)
-        name = client.reporter.device
-        self.sent[name] = max(self.sent.get(name, 0), unpack(report).sequence)
-
     def _acked(self, client: Client, report: bytes) -> None:
         self._ledger(client, report).acked(client.reporter.device, report)
-        self.acknowledged.append((self.clock.now(), client.reporter.device))
+        self.acknowledged.append((self.clock.now(), self._campaign(client, report)))
 
     # The time.
 
@@ -204,32 +269,27 @@ class Life:
             self.clock.set(self.clock.now() + 1)
             time.sleep(0.005)
 
-    def _log(self) -> str:
-        return (self.folder / "serve.log").read_text()[-3000:]
-
-    def until_slot(self, number: int, each: Callable[[], None] = lambda: None) -> None:
-        """Live until so many slots after the start: in each, devices hear the server, and their reports arrive."""
-        while self.clock.now() < START + number * SLOT:
-            self.clock.set((int(self.clock.now()) // SLOT + 1) * SLOT + 10)
-            self.settle()
-            each()
-
     def settle(self) -> None:
-        """Wait until each device has heard each campaign in this slot, and no report is under way."""
-        began = int(self.clock.now()) // SLOT * SLOT
-        prefix = next(iter(self.devices.values())).prefix
-        topics = [config_topic(prefix, name) for name in self.campaigns]
-
-        def settled(client: Client) -> bool:
-            heard = client.transport.heard
-            return not len(client.reporter.outbox) and all(heard.get(topic, 0) >= began for topic in topics)
-
-        self.until(settled)
+        """Wait until each device has heard its campaign, and no report is under way."""
+        self.until(lambda client: bool(client.transport.heard) and not len(client.reporter.outbox))
         for ledger in self.ledgers.values():
             ledger.flush()
 
-    def slot(self) -> int:
-        return (int(self.clock.now()) - START) // SLOT
+    def slots(self, number: int) -> None:
+        """Live so many slots."""
+        for _ in range(number):
+            self.clock.set((int(self.clock.now()) // SLOT + 1) * SLOT + 10)
+            self.settle()
+
+    def until_day(self, day: int) -> None:
+        """Live until that day: at first every slot, later some slots before it."""
+        end = START + day * DAY
+        if day > WHOLE_DAYS and end - AROUND * SLOT > self.clock.now():
+            for client in self.devices.values():
+                client.finish(0)
+            self.clock.set(end - AROUND * SLOT)
+        while self.clock.now() < end:
+            self.slots(1)
 
     def close(self) -> None:
         self.stop(signal.SIGKILL)
@@ -237,178 +297,136 @@ class Life:
             client.transport.close()
 
 
+# `enable --now UNIT`, `start`, `stop` and `restart` of a unit whose server is $PWD/home.
+SYSTEMCTL = """
+stop() { kill "$(cat server.pid)"; while kill -0 "$(cat server.pid)" 2>/dev/null; do sleep 0.1; done; rm server.pid; }
+start() {
+    setsid undertone serve "$PWD/home" >> serve.log 2>&1 < /dev/null &
+    echo $! > server.pid
+    for _ in $(seq 1200); do
+        grep -q '"ready": true' "$PWD/home/state.json" 2>/dev/null && return
+        kill -0 "$(cat server.pid)"; sleep 0.1
+    done
+    cat serve.log; false
+}
+case "$*" in
+    "enable --now $PWD/home/undertone.service") grep -q "^ExecStart=.* serve .*home" home/undertone.service; start ;;
+    "start undertone") start ;;
+    "stop undertone") stop ;;
+    "restart undertone") stop; start ;;
+    *) echo "no such words: $*" >&2; false ;;
+esac
+"""
+
+
+@contextlib.contextmanager
+def hook(life: Life) -> Iterator[int]:
+    """A web hook for alerts on a port of this machine."""
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            life.alerts.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield int(server.server_address[1])
+        server.shutdown()
+
+
 @pytest.fixture
-def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
     from undertone_shared import ed25519
 
     monkeypatch.setattr(ed25519, "verify", ed25519.verify)
     verify_once()
     lived = Life(tmp_path)
-    yield lived
-    lived.close()
-
-
-def begin(life: Life) -> list[str]:
-    """Make the server's folder with 200 devices, and start both; return the devices whose lifetime is short."""
-    home = life.home
-    life.undertone("init", home, "--host", "localhost", "--tls", "--port", free_port(), "--websocket-port", 0,
-                   "--health", f"127.0.0.1:{free_port()}", "--audit")  # fmt: skip
-    life.undertone("campaign", "create", home, "power", *PLAN)
-    life.undertone("devices", "add", DEVICES, "--home", home, "--successors", 2)
-    short = [f"power-{number:03d}" for number in range(1, SHORT_LIVED + 1)]
-    for name in short:
-        path = home / f"fleets/power/devices/{name}/policy.json"
-        policy = json.loads(path.read_text())
-        path.write_text(json.dumps(policy | {"lifetime": SHORT_LIFE * epsilon_units(*policy["cap"])}))
-    life.serve()
-    life.install()
-    life.settle()
-    return short
-
-
-def upgrade(life: Life, number: int) -> None:
-    """Stop the server and start it again as a new version is: with a backup before, and a check of its stores."""
-    life.undertone("backup", life.home, life.folder / f"before-{number}.tar")
-    life.stop()
-    assert life.undertone("upgrade", life.home, "--check") == "nothing would change\n"
-    life.undertone("upgrade", life.home)
-    life.serve()
-    life.settle()
-
-
-def replace_devices(life: Life) -> None:
-    for number in range(DEVICES - REPLACED + 1, DEVICES + 1):
-        name = f"power-{number:03d}"
-        life.undertone("devices", "revoke", name, "--home", life.home)
-        life.devices.pop(name).transport.close()
-        life.gone.add(name)
-    life.undertone("devices", "add", REPLACED, "--home", life.home, "--successors", 2)
-    life.install()
-    life.settle()
-    assert len(life.devices) == DEVICES
-
-
-def renew(life: Life) -> None:
-    """Renew the server's certificate while it runs; then every device connects anew."""
-    life.undertone("authority", "renew", life.home)
-    new, port = (life.home / "broker/server.crt").read_text(), Home(life.home).broker_options.port
-    # Nothing passes the certificate on: the endpoint reads its file within a second.
-    wait_for(lambda: pem(ssl.get_server_certificate(("127.0.0.1", port))) == pem(new), what="the new certificate")
-    for client in life.devices.values():
-        client.finish(0)
-    serial = x509.load_pem_x509_certificate(new.encode()).serial_number
-    life.until(lambda client: serial in client.transport.certificates)
-
-
-def pem(certificate: str) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(certificate.strip())
-
-
-def extend(life: Life) -> None:
-    """Give the campaign a later end, although five devices may draw too few reports for it."""
-    words = ("campaign", "extend", life.home, "power", "--by", "30d")
-    refused = life.undertone(*words, code=2)
-    assert f"{SHORT_LIVED} of {DEVICES + REPLACED} known policies refuse it (lifetime" in refused
-    life.undertone(*words, "--although-refused")
-
-
-def move(life: Life) -> None:
-    port = free_port()
-    life.undertone("move", life.home, f"127.0.0.1:{port}")
-    life.until(lambda client: client.transport.places[0][1] == port)
-    life.stop()
-    life.serve()
-    life.settle()
-
-
-def succeed(life: Life) -> None:
-    assert Home(life.home).config("power").campaign.report_slots == 102
-    said = life.undertone("campaign", "succeed", life.home, "power", "power-2")
-    folders = DEVICES + REPLACED
-    assert f"{folders} of {folders} devices move to the new campaign by themselves" in said
-    life.campaigns = ["power", "power-2"]
-
-
-def lose_the_disk(life: Life) -> tuple[float, float]:
-    """Kill the server some time after a backup, and restore that; return the seconds of the backup and of the kill."""
-    life.undertone("backup", life.home, life.folder / "night.tar")
-    backed_up = life.clock.now()
-    life.until_slot(152)
-    life.stop(signal.SIGKILL)
-    life.ledgers["power-2"].fault(BROKER_KILLED)
-    died = life.clock.now()
-    life.home.rename(life.folder / "dead")
-    life.undertone("restore", life.folder / "night.tar", life.home)
-    life.serve()
-    life.settle()
-    life.ledgers["power-2"].fault(BROKER_STARTED)
-    return backed_up, died
+    with hook(lived) as port:
+        lived.words = FEWER | {
+            "--host meters.example.org": f"--host localhost --tls --port {free_port()} --websocket-port 0"
+            f" --health 127.0.0.1:{free_port()}",
+            "--page 127.0.0.1:8080": f"--page 127.0.0.1:{free_port()}",
+            "--join-port 8444": f"--join-port {free_port()}",
+            "jsons://hooks.example.org": f"json://127.0.0.1:{port}",
+            "new.example.org": f"127.0.0.1:{free_port()}",
+        }
+        yield lived
+        lived.close()
 
 
 @pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.timeout(3600)
-def test_a_server_lives_three_years(life: Life) -> None:
-    short = begin(life)
-    life.until_slot(18)
-    upgrade(life, 1)
-    life.until_slot(36)
-    replace_devices(life)
-    life.until_slot(55)
-    renew(life)
-    life.until_slot(72)
-    extend(life)
-    life.until_slot(80)
-    move(life)
-    life.until_slot(95)
-    succeed(life)
-    life.until_slot(125)
-    current = {client.reporter.campaign.name for name, client in life.devices.items() if name not in short}
-    assert current == {"power-2"}
-    upgrade(life, 2)
-    life.until_slot(150)
-    backed_up, died = lose_the_disk(life)
-    life.until_slot(180)
-    renew(life)
-    life.until_slot(3 * YEAR // SLOT)
+def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
+    lost: list[tuple[float, float]] = []
+    backed_up = 0.0
+    for block in blocks((REPO / "docs/operator.md").read_text("utf-8")):
+        life.until_day(block.day)
+        if block.event == "the disk dies; a new machine":
+            life.stop(signal.SIGKILL)
+            for ledger in life.ledgers.values():
+                ledger.fault(BROKER_KILLED)
+            lost.append((backed_up, life.clock.now()))
+            life.new_machine()
+        elif block.event == "a new machine":
+            life.new_machine()
+        else:
+            assert block.event == ""
+        print(f"day {block.day}: {block.text}", flush=True)
+        said = life.run(block.text)
+        if "undertone backup home backup-" in block.text:
+            backed_up = life.clock.now()
+        check(life, block, said)
+        if (life.machine / "server.pid").exists():
+            for name in re.findall(r"devices revoke load-00(\d+)", block.text):
+                life.remove(f"load-{name}")
+            life.install()
+            life.slots(AROUND)
+            if lost and block.event:
+                for ledger in life.ledgers.values():
+                    ledger.fault(BROKER_STARTED)
+    life.until_day(3 * 365)
+    current = {client.reporter.campaign.name for name, client in life.devices.items() if name.startswith("load")}
+    assert current == {"load-3"}
     life.stop()
-    check_accounts(life, backed_up, died)
-    # No device exceeded its lifetime. Five had a short one, and spent it.
-    for name, client in life.devices.items():
+    check_accounts(life, *lost[0])
+    for client in life.devices.values():
         ledger, policy = client.reporter.ledger, client.reporter.policy
         assert 0 < ledger.ever <= policy.lifetime
-        assert life.sent[name] <= allowed_reports(policy)
-        assert (client.reporter.paused == "lifetime", life.sent[name] == SHORT_LIFE) == (name in short,) * 2
-    # The first certificate, the renewed ones, and between them that of the new address.
-    (first, *_) = (client.transport.certificates for name, client in life.devices.items() if name not in short)
-    assert len(first) == 4
-    assert "Traceback" not in (life.folder / "serve.log").read_text()
+        assert client.reporter.ledger.sequence <= allowed_reports(policy)
+    # The first certificate, that of the new address, the renewed one.
+    assert len(life.devices["load-001"].transport.certificates) == 3
+    for log in life.folder.glob("machine-*/serve.log"):
+        assert "Traceback" not in log.read_text()
 
 
-def unknown_epochs(life: Life, name: str) -> set[bytes]:
-    """Return the epochs that the dead disk's store has and the restored one has not."""
-    known = []
-    for folder in (life.folder / "dead", life.home):
-        with open_store(folder / f"stores/{name}.sqlite", campaign=name, read_only=True) as store:
-            known.append({epoch.campaign.fingerprint for epoch in store.epochs()})
-    return known[0] - known[1]
+def check(life: Life, block: Block, said: str) -> None:
+    """What a block shows, where the page says what it shows."""
+    if "undertone plan" in block.text:
+        assert "error" in said
+    if "query" in block.text:
+        assert len(re.findall("^│ 2027", said, re.MULTILINE)) == 3, said
+    if "--alert-test" in block.text:
+        assert any(b"test" in alert for alert in life.alerts), life.alerts
+    if "upgrade home --check" in block.text:
+        assert said.count("nothing would change\n") == 1, said
+    if "campaign succeed home load load-2\n" in block.text:
+        assert "devices move to the new campaign by themselves" in said
 
 
 def check_accounts(life: Life, backed_up: float, died: float) -> None:
     """Every report is accounted for: nothing is lost but what the dead disk had acknowledged since its backup."""
-    unsaved = sum(backed_up < when <= died for when, _ in life.acknowledged)
-    counted = 0
-    for name in life.campaigns:
-        life.ledgers[name].flush()
-        words = ("--store", life.home / f"stores/{name}.sqlite", "--ledger", life.folder / f"{name}.ledger")
-        window = ("--broker-window", died - backed_up - 1)
-        accounts = json.loads(life.undertone("verify", *words, *window, "--json"))
-        assert accounts["unexplained"] == {}
-        # The restored server knows no epoch that was issued after its backup, and rejects the reports under it.
-        rejected = accounts["reports"]["rejected"]
-        assert set(rejected) <= ({"other_campaign"} if unknown_epochs(life, name) else set())
-        assert accounts["reports"]["lost"] == ({BROKER_KILLED: unsaved} if name == "power-2" else {})
-        counted += accounts["reports"]["counted"] + sum(rejected.values())
+    for name, ledger in life.ledgers.items():
+        ledger.flush()
+        unsaved = sum(backed_up < when <= died and which == name for when, which in life.acknowledged)
+        words = f"verify --store home/stores/{name}.sqlite --ledger {life.folder / name}.ledger --json"
+        accounts = json.loads(life.run(f"undertone {words} --broker-window {died - backed_up - 1}"))
+        assert accounts["unexplained"] == {}, (name, accounts)
+        assert set(accounts["reports"]["rejected"]) <= {"other_campaign"}, (name, accounts)
+        assert accounts["reports"]["lost"] == ({BROKER_KILLED: unsaved} if unsaved else {}), (name, accounts)
         with open_store(life.home / f"stores/{name}.sqlite", campaign=name, read_only=True) as store:
-            assert {device.state for device in store.devices().values()} == {"active", "revoked"}
-    assert counted == len(life.acknowledged) - unsaved
+            assert {device.state for device in store.devices().values()} <= {"active", "revoked", "forgotten"}

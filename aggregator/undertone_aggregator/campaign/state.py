@@ -14,6 +14,7 @@ from typing import Any
 
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.room import Room
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 
 STARTING, CHOOSING, OVER, FAILED, STOPPING = "starting", "choosing", "over", "failed", "stopping"
@@ -110,7 +111,8 @@ class ServerState:
     """State of a server at Unix second ``time`` of its loop's last pass. ``started``: time of its start.
 
     ``reachable``: the broker answers, or the direct endpoint listens. ``free``: bytes on the disk of the stores.
-    ``files``: the server's limit of open files.
+    ``room``: how many devices may be connected to the endpoint at once, None with a broker. ``turned_away``: number of
+    devices that logged in and found no room.
     """
 
     time: float
@@ -118,7 +120,8 @@ class ServerState:
     reachable: bool
     free: int
     campaigns: Mapping[str, CampaignState] = field(default_factory=dict)
-    files: int | None = None
+    room: Room | None = None
+    turned_away: int = 0
 
     def alive(self, now: float) -> bool:
         """Return True if the server's loop makes progress at Unix second ``now``."""
@@ -174,7 +177,8 @@ def read_state(path: Path) -> ServerState | None:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         row = json.loads(path.read_text(encoding="utf-8"))
         campaigns = {name: CampaignState(**campaign) for name, campaign in row.pop("campaigns").items()}
-        return ServerState(**row, campaigns=campaigns)
+        room = row.pop("room")
+        return ServerState(**row, campaigns=campaigns, room=None if room is None else Room(**room))
     return None
 
 

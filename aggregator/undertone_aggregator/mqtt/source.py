@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.base.open_files import FILES, ran_out
+from undertone_aggregator.base.open_files import FILES, limit, ran_out
 from undertone_aggregator.ingest.ingest import IngestPlan, Say
 from undertone_aggregator.ingest.shared_plan import write_plan
 from undertone_aggregator.ingest.shared_workers import OpenIntake
@@ -215,6 +215,7 @@ def external_broker(config: Config, journal: Journal) -> Iterator[Source]:
 @contextlib.contextmanager
 def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     """Run the endpoint that devices connect to, which listens within the context. Raises Invalid or OSError."""
+    from undertone_aggregator.base.room import room
     from undertone_aggregator.mqtt.credentials import servers_names
     from undertone_aggregator.mqtt.endpoint.gate import Gate
     from undertone_aggregator.mqtt.endpoint.listener import Listener
@@ -225,6 +226,7 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     port = settings.port or (PLAIN_PORT if certificate is None else TLS_PORT)
     authority = _named(config, settings.ca_file)
     key, websocket = _named(config, settings.key), settings.websocket_place
+    found = room(settings.connections, limit()[0])
     listener = Listener(settings.host, port, certificate, key, authority, websocket)
     source = DirectSource(
         listener,
@@ -232,12 +234,18 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
         settings.prefix,
         config.server.batch,
         lambda sentence: journal.say_once("endpoint", sentence),
+        found,
         outlet_address(config),
         lambda: journal.say_once(FILES, ran_out()),
     )
     how = "without TLS" if certificate is None else "by TLS"
     also = "" if settings.websocket is None else f", and by WebSocket to {settings.websocket}"
-    journal.say("endpoint", f"devices connect to {settings.host}:{port} {how}{also}", port=port)
+    journal.say(
+        "endpoint",
+        f"devices connect to {settings.host}:{port} {how}{also}; {found.connections} at once ({found.why})",
+        port=port,
+        connections=found.connections,
+    )
     with source.endpoint:
         yield source
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from undertone_aggregator.base.room import CROWD
 from undertone_aggregator.campaign.binding import RETIRED
 from undertone_aggregator.campaign.state import OVER, ServerState
 
@@ -20,6 +21,8 @@ LASTING = {
     "full": "the disk of the stores is full: reports wait at the broker and on devices, and nothing is lost while they "
     "have room; free space",
     "disk": "little space is left on the disk of the stores",
+    CROWD: "devices are turned away, because there is no room for more connections: undertone doctor says why, and how"
+    " to make room",
     "certificate": "a certificate of the server ends soon: undertone authority renew",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
@@ -67,6 +70,8 @@ def lasting_problems(state: ServerState, seen: Mapping[str, Iterable[str]], now:
     The level of a campaign's end is minus the days of its notice; of the other problems, 0.
     """
     found: dict[Problem, int] = {("", name): 0 for name in state.common_problems(now)}
+    if state.turned_away:
+        found["", CROWD] = 0
     for campaign, status in state.campaigns.items():
         found |= {(campaign, name): 0 for name in state.own_problems(campaign)}
         for name in seen.get(campaign, ()):

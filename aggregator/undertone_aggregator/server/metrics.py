@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from undertone_aggregator.base.open_files import limit
 from undertone_aggregator.base.timing import CHOICES, COMMITS, FAILURES
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 from undertone_aggregator.campaign.newest_means import NEWEST
@@ -65,6 +66,9 @@ FAMILIES = {
     "undertone_mean_slot_end_seconds": (GAUGE, "Unix time: end of the slot of undertone_mean.", ("campaign",)),
     "undertone_certificate_end_seconds": (GAUGE, "Unix time: end of a certificate of the server.", ("file",)),
     "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
+    "undertone_endpoint_room": (GAUGE, "Devices that may be connected at once: files, memory, or a setting.", ()),
+    "undertone_endpoint_turned_away": (GAUGE, "Devices that cannot connect for want of room.", ()),
+    "undertone_open_files_limit": (GAUGE, "Files that the server may have open.", ()),
     "undertone_endpoint_readers": (GAUGE, "Readers that are connected to the endpoint.", ()),
     "undertone_endpoint_websockets": (GAUGE, "Connections to the endpoint over WebSocket.", ()),
     "undertone_endpoint_backlog": (GAUGE, "Reports of its devices that are not committed.", ()),
@@ -122,6 +126,7 @@ def _collect(server: "Server", families: Families) -> None:
     families.add("undertone_uptime_seconds", time.time() - server.started)
     now, state = time.time(), server.state()
     families.add("undertone_disk_free_bytes", state.free)
+    families.add("undertone_open_files_limit", limit()[0])
     families.add("undertone_broker_connected", state.reachable)
     families.add("undertone_ready", not state.problems(now))
     if server.outlet.stored is not None:
@@ -129,6 +134,8 @@ def _collect(server: "Server", families: Families) -> None:
     endpoint = server.source.facts()
     if endpoint:
         families.add("undertone_endpoint_connections", endpoint["connections"])
+        families.add("undertone_endpoint_room", endpoint["room"].connections)
+        families.add("undertone_endpoint_turned_away", endpoint["turned_away"])
         families.add("undertone_endpoint_readers", endpoint["readers_online"])
         families.add("undertone_endpoint_websockets", endpoint["websockets"])
         families.add("undertone_endpoint_backlog", endpoint["backlog"])

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.log import Journal
-from undertone_aggregator.base.open_files import FILES, limit, none_left, ran_out
+from undertone_aggregator.base.open_files import FILES, none_left, ran_out
+from undertone_aggregator.base.room import CROWD
 from undertone_aggregator.base.systemd import Watchdog, notify
 from undertone_aggregator.campaign.binding import changes
 from undertone_aggregator.campaign.runner import Running, RunOptions, Slots
@@ -36,6 +37,10 @@ _RETRY_SECONDS = 30.0
 _HANG_SECONDS = 600.0
 # Interval in seconds at which the state's file is written; it is also written at each change.
 _WRITE_SECONDS = 5.0
+# Seconds from the first device that is turned away to the alarm, which has the number of all, and until it may have
+# another number.
+_CROWD_SECONDS = 10.0
+_CROWD_AGAIN_SECONDS = 60.0
 # Seconds that a new server waits for the previous one to end.
 _LOCK_SECONDS = 1.0
 
@@ -133,6 +138,7 @@ class Server:
         self._leaving: dict[str, Member] = {}
         self._watchdog = Watchdog()
         self._written_at = -math.inf
+        self._crowd_at = math.inf
         self._written: ServerState | None = None
         self._state: ServerState | None = None
 
@@ -177,7 +183,16 @@ class Server:
         except OSError:
             # A disk that cannot be read counts as having no space.
             free = 0
-        return ServerState(time.time(), self.started, self.outlet.connected, free, campaigns, limit()[0])
+        facts = self.source.facts()
+        return ServerState(
+            time.time(),
+            self.started,
+            self.outlet.connected,
+            free,
+            campaigns,
+            facts.get("room"),
+            facts.get("turned_away", 0),
+        )
 
     def _pass(self) -> None:
         """Finish a pass of the loop: notify systemd's watchdog unless a campaign hangs, and write the state."""
@@ -189,6 +204,7 @@ class Server:
             due = True
         else:
             due = state.reachable != before.reachable or time.monotonic() >= self._written_at + _WRITE_SECONDS
+        self._heed(state)
         if due:
             self._written, self._written_at = state, time.monotonic()
             try:
@@ -197,6 +213,16 @@ class Server:
                 self.journal.say_once("state", f"alarm: the state cannot be written: {wrong}")
         # Change the state only after its file is written, so that a reader of both never finds an older file.
         self._state = state
+
+    def _heed(self, state: ServerState) -> None:
+        """Raise an alarm about devices that are turned away, once they have had time to come, and then each minute."""
+        now = time.monotonic()
+        if state.room is None or not state.turned_away:
+            self._crowd_at = now + _CROWD_SECONDS
+        elif now >= self._crowd_at:
+            self._crowd_at = now + _CROWD_AGAIN_SECONDS
+            fix = state.room.fix_for(state.room.connections + state.turned_away)
+            self.journal.say_once(CROWD, f"alarm: {state.room.crowd(state.turned_away)}: {fix}")
 
     def _tell(self, state: ServerState, before: ServerState | None) -> None:
         """Log each campaign whose state has changed."""

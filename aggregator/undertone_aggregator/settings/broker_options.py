@@ -102,6 +102,9 @@ class BrokerOptions(Checked):
                                    "that let only HTTPS pass", listen_at)  # fmt: skip
     websocket_url: str | None = option(None, "external: wss://HOST:PORT/PATH of the broker's MQTT over WebSocket, by "
                                        "which phones reach it; absent: phones cannot join", websocket_url)  # fmt: skip
+    connections: int | None = option(None, "direct: devices that may be connected at once; absent: as many as the "
+                                     "memory allows; never more than the limit of open files allows",
+                                     integer(1, 1 << 20))  # fmt: skip
     user: str = option("aggregator", "this server's user name at the broker", check_user)
     password_file: str | None = option(None, "external: a file with this server's own password", text)
     ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
@@ -138,6 +141,7 @@ _MODES = {
     "key": DIRECT,
     "reached_as": DIRECT,
     "websocket": DIRECT,
+    "connections": DIRECT,
     "password_file": EXTERNAL,
     "insecure": EXTERNAL,
     "hosts": EXTERNAL,

@@ -12,6 +12,7 @@ _EXAMPLES: dict[str, dict[str, str]] = {
         "key": '"tls/server.key"',
         "reached_as": '"meters.example.org"',
         "websocket": '"0.0.0.0:8443"',
+        "connections": "50000",
         "websocket_url": '"wss://broker.example.org:8443/mqtt"',
     },
     "store": {},

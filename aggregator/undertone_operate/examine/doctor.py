@@ -15,7 +15,8 @@ from http import HTTPStatus
 from pathlib import Path
 
 from undertone_aggregator.base.endings import days_left, notice
-from undertone_aggregator.base.open_files import RESERVE, limit
+from undertone_aggregator.base.open_files import limit
+from undertone_aggregator.base.room import room
 from undertone_aggregator.campaign.state import read_state, state_of
 from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
 from undertone_aggregator.mqtt.certificates import certificate_ends
@@ -79,7 +80,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     yield from _join(home)
     yield from _alerts(home, server, alert_test)
     for config in configs[:1]:
-        yield from _open_files(home, config)
+        yield from _room(home, config)
         yield from _websocket(config)
         yield from _certificates(config)
     for config in configs:
@@ -157,28 +158,28 @@ def _machine(disk: Path) -> Iterator[Finding]:
     )
 
 
-def _open_files(home: Home, config: Config) -> Iterator[Finding]:
-    """Yield a finding about the limit of open files of a server to which devices connect: each needs one."""
+def _room(home: Home, config: Config) -> Iterator[Finding]:
+    """Yield a finding about the room for connections of a server to which devices connect."""
     if config.broker.source.broker:
         return
     try:
-        devices = len(read_passwords(config.path(config.broker.passwords)).keys() - servers_names())
+        users = read_passwords(config.path(config.broker.passwords)).keys() - servers_names()
     except OSError:
         # The findings about the endpoint's files say it.
         return
+    readers = {path.stem for path in home.folder.glob("readers/*.password")}
+    devices = len(users - readers)
     served = read_state(home.state)
-    if served is not None and served.alive(time.time()) and served.files is not None:
-        who, most = "the server", served.files
+    if served is not None and served.alive(time.time()) and served.room is not None:
+        found, away = served.room, served.turned_away
     else:
         # A server raises its soft limit to the hard one when it starts.
-        who, most = "a server started here", limit()[1]
-    need = devices + RESERVE
-    sentence = f"{who} may have {most} open files"
-    if most >= need:
-        yield Finding("open files", OK, f"{sentence}, enough for {devices} devices")
-    else:
-        fix = f"LimitNOFILE={need} in the systemd unit, or ulimit -Hn {need} as root before the start"
-        yield Finding("open files", FAILURE, f"{sentence}, expected {need} for {devices} devices and its own", fix)
+        found, away = room(config.broker.connections, limit()[1]), 0
+    sentence = f"{devices} devices have a password, and {found.connections} may be connected at once ({found.why})"
+    if away:
+        sentence = found.crowd(away)
+    enough = devices <= found.connections and not away
+    yield Finding("room", OK if enough else FAILURE, sentence, "" if enough else found.fix_for(devices))
 
 
 def _sync(folder: Path) -> Finding:

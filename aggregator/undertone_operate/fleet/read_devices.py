@@ -1,10 +1,14 @@
 """The devices of a fleet, read from their files."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from undertone_aggregator.server.folder import SERVER, Home
+from undertone_aggregator.store.inventory import REVOKED
+from undertone_aggregator.store.store import NoStore, open_store
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
 from undertone_shared.policy import Policy
@@ -20,11 +24,30 @@ class ProvisionedDevice:
 
 
 def read_provisioned(folder: Path) -> list[ProvisionedDevice]:
-    """Return the devices of a folder such as `fleets/NAME`, by name. Raises Invalid for files that no device takes."""
-    members = []
+    """Return the devices of a folder such as `fleets/NAME`, by name, without those that are revoked.
+
+    Which ones are revoked is in the stores of the server's folder around it, if there is one. Raises Invalid for files
+    that no device takes.
+    """
+    members, revoked = [], _revoked(folder)
     for path in sorted((folder / "devices").iterdir()):
+        if path.name in revoked:
+            continue
         config = read_config(str(path / "device.json"))
         members.append(
             ProvisionedDevice(config.name, partial(assembly.read_password, config.broker), assembly.read_policy(config))
         )
     return members
+
+
+def _revoked(folder: Path) -> set[str]:
+    """Return the devices that are revoked in a campaign of this fleet."""
+    around = folder.resolve().parent.parent
+    if not (around / SERVER).is_file():
+        return set()
+    home, revoked = Home(around), set()
+    for name, url in home.stores().items():
+        if home.fleet(name).resolve() == folder.resolve():
+            with contextlib.suppress(NoStore), open_store(url, campaign=name, read_only=True) as store:
+                revoked |= {device.name for device in store.devices().values() if device.state == REVOKED}
+    return revoked

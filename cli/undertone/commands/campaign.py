@@ -128,7 +128,7 @@ def create(
 def _predict(config: "Config", devices: int, population: str | None, data: Path | None) -> None:
     """Print what `undertone plan` prints for this campaign; a sentence if there are no readings like its own."""
     from undertone.commands.plan_pages import show
-    from undertone_simulator.planning.campaign_plan import plan_campaign
+    from undertone_simulator.planning.campaign_plan import in_slots, plan_campaign
 
     try:
         planned = plan_campaign(config, devices, population=population, data=data)
@@ -137,6 +137,8 @@ def _predict(config: "Config", devices: int, population: str | None, data: Path 
             raise
         print(f"no prediction of errors: {wrong}")
         return
+    if sentence := in_slots(config, planned):
+        print(sentence)
     show(planned)
 
 

@@ -75,6 +75,7 @@ def fleet(
     """Load a broker and an aggregator, and account for every report.
 
     The command starts both here, unless --fleet is given. The exit code is 1 if a report is unexplained.
+    SIGTERM and Ctrl-C end the fleet, and the accounts of what it has sent are printed.
     """
     from undertone_simulator.load.load_options import LoadOptions
     from undertone_simulator.load.run import run

@@ -7,6 +7,7 @@ slots. Its estimates do not matter, but every report must be accounted for.
 import math
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -134,11 +135,28 @@ def _start_micropython(
 
 
 def _follow(options: LoadOptions, folder: Path, processes: Processes, show: Show) -> Sent:
-    """Wait until the fleet has ended; return the content of its ledger."""
+    """Wait until the fleet has ended, or end it at Ctrl-C; return the content of its ledger."""
     tail = LedgerTail(folder / "fleet.ledger")
     assert processes.fleet is not None
+    try:
+        _wait(options, processes.fleet, tail, processes, show)
+    except KeyboardInterrupt:
+        if not tail.poll().sent:
+            raise
+        # The accounts of what was sent so far are worth having: devices disconnect, and the ledger says what is lost.
+        show("stopping")
+        end(processes.fleet, signal.SIGTERM)
+    if processes.fleet.returncode:
+        raise Failed(f"the fleet ended with code {processes.fleet.returncode}: {processes.words('fleet.log')[-500:]}")
+    return tail.poll()
+
+
+def _wait(
+    options: LoadOptions, fleet: "subprocess.Popen[bytes]", tail: LedgerTail, processes: Processes, show: Show
+) -> None:
+    """Wait until the fleet has ended."""
     deadline = time.monotonic() + _CAMPAIGN_SECONDS
-    while processes.fleet.poll() is None:
+    while fleet.poll() is None:
         sent = tail.poll()
         state = "reporting" if sent.plays else "waiting for the campaign"
         show(f"{state}: {len(sent.sent)} reports sent, {len(sent.acked)} acknowledged")
@@ -151,9 +169,6 @@ def _follow(options: LoadOptions, folder: Path, processes: Processes, show: Show
             if time.time() > latest * options.interval + _SLACK_SECONDS:
                 raise Failed(f"no end in sight: {processes.words('aggregator.log')[-500:]}")
         time.sleep(_POLL_SECONDS)
-    if processes.fleet.returncode:
-        raise Failed(f"the fleet ended with code {processes.fleet.returncode}: {processes.words('fleet.log')[-500:]}")
-    return tail.poll()
 
 
 def _result(

@@ -6,8 +6,10 @@ from typing import Any
 
 from undertone_aggregator.settings.config import Config
 from undertone_shared.errors import Invalid
+from undertone_simulator.planning.fleet_plan import FleetPlan
 from undertone_simulator.planning.options import PlanOptions
 from undertone_simulator.planning.plan import Plan, plan
+from undertone_simulator.planning.window_plan import WindowPlan
 from undertone_simulator.readings.chosen import open_source
 
 _DAY = 86400
@@ -16,35 +18,45 @@ _DAY = 86400
 def plan_campaign(config: Config, devices: int, *, population: str | None = None, data: Path | None = None) -> Plan:
     """Return the plan of a campaign with so many devices, for readings like those of a population or a file.
 
-    Raises Invalid for readings that are not like the campaign's: of another unit, or of slots of another length.
+    The plan counts slots: with slots of another length than the readings', see `in_slots`. Raises Invalid for readings
+    of another unit.
     """
     readings = {"population": population, "data": data}
     return plan(_OPTIONS[config.kind](config, devices, readings), config.campaign.rounds)
 
 
+def in_slots(config: Config, planned: Plan) -> str:
+    """Return a sentence about how to read the plan of a campaign whose slots differ from the readings', else ""."""
+    if not isinstance(planned, FleetPlan | WindowPlan) or planned.per_day * config.campaign.slot_seconds == _DAY:
+        return ""
+    return (
+        f"the prediction takes each slot of {config.campaign.slot_seconds} s for one of the {planned.per_day} readings"
+        f" of a day: below, a day stands for {planned.per_day} slots"
+    )
+
+
 def _report_options(config: Config, devices: int, readings: dict[str, Any]) -> PlanOptions:
     campaign = config.campaign
+    source = open_source(PlanOptions(bound=campaign.bound, **readings), 1, 1).source
+    if source.unit != campaign.unit:
+        raise Invalid(
+            f"the readings are in {source.unit}, but the campaign's in {campaign.unit}: name readings like them with"
+            " --data or --population"
+        )
     if campaign.bound == 1 or campaign.offset:
         raise Invalid("there is no prediction for a binary sensor or an offset, expected a bound from 2 and offset 0")
-    own: dict[str, Any] = {"window": f"{campaign.window}s"}
-    if campaign.window is None:
-        days = max(campaign.report_slots * campaign.slot_seconds // _DAY, 1)
+    if campaign.window is not None:
+        own: dict[str, Any] = {"window": f"{-(-campaign.window // campaign.slot_seconds) * _DAY // source.per_day}s"}
+    else:
         own = {
             "as_papers": campaign.as_papers,
             "query": campaign.query,
             "mechanism": campaign.mechanism,
             "reach": campaign.reach,
             "cohort_share": campaign.cohort_share,
-            "days": days,
+            "days": max(campaign.report_slots // source.per_day, 1),
         }
-    options = PlanOptions(devices=devices, epsilon=campaign.epsilon, bound=campaign.bound, **readings, **own)
-    source = open_source(options, 1, 1).source
-    if source.unit != campaign.unit or source.per_day * campaign.slot_seconds != _DAY:
-        raise Invalid(
-            f"the readings are {source.per_day} a day in {source.unit}, but the campaign takes"
-            f" {_DAY / campaign.slot_seconds:g} in {campaign.unit}: name readings like them with --data or --population"
-        )
-    return options
+    return PlanOptions(devices=devices, epsilon=campaign.epsilon, bound=campaign.bound, **readings, **own)
 
 
 def _stream_options(config: Config, devices: int, readings: dict[str, Any]) -> PlanOptions:

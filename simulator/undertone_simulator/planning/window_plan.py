@@ -75,6 +75,7 @@ class WindowPlan(Summarised):
     devices: int
     epsilon: Fraction
     unit: str
+    per_day: int
     ways: tuple[Way, ...]
     recommended: str
     sentences: tuple[str, ...]
@@ -224,6 +225,7 @@ def plan_window(
         devices,
         budget.epsilon,
         source.unit,
+        source.per_day,
         tuple(ways),
         best.name,
         (),

@@ -1,9 +1,13 @@
 """One simulated device on the wire: the shipped reporter core with an asyncio connection, and its faults."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from undertone_device.core import handover
+from undertone_shared.campaign import HEADER_BYTES, handover_of
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.topics import config_topic, report_topic
@@ -65,10 +69,14 @@ class WireDevice:
         # Reports that were sent, and neither acknowledged nor lost.
         self._sent = set(sent)
         self.reporter: Liar | None = None
+        # Addresses to try in turn: that of the newest hand-over, then the configured one.
+        self._places = [(wire.host, wire.port)]
+        self._place = 0
         self._start_reporter()
 
     def _start_reporter(self) -> None:
         self.reporter = self._boot()
+        self._go_to(handover.load(self.reporter.guard.storage))
         self.reporter.lying = self._lying
         outbox = self.reporter.outbox
         waiting = {outbox[i] for i in range(len(outbox))}
@@ -92,11 +100,22 @@ class WireDevice:
             try:
                 if wire.cut:
                     raise ConnectionRefusedError
+                host, port = self._places[self._place]
                 async with wire.connecting:
-                    await loop.create_connection(lambda made=connection: made, wire.host, wire.port, ssl=wire.tls)
+                    await loop.create_connection(lambda made=connection: made, host, port, ssl=wire.tls)
                 return
             except OSError:
+                self._try_next_place()
                 await self._back_off()
+
+    def _go_to(self, entry: dict[str, Any]) -> bool:
+        """Take the addresses of a hand-over; return True if they are new."""
+        before, self._places = self._places, handover.places(entry, (self._wire.host, self._wire.port))
+        self._place = 0
+        return self._places != before
+
+    def _try_next_place(self) -> None:
+        self._place = (self._place + 1) % len(self._places)
 
     async def _back_off(self) -> None:
         await asyncio.sleep(self._retry * _spread.uniform(0.5, 1.5))
@@ -122,11 +141,18 @@ class WireDevice:
         """
         if self.reporter is None or topic != config_topic(self._wire.prefix, self._wire.campaign):
             return
-        try:
-            if self.reporter.accept(payload, int(self._wire.clock.now()) + self.ahead):
+        now = int(self._wire.clock.now()) + self.ahead
+        with contextlib.suppress(Invalid, Refused):
+            if self.reporter.accept(payload, now):
                 self._wire.on_campaign(payload)
-        except (Invalid, Refused):
+        if not (self.reporter.policy.handover and len(payload) > HEADER_BYTES and len(handover_of(payload))):
             return
+        with contextlib.suppress(Invalid, Refused):
+            entry = handover.take(
+                handover_of(payload), self._wire.campaign, self.name, self.reporter.guard, now, alive=None
+            )
+            if entry is not None and self._go_to(entry):
+                connection.abort()
 
     def acked(self, connection: DeviceConnection, payload: bytes) -> None:
         """Record that the broker has acknowledged a report."""
@@ -139,6 +165,8 @@ class WireDevice:
     def lost(self, connection: DeviceConnection) -> None:
         """Reconnect, unless the connection belonged to a device that is dead or done."""
         if connection is self._connection:
+            if not connection.session.connected:
+                self._try_next_place()
             self._connection = None
             self._task = asyncio.get_running_loop().create_task(self._reconnect())
 

@@ -18,7 +18,6 @@ from undertone_aggregator.base.interpreter import collect_rarely
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.seen import COUNTED, Seen, device_key
-from undertone_aggregator.design import square_wave
 from undertone_aggregator.ingest import fast_path
 from undertone_aggregator.ingest.ingest import Ingest, IngestPlan
 from undertone_aggregator.ingest.intake import Intake
@@ -26,12 +25,10 @@ from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import open_intake
 from undertone_aggregator.store.store import Store, open_store
-from undertone_aggregator.threshold import first_edges
+from undertone_operate.examine.capacity import TRIAL, TRIAL_NOW, TRIAL_SLOT_SECONDS, trial_campaign
 from undertone_shared import report
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
-from undertone_shared.off_board.issue import build
-from undertone_shared.scalar import Cohort
 from undertone_shared.topics import DEFAULT_PREFIX, report_topic
 from undertone_simulator.mosquitto import Mosquitto
 from undertone_studies.feed import publish
@@ -41,9 +38,7 @@ from undertone_studies.row import Measured, duration, rate
 
 TITLE = "Reports from a broker into a store"
 
-CAMPAIGN = "bench"
-NOW = 1_800_000_000
-SLOT_SECONDS = 60
+CAMPAIGN, NOW, SLOT_SECONDS, make_campaign = TRIAL, TRIAL_NOW, TRIAL_SLOT_SECONDS, trial_campaign
 PASSWORD = "bench"
 _OLD, _PAHO, _SUB = "bench-old", "bench-paho", "bench-mosquitto-sub"
 FILTER = f"{DEFAULT_PREFIX}/{CAMPAIGN}/+/+/report"
@@ -155,25 +150,6 @@ def broker_in(folder: Path) -> Mosquitto:
     write_private(access, f"user {credentials.AGGREGATOR}\ntopic readwrite #\n")
     # Saving the queues to disk during a drain would slow one subscriber and not the others.
     return Mosquitto(folder / "broker", passwords=passwords, access=access, autosave_seconds=86400, own_client_ids=True)
-
-
-def make_campaign() -> Campaign:
-    first = NOW // SLOT_SECONDS - 80
-    return build(
-        name=CAMPAIGN,
-        sensor="load",
-        unit="Wh",
-        measure="sum",
-        offset=0,
-        bound=10_000,
-        slot_seconds=SLOT_SECONDS,
-        cycle=1440,
-        epoch=first * SLOT_SECONDS,
-        last_slot=first + 1440,
-        default=0,
-        cohort=Cohort(square_wave(1, first_edges(10_000, 128))),
-        report=None,
-    )
 
 
 def _honest(campaign: Campaign, number: int) -> tuple[str, bytes]:

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,13 +15,16 @@ from typing import Any
 
 import pytest
 
-from support.direct import raw, write_home
+from support.direct import Device, raw, write_home
 from support.many import PLAN
 from support.waiting import wait_for
-from undertone_aggregator.base.open_files import RESERVE, heed, limit, none_left, raise_limit
+from undertone_aggregator.base.open_files import FILES, RESERVE, heed, limit, none_left, raise_limit
+from undertone_aggregator.base.room import CROWD, Room, room
 from undertone_aggregator.campaign.state import read_state
 from undertone_aggregator.server.folder import Home
+from undertone_aggregator.web.site import HomeSite
 from undertone_operate.examine.doctor import examine
+from undertone_operate.examine.doctor_broker import Finding
 
 
 @contextmanager
@@ -51,46 +55,96 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> tuple[Home, int]:
     return made, port
 
 
-def files_of_server(home: Home) -> int | None:
-    """The server's limit, as soon as devices can connect to it."""
+def room_of_server(home: Home) -> Room | None:
+    """The server's room for devices, as soon as they can connect to it."""
     served = read_state(home.state)
     ready = served is not None and "power" in served.campaigns and served.campaigns["power"].ready
-    return served.files if served is not None and ready else None
+    return served.room if served is not None and ready else None
+
+
+def finding_of(home: Home) -> Finding:
+    """What doctor says about the room for connections."""
+    return next(each for each in examine(home.folder) if each.check == "room")
+
+
+def alarms(log: Path, event: str) -> list[dict[str, Any]]:
+    """The alarms with this event in a log."""
+    lines = map(json.loads, log.read_text().splitlines())
+    return [line for line in lines if line["level"] == "alarm" and line["event"] == event]
 
 
 @pytest.mark.waits
 def test_a_server_takes_all_files_that_it_may_have(home: tuple[Home, int]) -> None:
     folder, _ = home
     with serving(folder.folder, (256, 1024)) as log:
-        wait_for(lambda: files_of_server(folder) is not None)
-        assert files_of_server(folder) == 1024
-        assert b'"files"' not in log.read_bytes()
-        finding = next(each for each in examine(folder.folder) if each.check == "open files")
+        wait_for(lambda: room_of_server(folder) is not None)
+        assert room_of_server(folder) == room(None, 1024)
+        assert not alarms(log, FILES)
+        assert "768 at once (the limit of 1024 open files)" in log.read_text()
+        finding = finding_of(folder)
         assert (finding.result, finding.fix) == ("ok", "")
-        assert "may have 1024 open files, enough for 2 devices" in finding.sentence
+        assert "2 devices have a password, and 768 may be connected at once" in finding.sentence
 
 
 @pytest.mark.waits
 def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tuple[Home, int]) -> None:
     folder, port = home
     with serving(folder.folder, (100, 100)) as log:
-        wait_for(lambda: files_of_server(folder) is not None)
+        wait_for(lambda: room_of_server(folder) is not None)
         clients = [raw(port, b"") for _ in range(150)]
-
-        def alarms() -> list[dict[str, Any]]:
-            return [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "files"]
-
-        wait_for(lambda: bool(alarms()))
-        finding = next(each for each in examine(folder.folder) if each.check == "open files")
+        wait_for(lambda: bool(alarms(log, FILES)))
+        finding = finding_of(folder)
         for client in clients:
             client.close()
-        (alarm,) = alarms()
-    assert alarm["level"] == "alarm"
+        (alarm,) = alarms(log, FILES)
     assert "the limit of 100 open files is reached" in alarm["message"]
     assert "undertone doctor" in alarm["message"]
     assert finding.result == "failure"
-    assert f"expected {RESERVE + 2} for 2 devices" in finding.sentence
+    assert "2 devices have a password, and 1 may be connected at once (the limit of 100 open files)" in finding.sentence
     assert f"LimitNOFILE={RESERVE + 2}" in finding.fix
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("by_setting", [False, True])
+def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
+    tmp_path: Path, free_port: Callable[[], int], by_setting: bool
+) -> None:
+    """Room for 40 of 45 devices, once for want of files and once because the operator has set it."""
+    port, health, users = free_port(), free_port(), [f"power-{number:02}" for number in range(45)]
+    more = "connections = 40\n" if by_setting else ""
+    write_home(tmp_path, port, users, more=f'{more}[server]\nhealth = "127.0.0.1:{health}"\n')
+    home = Home(tmp_path)
+    home.write_plan("power", PLAN.format(name="power", epsilon=1))
+    limits = (1024, 1024) if by_setting else (RESERVE + 40, RESERVE + 40)
+    with serving(tmp_path, limits) as log:
+        wait_for(lambda: room_of_server(home) is not None)
+        devices = [Device(port, user) for user in users]
+        answers = [device.wait("connected")[0] for device in devices[:40]]
+        for device in devices[40:]:
+            with pytest.raises(ConnectionError):
+                device.wait("connected")
+        # Within a minute, although nobody comes again.
+        wait_for(lambda: bool(alarms(log, CROWD)), 60)
+        finding = finding_of(home)
+        with urllib.request.urlopen(f"http://127.0.0.1:{health}/metrics", timeout=60) as answered:
+            metrics = answered.read().decode()
+        site = HomeSite(home)
+        wait_for(lambda: any(each["event"] == CROWD for each in site.state("power")["alarms"]), 120)
+        site.close()
+        for device in devices:
+            device.socket.close()
+    assert len(answers) == 40
+    why = "connections = 40 in [broker]" if by_setting else f"the limit of {RESERVE + 40} open files"
+    fix = "connections = 45 in [broker]" if by_setting else f"LimitNOFILE={RESERVE + 45}"
+    said = f"5 devices cannot connect, because 40 are connected and there is no room for more ({why})"
+    (alarm,) = alarms(log, CROWD)
+    assert said in alarm["message"]
+    assert fix in alarm["message"]
+    assert (finding.result, finding.sentence) == ("failure", said)
+    assert fix in finding.fix
+    assert "undertone_endpoint_room 40.0" in metrics
+    assert "undertone_endpoint_turned_away 5.0" in metrics
+    assert f"undertone_open_files_limit {limits[1]}.0" in metrics
 
 
 def test_a_soft_limit_is_raised_as_far_as_the_system_permits(monkeypatch: pytest.MonkeyPatch) -> None:

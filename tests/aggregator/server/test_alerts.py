@@ -118,8 +118,8 @@ def test_it_finds_the_problems_of_the_server_and_of_its_campaigns() -> None:
     campaigns["retired"] = CampaignState(RETIRED, ready=True, due=0, end=365 * DAY, signed=False)
     campaigns["full"] = CampaignState(RUNNING, "no space", due=0, full=True)
     seen = {"silent": {"silent", "disk"}, "fine": {"disk"}}
-    state = ServerState(0.0, 0.0, False, 1 << 30, campaigns)
-    common = {("", "broker"): 0, ("", "disk"): 0}
+    state = ServerState(0.0, 0.0, False, 1 << 30, campaigns, turned_away=3)
+    common = {("", "broker"): 0, ("", "disk"): 0, ("", "crowd"): 0}
     own = {("unsigned", "unsigned"): 0, ("failed", "failed"): 0, ("over", "ended"): 0, ("silent", "silent"): 0}
     own |= {("full", "full"): 0}
     assert lasting_problems(state, seen, 1.0) == {**common, **own}

@@ -32,7 +32,7 @@ from undertone_aggregator.ingest.admission import OUTCOMES
 from undertone_aggregator.ingest.ingest import IngestPlan
 from undertone_aggregator.mqtt.link import Address
 from undertone_aggregator.mqtt.sessions import take_over
-from undertone_aggregator.mqtt.source import Outgoing, Source
+from undertone_aggregator.mqtt.source import BrokerSource, Outgoing, Source
 from undertone_aggregator.server import health
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.health import serve_health
@@ -216,7 +216,7 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
 def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
     outlet = cast(Outgoing, SimpleNamespace(connected=True))
-    server = Server(Home(tmp_path), cast(Source, None), outlet, Journal(io.StringIO()), RunOptions())
+    server = Server(Home(tmp_path), BrokerSource(()), outlet, Journal(io.StringIO()), RunOptions())
     beats: list[int] = []
     monkeypatch.setattr(server._watchdog, "beat", lambda: beats.append(1))
     well, hung = SimpleNamespace(idle=1.0, state=CampaignState(RUNNING)), SimpleNamespace(idle=3600.0)

@@ -193,6 +193,7 @@ class Endpoint:
         return {
             "connections": len(self.roster.open),
             "devices_online": len(self.roster.online),
+            "turned_away": len(self.roster.turned_away),
             "readers_online": len(self.roster.readers),
             "websockets": self.roster.websockets,
             "backlog": sum(queue.uncommitted for queue in queues),

@@ -15,7 +15,7 @@ class Limits:
     Before authentication: ``connect_bytes``, ``connect_seconds``, and the number of unauthenticated connections:
     ``strangers`` in all, ``strangers_of_address`` per IPv4 address or IPv6 /64. One too many closes the oldest one of
     that address, or of the address that has the most. ``connections`` limits authenticated devices only, so strangers
-    cannot keep devices out. The other limits hold after authentication.
+    cannot keep devices out; `undertone_aggregator.base.room` derives it. The other limits hold after authentication.
 
     ``burst`` and ``per_second`` are a token bucket of packets per device: when it is empty, the endpoint stops reading
     the connection and drops nothing. The same happens at ``unacknowledged`` reports of one connection, and at
@@ -32,7 +32,7 @@ class Limits:
     each second.
     """
 
-    connections: int = 20_000
+    connections: int = 1 << 20
     strangers: int = 4096
     strangers_of_address: int = 256
     connect_bytes: int = 512

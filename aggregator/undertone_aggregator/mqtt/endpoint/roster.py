@@ -17,6 +17,9 @@ from undertone_shared.off_board.issue import aggregate_topic
 from undertone_shared.topics import report_topic
 
 _TELL_SECONDS = 60.0
+# A device that was turned away and has not tried again for so many seconds is gone: none waits longer
+# (`undertone_device.mqtt.client`).
+_GONE_SECONDS = 900.0
 
 
 class Roster:
@@ -24,6 +27,7 @@ class Roster:
 
     ``queues``: campaign -> queue. ``refused`` counts refusals by reason, ``throttled`` how often a connection was not
     read because of its limits, ``unknown`` the reports to topics of no campaign, which are never acknowledged.
+    ``turned_away``: device -> when it last logged in and found no room.
     """
 
     def __init__(self, gate: Gate, limits: Limits, prefix: str, say: Callable[[str], None]) -> None:
@@ -36,6 +40,7 @@ class Roster:
         self.subscribers: dict[str, set[Connection]] = {}
         self.refused: Counter[str] = Counter()
         self.throttled = self.unknown = 0
+        self.turned_away: dict[str, float] = {}
         self.open: set[Connection] = set()
         # Number of open connections over WebSocket.
         self.websockets = 0
@@ -106,7 +111,10 @@ class Roster:
         """Return True if the limit of readers, or of devices, is reached and this device is not connected already."""
         if connection.session is not None:
             return len(self.readers) >= self.limits.readers
-        return len(self.online) >= self.limits.connections and user not in self.online
+        if len(self.online) < self.limits.connections or user in self.online:
+            return False
+        self.turned_away[user] = self.now()
+        return True
 
     def entered(self, connection: Connection) -> None:
         """Register an authenticated device or reader; an older connection of the same one is closed.
@@ -122,6 +130,7 @@ class Roster:
             if before is not None:
                 before.abort("taken_over")
             return
+        self.turned_away.pop(user, None)
         older = self.online.get(user)
         # A device that reconnects keeps the state of its token bucket.
         bucket = self._left.pop(user, None) if older is None else older.bucket
@@ -195,12 +204,16 @@ class Roster:
         burst, rate = self.limits.burst, self.limits.per_second
         for user in [user for user, (tokens, at) in self._left.items() if tokens + (now - at) * rate >= burst]:
             del self._left[user]
+        for user in [user for user, at in self.turned_away.items() if now >= at + _GONE_SECONDS]:
+            del self.turned_away[user]
         if now >= self._tell_at:
             self._tell_at = now + _TELL_SECONDS
             self._tell()
 
     def expel(self, users: Set[str]) -> None:
         """Close the connections of these devices and readers."""
+        for user in users & self.turned_away.keys():
+            del self.turned_away[user]
         for user in users & self.online.keys():
             self.online[user].abort("removed")
         for connection in [each for (user, _), each in self.readers.items() if user in users]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from undertone_aggregator.base.room import Room
 from undertone_aggregator.ingest.ingest import IngestPlan, Say
 from undertone_aggregator.ingest.intake import Intake
 from undertone_aggregator.mqtt.endpoint.endpoint import Endpoint
@@ -59,7 +60,8 @@ class EndpointOutlet:
 class DirectSource:
     """The source of mode direct: its ``endpoint`` runs as long as the context, and listens from the first intake on.
 
-    ``outlet``: address of the broker for estimates. ``starved``: see `Endpoint`. Raises Invalid or OSError.
+    ``room``: how many devices may be connected. ``outlet``: address of the broker for estimates. ``starved``: see
+    `Endpoint`. Raises Invalid or OSError.
     """
 
     outlives = False
@@ -71,12 +73,15 @@ class DirectSource:
         prefix: str,
         batch: int,
         say: Say,
+        room: Room,
         outlet: Address | None = None,
         starved: Callable[[], None] = lambda: None,
     ) -> None:
         self.files = (*gate.files, *(path for path in (listener.certificate, listener.key) if path is not None))
+        self.room = room
         self._outlet = outlet
-        self.endpoint = Endpoint(listener, gate, Limits(), prefix, batch=batch, say=say, starved=starved)
+        limits = Limits(room.connections)
+        self.endpoint = Endpoint(listener, gate, limits, prefix, batch=batch, say=say, starved=starved)
 
     def serve(self, campaigns: Collection[str]) -> None:
         """Queue reports for these campaigns, also while one of them fails; reports for others are not acknowledged."""
@@ -111,5 +116,5 @@ class DirectSource:
         self.endpoint.reload()
 
     def facts(self) -> Mapping[str, Any]:
-        """Return the endpoint's counters."""
-        return self.endpoint.facts()
+        """Return the endpoint's counters, and its ``room``."""
+        return {**self.endpoint.facts(), "room": self.room}

@@ -6,6 +6,7 @@ import { clock, day, element, number, time } from "./format.js";
 // What somebody should do about an alarm, by its event; after it the guide that says more.
 const ADVICE = {
   disk: ["free space where the stores are"],
+  crowd: ["make room as the sentence says, and start the server again", "scale"],
   clock: ["check that the server's clock is set by NTP"],
   refused: ["look up the reason in the server's guide, and who sends these reports"],
   conflict: ["undertone devices conflicts names the devices: were their credentials or their state copied?", "threats"],
@@ -31,6 +32,7 @@ const SHORT = {
   certificate: "the certificate ends soon",
   groups: "the file of groups is damaged",
   files: "no files left",
+  crowd: "no room for all devices",
 };
 
 // What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.

@@ -112,6 +112,7 @@ def test_devices_have_a_limit_of_their_own(tmp_path: Path) -> None:
     assert third.written == mqtt.connack(mqtt.UNAVAILABLE)
     assert third.closed
     assert world.roster.refused == Counter(connections=1)
+    assert world.roster.turned_away.keys() == {"meter-2"}
     again = world.connect(world.stranger("192.0.2.1"), "meter-1")
     assert world.accepted(again, "meter-1")
     assert len(world.roster.strangers) == 0

@@ -1,0 +1,58 @@
+"""How many devices may be connected at once, and why no more: open files, memory, or the operator's setting."""
+
+from dataclasses import dataclass
+
+from undertone_aggregator.base.memory import usable_memory
+from undertone_aggregator.base.open_files import RESERVE
+
+# Event of the alarm that devices are turned away.
+CROWD = "crowd"
+# The machine's memory for one connection, of which the connection itself takes about half (`undertone bench tls`).
+CONNECTION_BYTES = 32 << 10
+
+
+@dataclass(frozen=True)
+class Room:
+    """``connections``: devices that may be connected at once. ``why``: what sets this number.
+
+    ``fix``: what makes room for more; ``{devices}`` and ``{files}`` in it stand for their number, and for the number of
+    open files that they need.
+    """
+
+    connections: int
+    why: str
+    fix: str
+
+    def fix_for(self, devices: int) -> str:
+        """Return what makes room for this number of devices."""
+        return self.fix.format(devices=devices, files=devices + RESERVE)
+
+    def crowd(self, devices: int) -> str:
+        """Return a sentence about this number of devices that logged in and were turned away."""
+        return (
+            f"{devices} devices cannot connect, because {self.connections} are connected and there is no room for more"
+            f" ({self.why})"
+        )
+
+
+def room(chosen: int | None, files: int, memory: int | None = None) -> Room:
+    """Return the room of a server that may have ``files`` open files and use ``memory`` bytes (None: `usable_memory`).
+
+    ``chosen``: the setting ``connections``, which replaces the number that follows from the memory. A connection needs
+    one open file, and ``RESERVE`` files are kept for everything else.
+    """
+    memory = usable_memory() if memory is None else memory
+    by_files = Room(
+        max(files - RESERVE, 1),
+        f"the limit of {files} open files",
+        "LimitNOFILE={files} in the systemd unit, or ulimit -Hn {files} as root before the start",
+    )
+    if chosen is not None:
+        other = Room(chosen, f"connections = {chosen} in [broker]", "connections = {devices} in [broker]")
+    else:
+        other = Room(
+            max(memory // CONNECTION_BYTES, 1),
+            f"the memory of {memory >> 20} MB",
+            "a machine with more memory, or connections = {devices} in [broker]",
+        )
+    return min(by_files, other, key=lambda each: each.connections)

@@ -1,0 +1,73 @@
+"""``undertone capacity``: what servers of several sizes need, measured on this machine."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from undertone_shared.errors import Invalid
+
+if TYPE_CHECKING:
+    from undertone_operate.examine.capacity import Need
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("capacity")(capacity)
+
+
+def capacity(
+    homes: Annotated[
+        list[int] | None, typer.Option(help="Number of homes; may be repeated (default 1000, 20000, 100000, 1000000).")
+    ] = None,
+    slot: Annotated[str, typer.Option(help="Time for which a home sends one report: 1800s, 30m, 1h.")] = "30m",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show memory, disk, open files, processor and network for servers of several sizes, and the way to go.
+
+    Reports and logins are timed on this machine, with TLS and passwords; the rest is computed.
+    """
+    from undertone_aggregator.base.durations import seconds_of
+    from undertone_aggregator.base.open_files import raise_limit
+    from undertone_aggregator.base.room import room
+    from undertone_operate.examine.capacity import HOMES, WAYS, measure, need
+
+    seconds = seconds_of("--slot", slot)
+    if not 1 <= seconds <= 86400:
+        raise Invalid(f"--slot is {slot!r}, expected 1s to 24h")
+    chosen = homes or list(HOMES)
+    if bad := [number for number in chosen if not 1 <= number <= 10**9]:
+        raise Invalid(f"--homes is {bad[0]}, expected 1 to 1000000000")
+    speed, here = measure(), room(None, raise_limit())
+    needs = [need(number, seconds, speed, here) for number in chosen]
+    if as_json:
+        print(json.dumps({"here": asdict(here), "speed": asdict(speed), "needs": list(map(asdict, needs))}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("homes", *(f"{each.homes:,}" for each in needs), box=None, pad_edge=False)
+    rows: dict[str, Callable[[Need], str]] = {
+        "reports a second": lambda each: f"{each.reports_per_second:.3g}",
+        "memory": lambda each: f"{each.memory_bytes / (1 << 30):.2g} GB",
+        "disk after three years": lambda each: f"{each.disk_bytes / (1 << 30):.2g} GB",
+        "open files": lambda each: f"{each.files:,}",
+        "reports, of a core": lambda each: f"{100 * each.core:.2g} %",
+        "until all are back": lambda each: f"{each.login_seconds:,.0f} s",
+        "network": lambda each: f"{each.network_bits_per_second / 1e6:.2g} Mbit/s",
+        "the way": lambda each: each.way,
+    }
+    for name, shown in rows.items():
+        table.add_row(name, *map(shown, needs))
+    console = Console(highlight=False)
+    console.print(table)
+    for way in dict.fromkeys(each.way for each in needs):
+        console.print(f"{way}: {WAYS[way]}", soft_wrap=True)
+    console.print(
+        f"measured here: {1e6 * speed.report:.3g} µs of processor time a report and {1e3 * speed.login:.3g} ms a login,"
+        f" with TLS and a password; {speed.slot_bytes:.0f} bytes of store a slot; room for {here.connections:,} devices"
+        f" at once ({here.why})",
+        soft_wrap=True,
+    )

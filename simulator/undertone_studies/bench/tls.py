@@ -1,0 +1,168 @@
+"""Benchmark: what a connection costs with TLS and a password, at the server's own endpoint and at mosquitto.
+
+Both are set up by the commands that an operator types (`undertone init`, with and without ``--broker``), with the same
+number of devices. All devices log in and stay connected, without a report. The number of logins is one core's: the
+logins divided by the processor time that the server used for them beyond what it uses idle, so that the client's work
+on the same machine does not count. Memory is the growth of the server's resident set, divided by the connections.
+"""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from undertone_aggregator.base.open_files import allow_connections
+from undertone_operate.fleet.read_devices import ProvisionedDevice, read_provisioned
+from undertone_simulator.mosquitto import find_mosquitto, free_port
+from undertone_simulator.wire.connection import DeviceConnection
+from undertone_studies.processor import check_proc, processor_seconds
+from undertone_studies.registry import StudyOptions
+from undertone_studies.row import Measured, duration, rate
+
+TITLE = "Logins and memory with TLS and passwords, beside mosquitto"
+
+_OWN, _MOSQUITTO = "endpoint", "mosquitto"
+# At most 1.2 times mosquitto's memory, and at least .9 of its logins.
+_MEMORY, _LOGINS = 1 / 1.2, 0.9
+_ABREAST = 100
+# For so long the server is watched without a login: what it does then is no part of one.
+_IDLE_SECONDS = 5.0
+_PATIENCE_SECONDS = 300.0
+_KEEPALIVE = 600
+
+
+def run(options: StudyOptions) -> list[Measured]:
+    """Measure 300 or 5,000 connections. Raises Invalid without mosquitto, without /proc, or with too few open files."""
+    check_proc()
+    connections = 300 if options.quick else 5000
+    allow_connections(connections)
+    (memory, logins), (their_memory, their_logins) = (_measure(way, connections) for way in (_OWN, _MOSQUITTO))
+    what = f"{connections:,} connections with TLS"
+    return [
+        duration(what, memory, "KB a connection", _MOSQUITTO, their_memory, _MEMORY),
+        rate(what, logins, "logins a second of a core", _MOSQUITTO, their_logins, _LOGINS),
+    ]
+
+
+def _measure(way: str, connections: int) -> tuple[float, float]:
+    """Return the KB a connection and the logins a second of a core."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
+        home, port = Path(name) / "home", free_port()
+        where = ["--host", "localhost", "--tls", "--port", str(port), "--websocket-port", "0"]
+        if way == _MOSQUITTO:
+            where = ["--broker", f"mqtts://localhost:{port}"]
+        _undertone("init", str(home), *where, "--health", f"127.0.0.1:{free_port()}")
+        plan = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
+        _undertone("campaign", "create", str(home), "load", *plan)
+        _undertone("devices", "add", str(connections), "--home", str(home))
+        command = [sys.executable, "-m", "undertone", "serve", str(home)]
+        if way == _MOSQUITTO:
+            command = [find_mosquitto(), "-c", str(home / "broker/mosquitto.conf")]
+        pid = opened.enter_context(_running(command, port))
+        devices = read_provisioned(home / "fleets/load")
+        context = ssl.create_default_context(cafile=str(home / "tls/ca.crt"))
+        with asyncio.Runner() as runner:
+            logins = Logins(port, context)
+            # The first ones make the server load what it needs, once for all.
+            runner.run(logins.log_in(devices[:_ABREAST]))
+            idle = _used(pid, lambda: time.sleep(_IDLE_SECONDS))[0] / _IDLE_SECONDS
+            memory, number = _resident(pid), connections - _ABREAST
+            used, wall = _used(pid, lambda: runner.run(logins.log_in(devices[_ABREAST:])))
+            result = (_resident(pid) - memory) / number, number / (used - idle * wall)
+            runner.run(logins.close())
+        return result
+
+
+def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:
+    """Return the processor time that a process takes while this one works, and the time that passes, in seconds."""
+    used, began = processor_seconds([pid]), time.perf_counter()
+    work()
+    return processor_seconds([pid]) - used, time.perf_counter() - began
+
+
+def _undertone(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "undertone", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def _running(command: list[str], port: int) -> Iterator[int]:
+    """Run a server until the context ends; yield its process id when it accepts connections. Raises RuntimeError."""
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not _listens(port):
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} does not listen on port {port}")
+            time.sleep(0.1)
+        yield server.pid
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _resident(pid: int) -> float:
+    """Return the resident memory of a process in KB."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return float(line.split()[1])
+
+
+class Logins:
+    """Devices that log in, some abreast, and stay."""
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        self._port = port
+        self._context = context
+        self._connections: list[DeviceConnection] = []
+        self._left = 0
+        self._done = asyncio.Event()
+
+    async def log_in(self, devices: list[ProvisionedDevice]) -> None:
+        """Log these devices in; return when the server has accepted all of them."""
+        for first in range(0, len(devices), _ABREAST):
+            abreast = devices[first : first + _ABREAST]
+            self._left = len(abreast)
+            self._done.clear()
+            await asyncio.gather(*map(self._open, abreast))
+            await asyncio.wait_for(self._done.wait(), _PATIENCE_SECONDS)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections:
+            connection.abort()
+        await asyncio.sleep(0.2)
+
+    async def _open(self, device: ProvisionedDevice) -> None:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: DeviceConnection(device.name, device.password(), _KEEPALIVE, self),
+            "localhost",
+            self._port,
+            ssl=self._context,
+        )
+        self._connections.append(connection)
+
+    # Methods that a connection calls.
+
+    def connected(self, connection: DeviceConnection) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done.set()
+
+    def message(self, connection: DeviceConnection, topic: str, payload: bytes) -> None:
+        pass
+
+    def acked(self, connection: DeviceConnection, payload: bytes) -> None:
+        pass
+
+    def lost(self, connection: DeviceConnection) -> None:
+        pass

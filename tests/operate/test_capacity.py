@@ -1,0 +1,62 @@
+"""What servers of several sizes need: the arithmetic, and a trial on this machine."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from support.command import undertone
+from undertone_aggregator.base.open_files import RESERVE
+from undertone_aggregator.base.room import room
+from undertone_operate.examine.capacity import ELSEWHERE, MANY, ONE, Speed, measure, need
+
+SPEED = Speed(report=10e-6, login=0.5e-3, slot_bytes=1000.0)
+GB = 1 << 30
+HERE = room(None, 20_256, 16 * GB)
+
+
+def test_a_server_of_20_000_homes() -> None:
+    found = need(20_000, 1800, SPEED, HERE)
+    assert found.reports_per_second == pytest.approx(20_000 / 1800)
+    assert found.core == pytest.approx(found.reports_per_second * 10e-6)
+    assert found.login_seconds == pytest.approx(10.0)
+    assert found.files == 20_000 + RESERVE
+    assert GB < found.memory_bytes < 2 * GB
+    # Three years of 48 slots a day, at 1,000 bytes each, and some bytes for each device.
+    assert 3 * 365 * 48 * 1000 < found.disk_bytes < 3 * 365 * 48 * 1000 + 20_000 * 1000
+    assert found.way == ONE
+
+
+@pytest.mark.parametrize(
+    ("homes", "slot_seconds", "way"),
+    [(20_000, 1800, ONE), (20_001, 1800, ELSEWHERE), (10**6, 1800, ELSEWHERE), (10**8, 1800, MANY), (10**6, 1, MANY)],
+)
+def test_the_way_follows_from_room_and_processor(homes: int, slot_seconds: int, way: str) -> None:
+    assert need(homes, slot_seconds, SPEED, HERE).way == way
+
+
+def test_a_slower_machine_needs_more_of_a_core() -> None:
+    slow = need(20_000, 1800, replace(SPEED, report=100e-6), HERE)
+    assert slow.core == pytest.approx(10 * need(20_000, 1800, SPEED, HERE).core)
+
+
+def test_the_trial_measures_this_machine() -> None:
+    found = measure()
+    # Wide enough for any machine: a report takes some microseconds, a handshake some hundreds of them.
+    assert 1e-6 < found.report < found.login < 1.0
+    assert 100 < found.slot_bytes < 100_000
+
+
+def test_the_command_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("undertone_operate.examine.capacity.measure", lambda: SPEED)
+    table = undertone("capacity", "--homes", 5000, "--homes", 100_000_000, "--slot", "15m")
+    assert table.returncode == 0, table.stderr
+    for words in ("5,000", "100,000,000", "reports a second", "5.56", "one process", "several: brokers"):
+        assert words in table.stdout
+    assert "10 µs of processor time a report and 0.5 ms a login" in table.stdout
+    rows = json.loads(undertone("capacity", "--json").stdout)
+    assert [row["homes"] for row in rows["needs"]] == [1000, 20_000, 100_000, 1_000_000]
+    for words, said in ((("--homes", 0), "--homes is 0"), (("--slot", "2d"), "--slot is '2d', expected 1s to 24h")):
+        refused = undertone("capacity", *words)
+        assert refused.returncode == 2
+        assert said in refused.stderr
