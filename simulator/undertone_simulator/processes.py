@@ -120,14 +120,14 @@ class Processes:
     def check(self) -> None:
         """Raises Failed if a process has ended with an error, or if the server's campaign does not run."""
         for child, name, log in (
-            (self.aggregator, "the aggregator", "aggregator.log"),
+            (self.aggregator, "the server", "aggregator.log"),
             (self.fleet, "the fleet", "fleet.log"),
             *((child, "MicroPython", "micropython.log") for child in self.micropythons),
         ):
             check_alive(child, name, self.words(log))
         for event in _events(self._failures):
             if event.get("event") == "failed":
-                raise Failed(f"the aggregator: {event.get('message')}")
+                raise Failed(f"the server: {event.get('message')}")
 
     def wait_until_connected(
         self, clients: int, seconds: float = CONNECT_SECONDS, show: Callable[[str], None] | None = None

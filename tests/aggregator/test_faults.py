@@ -368,5 +368,5 @@ def test_a_store_in_use_is_refused(site: Site) -> None:
     wait_for(lambda: "resuming campaign" in server.log())
     code, said = server.second()
     assert code != 0
-    assert "another aggregator uses the store" in said
+    assert "another server uses the store" in said
     assert server.running

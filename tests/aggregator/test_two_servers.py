@@ -191,7 +191,7 @@ def test_a_server_whose_workers_are_not_there_yet_is_not_joined_by_another(
     with open_store(server.store, campaign="meters") as store, store.serving(0):
         server.start()
         wait_for(lambda: not server.running, what="the end of the second server")
-        assert "another aggregator uses the store" in server.log()
+        assert "another server uses the store" in server.log()
     server.start()
     wait_for(lambda: server.log().count("resuming campaign") > 0 or not server.running)
     assert server.end() == 0, server.log()

@@ -70,7 +70,7 @@ class MemoryStore:
     @contextlib.contextmanager
     def exclusive(self, seconds: float) -> Iterator[None]:
         if self._holders:
-            raise Invalid(f"another aggregator uses the store {self.url}")
+            raise Invalid(f"another server uses the store {self.url}")
         self._holders = -1
         try:
             yield
@@ -80,7 +80,7 @@ class MemoryStore:
     @contextlib.contextmanager
     def shared(self, seconds: float) -> Iterator[None]:
         if self._holders < 0:
-            raise Invalid(f"another aggregator uses the store {self.url}")
+            raise Invalid(f"another server uses the store {self.url}")
         self._holders += 1
         try:
             yield
@@ -90,7 +90,7 @@ class MemoryStore:
     @contextlib.contextmanager
     def serving(self, seconds: float) -> Iterator[None]:
         if self._served:
-            raise Invalid(f"another aggregator uses the store {self.url}")
+            raise Invalid(f"another server uses the store {self.url}")
         self._served = True
         try:
             yield

@@ -63,7 +63,7 @@ class Published:
         else:
             learns = f"learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g})"
         return (
-            f"whoever sees only the published means {learns} about {span} of one household, provided the aggregator"
+            f"whoever sees only the published means {learns} about {span} of one household, provided the server"
             f" keeps the reports to itself and {self.reports} honest ones are behind each mean and each difference of"
             " means"
         )

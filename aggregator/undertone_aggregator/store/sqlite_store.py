@@ -121,7 +121,7 @@ class SqliteStore(SqlStore):
 
     def _hold(self, seconds: float, *, shared: bool, server: bool = False) -> contextlib.AbstractContextManager[None]:
         path = Path(f"{self._path}.{'server' if server else 'lock'}")
-        refusal = f"another aggregator uses the store {self._path}"
+        refusal = f"another server uses the store {self._path}"
         return locked(path, self._path, seconds, refusal, shared=shared)
 
 

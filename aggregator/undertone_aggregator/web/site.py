@@ -59,7 +59,7 @@ def named(stores: Iterable[str]) -> dict[str, str]:
     for url in stores:
         names = campaigns_in(url)
         if not names:
-            raise Invalid(f"the store {url} has no campaign yet: start its aggregator first")
+            raise Invalid(f"the store {url} has no campaign yet: start its server first")
         for name in names:
             if name in stores_of:
                 raise Invalid(f"campaign {name} is in {stores_of[name]} and in {url}, expected one store of it")

@@ -86,7 +86,7 @@ def fleet(
     if qos != 1:
         raise Invalid(
             f"qos is {qos}, expected 1: at 0 a lost report looks like a silent device, and at 2 the broker keeps state"
-            " for what the aggregator recognises as a duplicate anyway"
+            " for what the server recognises as a duplicate anyway"
         )
     if provisioned is not None and (interval is not None or rate is not None or window is not None):
         raise Invalid("--interval, --rate and --window do not go with --fleet, whose campaign sets them")

@@ -122,7 +122,7 @@ def outcomes(store: Store) -> Judged:
     """
     judged = {(device, bytes(digest)): outcome for device, digest, outcome in store.audit()}
     if not judged and store.outcomes()[RECEIVED]:
-        raise Invalid(f"{store.name} has no audit of its reports: run the aggregator with audit = true in [store]")
+        raise Invalid(f"{store.name} has no audit of its reports: run the server with audit = true in [store]")
     return judged
 
 

@@ -368,11 +368,11 @@ def test_a_failed_transaction_leaves_nothing(opened: Callable[[], Store]) -> Non
 
 def test_one_holds_it_alone_or_many_together(opened: Callable[[], Store]) -> None:
     store, other = opened(), opened()
-    with store.shared(0), other.shared(0), pytest.raises(Invalid, match="another aggregator"), opened().exclusive(0):
+    with store.shared(0), other.shared(0), pytest.raises(Invalid, match="another server"), opened().exclusive(0):
         pass
     with store.exclusive(0):
         for hold in (other.shared, other.exclusive):
-            with pytest.raises(Invalid, match="another aggregator"), hold(0):
+            with pytest.raises(Invalid, match="another server"), hold(0):
                 pass
     with other.exclusive(0):
         pass
@@ -384,9 +384,9 @@ def test_it_has_one_server_whatever_its_workers_hold(opened: Callable[[], Store]
     with first.serving(0):
         with first.exclusive(0):
             pass
-        with pytest.raises(Invalid, match="another aggregator"), second.serving(0):
+        with pytest.raises(Invalid, match="another server"), second.serving(0):
             pass
-        with worker.shared(0), pytest.raises(Invalid, match="another aggregator"), second.serving(0):
+        with worker.shared(0), pytest.raises(Invalid, match="another server"), second.serving(0):
             pass
     with second.serving(0):
         pass
