@@ -205,8 +205,8 @@ def _parquet(path: Path, column: str | None, scale: Fraction, say: Say) -> Itera
         for cell in batch.column(0).to_pylist():
             row += 1
             value = parse(str(cell), scale)
-            if value is None and cell is not None:
-                text = str(cell)[:_LONGEST_TEXT]
+            if value is None:
+                text = "" if cell is None else str(cell)[:_LONGEST_TEXT]
                 say(f"{path.name}, row {row}: {text!r} is not a whole number; counted as an empty item")
             held.append(value or 0)
         yield np.array(held, dtype=np.int64)

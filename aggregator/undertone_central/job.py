@@ -63,6 +63,11 @@ class ReleaseJob:
         if not self.resumed:
             self._commit(heading(mechanism))
 
+    @property
+    def bound(self) -> int:
+        """The public upper bound of a value."""
+        return self._mechanism.bound
+
     def step(self, values: Integers, notes: dict[str, Any] | None = None) -> int:
         """Pass values to the mechanism and output durably what it releases; return the number of released numbers."""
         lines: list[str] = []

@@ -43,6 +43,15 @@ AS_PAPERS: dict[str, Any] = {
     "update": "none",
     "monotone": False,
 }
+# Mechanism -> (options, another option, its values with which they do something; None: not given).
+_APPLY: dict[str, tuple[tuple[tuple[str, ...], str, tuple[str | None, ...]], ...]] = {
+    "tops": (
+        (("hold_out", "objective", "noise"), "theta", (None,)),
+        (("c",), "objective", ("count",)),
+        (("share",), "update", ("sequential",)),
+    ),
+    "pak": ((("hold_out", "delta", "percentile", "threshold", "noise"), "theta", (None,)),),
+}
 _AS_PAPERS = inspect.Parameter("as_papers", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
 
 
@@ -66,7 +75,7 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
     """Make the mechanism of that name; options that are None keep their defaults; counters also take ``monotone``.
 
     With ``as_papers``, ToPS takes the choices of its paper, `AS_PAPERS`. Raises Invalid for an unknown name, for an
-    option that the mechanism does not have, for one that contradicts the papers, and for a missing one.
+    option that the mechanism does not have or does not use, for one that contradicts the papers, and for a missing one.
     """
     accepted = parameters(mechanism)
     given = {name: value for name, value in options.items() if value is not None}
@@ -74,6 +83,12 @@ def make(mechanism: str, bound: int, epsilon: Epsilon, source: FreshBytes | None
         if name not in accepted:
             owners = ", ".join(other for other in MECHANISMS if name in parameters(other))
             raise Invalid(f"{name} is not an option of {mechanism}, but of {owners or 'no mechanism'}")
+    for idle, other, values in _APPLY.get(mechanism, ()):
+        value = given.get(other, accepted[other].default)
+        papers = given.get("as_papers", False) and AS_PAPERS.get(other) in values
+        named = [name for name in idle if name in given]
+        if named and value not in values and not papers:
+            raise Invalid(f"{', '.join(named)}: not an option where {other} is {value}")
     if "horizon" in accepted and "horizon" not in given:
         raise Invalid(f"{mechanism} needs a horizon: the most values that will ever arrive")
     if given.pop("as_papers", False):

@@ -42,15 +42,11 @@ Bar = Callable[[int | None], AbstractContextManager[Callable[[int], None]]]
 
 @dataclass(frozen=True)
 class Released:
-    """Result of a release: values read, numbers published, and the guarantee.
-
-    ``withheld``: True if every value was held out for θ, so that nothing could be published.
-    """
+    """Result of a release: values read, numbers published, and the guarantee."""
 
     values: int
     numbers: int
     guarantee: str
-    withheld: bool
 
 
 @dataclass(frozen=True)
@@ -154,8 +150,8 @@ def release(
     ``source``: a CSV, NPZ or Parquet file, ``-`` for standard input, mqtt://host:port/topic, or integers; ``output``: a
     file, ``-``, or mqtt://…; ``bound``: public upper bound in natural units; ``scale``: natural units per unit of the
     input; ``options``: the mechanism's own (`undertone_central.make.parameters`). An interrupted release to a file
-    resumes when it is called again, and draws nothing twice. ``stop`` ends a release from MQTT. Raises Invalid,
-    OSError.
+    resumes when it is called again, and draws nothing twice. ``stop`` ends a release from MQTT. Raises Invalid, also if
+    nothing could be released; OSError.
     """
     settings = {"mechanism": mechanism, "epsilon": str(parse_epsilon(epsilon, OFFERED)), "bound": bound}
     continual = make(mechanism, bound, epsilon, **options)
@@ -181,9 +177,20 @@ def release(
             assert isinstance(source, str)
             numbers = _gateway(job, source, units, broker, stop or threading.Event(), say)
         else:
-            numbers = _feed(job, _Input(source, column, units, continues), say, bar)
+            try:
+                numbers = _feed(job, _Input(source, column, units, continues), say, bar)
+            except Invalid:
+                if not job.progress.consumed:
+                    _leave_nothing(output, state)
+                raise
             job.close(last_block)
-    return Released(job.progress.consumed, numbers, continual.guarantee, continual.withholding)
+            if continual.withholding:
+                _leave_nothing(output, state)
+                raise Invalid(
+                    f"nothing is released: all {job.progress.consumed} values were held out for the threshold; use a"
+                    " shorter --hold-out, or --theta"
+                )
+    return Released(job.progress.consumed, numbers, continual.guarantee)
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,13 @@ def _refuse_a_second_release(output: Path, state: Path) -> None:
         raise Invalid(f"{output} exists: a second release of the same values would cost their ε again; remove it first")
 
 
+def _leave_nothing(output: str, state: Path | None) -> None:
+    """Delete the files of a release that has published nothing, so that the next one may begin anew."""
+    for path in (state, None if output == "-" or output.startswith(MQTT) else Path(output)):
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+
 def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     """Feed a finite input; values that a resumed release has read before are compared and skipped."""
     faults = 0
@@ -229,11 +243,14 @@ def _feed(job: ReleaseJob, given: _Input, say: Say, bar: Bar) -> int:
     parts, expected = given.parts(fault)
     if job.resumed and not (given.source == "-" and given.continues):
         parts = _after(parts, job)
-    numbers = 0
+    numbers = above = read = 0
     with bar(expected) as advance:
         for values in parts:
             numbers += job.step(values)
+            above, read = above + int((values > job.bound).sum()), read + len(values)
             advance(len(values))
+    if read and above == read:
+        say(f"warning: every value is above the bound {job.bound}: is the bound in the unit of the values? See --scale")
     if faults > _NAMED_FAULTS:
         say(f"{faults - _NAMED_FAULTS} more rows have the same faults")
     return numbers

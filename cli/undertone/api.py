@@ -45,10 +45,13 @@ def certify(
             raise Invalid(f"{name} is {value!r}, which does not apply to a {of}")
     if mechanism is not None:
         return [certify_named(mechanism, str(epsilon), levels, bins)]
-    if table is not None:
-        return [certify_table(Path(table).read_bytes(), str(epsilon))]
-    assert message is not None
-    return certify_campaign(Path(message).read_bytes(), str(epsilon), DELTA if delta is None else delta, signer)
+    try:
+        if table is not None:
+            return [certify_table(Path(table).read_bytes(), str(epsilon))]
+        assert message is not None
+        return certify_campaign(Path(message).read_bytes(), str(epsilon), DELTA if delta is None else delta, signer)
+    except Invalid as wrong:
+        raise Invalid(f"{table or message}: {wrong}") from None
 
 
 def certify_published(

@@ -5,7 +5,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_EXPECTED = re.compile(r" is '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)+)")
+_EXPECTED = re.compile(r" (?:is|unknown option) '([^']*)', expected (?:one of )?([\w-]+(?:, [\w-]+)+)")
+
+# What Typer says of a number below an option's least value, in its versions.
+_LEAST = re.compile(r"(?:greater than or equal to |in the range x>=)(\d+)")
 
 
 def with_suggestion(sentence: str) -> str:
@@ -28,6 +31,8 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
     if given is None:
         return _plain(error.format_message())
     message = str(error.message)
+    if least := _LEAST.search(message):
+        return f"{options[0]} is {given!r}, expected a number from {least[1]}"
     if "integer" in message:
         return f"{options[0]} is {given!r}, expected a whole number"
     if "number" in message or "float" in message:

@@ -40,7 +40,7 @@ def test_a_plan_that_is_no_text_is_a_sentence(folder: Path, tmp_path: Path) -> N
     (tmp_path / "plan.toml").write_bytes(b"bound\xff")
     done = undertone("campaign", "diff", str(folder), "power", str(tmp_path / "plan.toml"))
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["error: an input file is not UTF-8 text: its byte 5 is 0xff"]
+    assert done.stderr.splitlines() == [f"error: {tmp_path / 'plan.toml'} is not UTF-8 text: its byte 5 is 0xff"]
 
 
 def create(folder: Path, unit: str) -> "CompletedProcess[str]":

@@ -53,6 +53,15 @@ def write_private(path: Path, text: str, *, durable: bool = True) -> None:
         sync(path.parent)
 
 
+def read_utf8(path: Path) -> str:
+    """Return the text of a file. Raises Invalid, which names the file, if it is not UTF-8; OSError."""
+    data = path.read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as wrong:
+        raise Invalid(f"{path} is not UTF-8 text: its byte {wrong.start} is {data[wrong.start]:#04x}") from None
+
+
 def read_secret(path: Path, *, private: bool = False, least: int = 1) -> str:
     """Return the secret, a password or a token, that a file of one line holds.
 

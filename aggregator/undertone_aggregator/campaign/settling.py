@@ -9,6 +9,8 @@ from undertone_aggregator.campaign.home_assistant import discovery
 from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
+from undertone_aggregator.campaign.restored import SettledMark
+from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import MODEL, Estimate, Estimates, Estimator, Series, Z
@@ -17,6 +19,7 @@ from undertone_aggregator.estimate.publication import publication_of, settle
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
 from undertone_aggregator.estimate.world import world_learns
 from undertone_aggregator.ingest.lag import Lag
+from undertone_aggregator.store.store_address import store_address
 from undertone_shared.off_board.issue import aggregate_topic
 
 # Seconds from one log line about estimates to the next. Where slots are shorter, a line is about the newest slot alone.
@@ -71,6 +74,10 @@ class Settling:
         # The newest timeline and its estimator, None before the first slot.
         self._estimating: tuple[Timeline, Estimator] | None = None
         self._return = _Return(context)
+        # A store in a file is restored with its folder, by a command that knows it: only a database needs the mark.
+        database = store_address(context.config.store_url).file is None
+        self._mark = SettledMark(context.config.folder, context.plan.name) if database else None
+        self._compared = False
         self.published: Published | None = None
         # True if the store may lack the sums of settled slots. A store of an earlier version has none.
         self._sums_lack = True
@@ -113,6 +120,7 @@ class Settling:
         """
         plan, store = self._context.plan, self._context.store
         returned = self._return.over(now)
+        self._compare(now)
         # Where Spark counts, a slot settles once Spark has counted the files that may hold its reports.
         waited = self._context.due_slot(self._lag.counted_until(store, now))
         if waited > self._settled and returned:
@@ -121,9 +129,26 @@ class Settling:
             if due > self._settled:
                 self._settled = settle(store, due, plan.min_reports).settled
                 self._sums_lack = True
+        if self._mark is not None:
+            self._mark.note(self._settled)
         if self._sums_lack:
             self._sums_lack = store.sum_up(_SUMMED_SLOTS)
         return self._settled
+
+    def _compare(self, now: int) -> None:
+        """At the first tick, withhold slots that a database may have published before it was restored."""
+        if self._mark is None or self._compared:
+            return
+        plan, store = self._context.plan, self._context.store
+        span = self._mark.withhold(store, self._context.due_slot(now), plan.min_reports)
+        self._compared = True
+        if span is not None:
+            self._settled = span[1]
+            self._context.journal.say(
+                "restored",
+                f"alarm: the database has settled less than this server has published, so it was restored: no number is"
+                f" published for slots {span[0]} to {span[1]}, and none is published twice",
+            )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
         """Return (raw and filtered estimates of settled slots, the fewest reports among which one is hidden)."""

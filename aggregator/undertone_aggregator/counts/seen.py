@@ -25,6 +25,8 @@ WINDOW = 96
 DIGESTS = 3
 _DIGEST_BITS = 21
 _DIGEST = (1 << _DIGEST_BITS) - 1
+# The digest of no report: that of a counted report is not known any more.
+UNKNOWN = 0
 _WINDOW = (1 << WINDOW) - 1
 _DIGESTS = (1 << DIGESTS * _DIGEST_BITS) - 1
 _LOW = (1 << 64) - 1
@@ -55,7 +57,16 @@ def digest(payload: bytes) -> int:
 
     They decide whether an alarm is raised, never whether a report is counted.
     """
-    return zlib.crc32(payload) & _DIGEST
+    return zlib.crc32(payload) & _DIGEST or _DIGEST
+
+
+def digest_bytes(is_snapshot: bool, data: bytearray) -> NDArray[np.uint8]:
+    """Return the bytes of the digests in a segment's data, as a view that changes it."""
+    if is_snapshot:
+        return np.frombuffer(data, dtype=np.uint8)[24 * (len(data) // 32) : 32 * (len(data) // 32)]
+    rows = len(data) // RECORD_BYTES
+    at = _RECORDS.fields["code"][1]
+    return np.frombuffer(data, dtype=np.uint8)[: rows * RECORD_BYTES].reshape(rows, RECORD_BYTES)[:, at:]
 
 
 def record(key: int, slot: int, code: int) -> bytes:
@@ -82,7 +93,7 @@ class Seen:
         """Decide whether this report is the first of its device and slot, and record it only then.
 
         Returns ``counted`` for the first; ``duplicate`` for the same bytes again; ``conflict`` for other bytes;
-        ``duplicate_unverified`` for a report that is too old to compare, or older than the window.
+        ``duplicate_unverified`` for a report that cannot be compared, or is older than the window.
         """
         row = self._young.get(key)
         at = -1
@@ -108,7 +119,10 @@ class Seen:
             if window >> age & 1:
                 if newer >= DIGESTS:
                     return UNVERIFIED
-                return DUPLICATE if codes >> shift & _DIGEST == code else CONFLICT
+                known = codes >> shift & _DIGEST
+                if known == UNKNOWN:
+                    return UNVERIFIED
+                return DUPLICATE if known == code else CONFLICT
             if newer < DIGESTS:
                 newer_codes = codes & ((1 << shift) - 1)
                 codes = (newer_codes | code << shift | codes >> shift << shift + _DIGEST_BITS) & _DIGESTS
@@ -230,7 +244,9 @@ def newest_slots(words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def digests(payloads: Iterable[bytes], count: int) -> NDArray[np.uint64]:
     """Return `digest` of each payload."""
-    return np.fromiter(map(zlib.crc32, payloads), np.uint64, count) & np.uint64(_DIGEST)
+    codes = np.fromiter(map(zlib.crc32, payloads), np.uint64, count) & np.uint64(_DIGEST)
+    codes[codes == UNKNOWN] = _DIGEST
+    return codes
 
 
 def records(keys: NDArray[np.uint64], slots: NDArray[np.int64], codes: NDArray[np.uint64]) -> bytes:

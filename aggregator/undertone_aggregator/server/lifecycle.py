@@ -10,6 +10,7 @@ from undertone_aggregator.campaign.state import CampaignState, read_state
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import Config
+from undertone_aggregator.store.digests import key_beside
 from undertone_aggregator.store.store import RECEIVED, NoStore, open_store
 from undertone_aggregator.store.store_address import store_address
 from undertone_shared.errors import Invalid
@@ -86,9 +87,10 @@ def delete(home: Home, name: str) -> str:
     note(home.folder, name, "deleted")
     _wait(home, name, lambda state: state is None)
     if file is not None:
-        # The store's locks and logs are deleted, too.
+        # The store's locks, logs and key are deleted, too.
         for suffix in ("", "-wal", "-shm", ".lock", ".server"):
             Path(f"{file}{suffix}").unlink(missing_ok=True)
+        key_beside(file).unlink(missing_ok=True)
     return f"campaign {name} is deleted: {path} and its store are gone"
 
 

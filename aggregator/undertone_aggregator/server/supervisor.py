@@ -230,7 +230,8 @@ class Server:
             was = None if before is None else before.campaigns.get(name)
             if was is None or was.state != campaign.state:
                 since = "" if was is None else f", it was {was.state}"
-                sentence = f"campaign {name} is {campaign.state}{since}"
+                verb = "has" if campaign.state == FAILED else "is"
+                sentence = f"campaign {name} {verb} {campaign.state}{since}"
                 self.journal.of(name).say("state", sentence, state=campaign.state)
 
     def _look(self) -> None:

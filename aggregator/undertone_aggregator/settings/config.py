@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undertone_aggregator.base.files import read_utf8
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.design.named import STREAMS, reporting_names
 from undertone_aggregator.settings import plan_checks as check
@@ -328,9 +329,6 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
         raise Invalid(
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )
-    for name in ("query", "bins") if campaign.collect == "stream" else ():
-        if name in tables["campaign"]:
-            raise Invalid(f"campaign.{name} is {tables['campaign'][name]!r}, expected nothing: streams have no rounds")
     if campaign.collect == "stream" and "reach" in tables["campaign"]:
         raise Invalid(f"campaign.reach is {campaign.reach}, expected nothing: streams have no tables")
     for name in ("window", "theta_max") if campaign.collect == "stream" else ():
@@ -339,6 +337,9 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
                 f"campaign.{name} is {tables['campaign'][name]!r}, but campaign.collect is 'stream', where"
                 " [stream] has such an option of its own"
             )
+    for name in ("query", "bins", "rounds", "method") if campaign.collect == "stream" else ():
+        if name in tables["campaign"]:
+            raise Invalid(f"campaign.{name} is {tables['campaign'][name]!r}, expected nothing: streams have no rounds")
     config = Config(
         parse(BrokerOptions, "broker", tables.get("broker", {})),
         parse(StoreOptions, "store", tables.get("store", {})),
@@ -358,10 +359,6 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
 
 def read_config(path: Path) -> Config:
     """Return the configuration in a file. Raises Invalid, or OSError when the file cannot be read."""
-    data = path.read_bytes()
-    if len(data) > LARGEST_FILE:
-        raise Invalid(f"{path} has {len(data)} bytes, expected at most {LARGEST_FILE}")
-    try:
-        return parse_config(data.decode(), path.parent)
-    except UnicodeDecodeError:
-        raise Invalid(f"{path} is not UTF-8 text") from None
+    if (size := path.stat().st_size) > LARGEST_FILE:
+        raise Invalid(f"{path} has {size} bytes, expected at most {LARGEST_FILE}")
+    return parse_config(read_utf8(path), path.parent)

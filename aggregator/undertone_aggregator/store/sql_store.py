@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import Table, and_, bindparam, delete, func, or_, select, true
 
 from undertone_aggregator.counts.compact import ReportOrigin
-from undertone_aggregator.counts.device_states import Segment
+from undertone_aggregator.counts.device_states import SEEN, Segment
 from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.counts.histograms import Histograms, Slots, SlotSums, Summed, rows_of
 from undertone_aggregator.counts.partial import (
@@ -29,6 +29,7 @@ from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.store import tables
 from undertone_aggregator.store.database import Database
+from undertone_aggregator.store.digests import DigestMask
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import RECEIVED, SETTLED, Batch
 from undertone_shared.campaign import Campaign
@@ -43,7 +44,12 @@ Place = tuple[int, bytes, int, str]
 
 
 class SqlStore(Database):
-    """A campaign's `Store` in a SQL database. Each kind of database has a subclass that opens and locks it."""
+    """A campaign's `Store` in a SQL database. Each kind of database has a subclass that opens and locks it.
+
+    A database that several machines share keeps no digests of reports, because these have no key in common.
+    """
+
+    _mask = DigestMask()
 
     # --- Methods for entries about the campaign as a whole.
 
@@ -469,7 +475,8 @@ class SqlStore(Database):
         table = tables.segments
         wanted = and_(self.own_rows(table), table.c.state == state)
         for row in self.rows(select(table).where(wanted).order_by(table.c.id)):
-            yield row.is_snapshot, bytes(row.data)
+            data = bytes(row.data)
+            yield row.is_snapshot, self._mask.show(row.is_snapshot, data) if state == SEEN else data
 
     def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
         table = tables.segments
@@ -482,7 +489,10 @@ class SqlStore(Database):
 
     def _append(self, worker: str, states: Iterable[tuple[str, bytes]], *, is_snapshot: bool) -> None:
         same = {"campaign": self._campaign, "worker": worker, "is_snapshot": is_snapshot}
-        rows = [{**same, "state": state, "data": data} for state, data in states]
+        rows = [
+            {**same, "state": state, "data": self._mask.hide(is_snapshot, data) if state == SEEN else data}
+            for state, data in states
+        ]
         if rows:
             # Without inline(), PostgreSQL would return each row's number.
             self.run("append", lambda: tables.segments.insert().inline(), rows)

@@ -14,6 +14,7 @@ from undertone_aggregator.base.files import sync
 from undertone_aggregator.base.lock import locked
 from undertone_aggregator.base.owner import give_to_owner
 from undertone_aggregator.store import tables
+from undertone_aggregator.store.digests import mask_beside
 from undertone_aggregator.store.disk_space import is_full
 from undertone_aggregator.store.sql_store import SqlStore
 from undertone_aggregator.store.store import DiskFull, NoStore, StoreError
@@ -66,6 +67,11 @@ class SqliteStore(SqlStore):
             raise DiskFull(f"{where}: {wrong}") from wrong
         except StoreError as wrong:
             raise Invalid(f"{where} cannot be used as a store: {wrong}") from None
+        try:
+            self._mask = mask_beside(self._path, create=not read_only)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def url(self) -> str:

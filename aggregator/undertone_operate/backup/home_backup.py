@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from undertone_aggregator.base.files import sync
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.campaign.restored import SettledMark
 from undertone_aggregator.estimate.publication import withhold
 from undertone_aggregator.server.folder import STATE, Home
 from undertone_aggregator.settings.landing_plan import SPARK
@@ -46,6 +47,10 @@ _LEFT_OUT = (
     "mosquitto.db*",
     "*-journal",
     "*.before-*",
+    # With its key, a copy of a store would show what devices reported last.
+    "*.sqlite.key",
+    # It must know more than a restored database.
+    "*.settled",
     ".*",
 )
 # Files that contain the path of the server's folder, which a restore on another machine changes.
@@ -307,13 +312,22 @@ def _withhold(home: Home, now: int) -> list[str]:
     sentences = []
     for name in home.names():
         config = home.config(name)
-        if _is_shared(config.store_url) or not Path(store_address(config.store_url).where).exists():
-            continue
         plan = config.campaign
+        newest = now // plan.slot_seconds - plan.settle_slots - 1
+        if _is_shared(config.store_url):
+            # The server compares it with the database.
+            SettledMark(home.folder, name).note(newest)
+            sentences.append(
+                f"{name}: if its database was restored, too, no number is published for the time from its last"
+                " settled slot to now"
+            )
+            continue
+        if not Path(store_address(config.store_url).where).exists():
+            continue
         with open_store(config.store_url, campaign=name) as store:
             if not store.epoch_count():
                 continue
-            span = withhold(store, now // plan.slot_seconds - plan.settle_slots - 1, plan.min_reports)
+            span = withhold(store, newest, plan.min_reports)
         if span is not None:
             first, last = (
                 time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(slot * plan.slot_seconds))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from undertone.applies import refuse
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def register(root: typer.Typer) -> None:
 
 @app.command()
 def create(
+    context: typer.Context,
     folder: Folder,
     name: Name,
     sensor: Annotated[str, typer.Option(help="The sensor that the campaign collects from.")],
@@ -86,10 +88,8 @@ def create(
     from undertone_device.host.consent import LARGEST_FOR_PEOPLE, percent
     from undertone_operate.fleet.device_groups import with_group_file
 
-    given = {"--devices": devices, "--population": population, "--data": data}
-    if not only_show and any(value is not None for value in given.values()):
-        names = ", ".join(option for option, value in given.items() if value is not None)
-        raise Invalid(f"{names}: not an option without --preview")
+    if not only_show:
+        refuse(context, ["devices", "population", "data"], "without --preview")
     home = Home(folder)
     if home.file(name).exists():
         raise Invalid(
@@ -247,10 +247,11 @@ def diff(folder: Folder, name: Name, plan: Plan, as_json: AsJson = False) -> Non
 
     The exit code is 1 if anything differs.
     """
+    from undertone_aggregator.base.files import read_utf8
     from undertone_aggregator.server.folder import Home
     from undertone_operate.changes.changing import examine
 
-    proposal = examine(Home(folder), name, plan.read_text())
+    proposal = examine(Home(folder), name, read_utf8(plan))
     if as_json:
         changes = [str(change) for change in proposal.changes]
         print(json.dumps({"changes": changes, "refusals": str(proposal.refusals), "warnings": proposal.notes}))
@@ -273,10 +274,11 @@ def apply(
 
     The plan must state the version that is in force. The command refuses a plan that a device's policy refuses.
     """
+    from undertone_aggregator.base.files import read_utf8
     from undertone_aggregator.server.folder import Home
     from undertone_operate.changes.changing import apply
 
-    done = apply(Home(folder), name, plan.read_text(), although_refused=although_refused)
+    done = apply(Home(folder), name, read_utf8(plan), although_refused=although_refused)
     print("\n".join(done) or "nothing would change")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from undertone_shared.errors import Invalid
+from undertone.applies import refuse
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.published import Published
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def certify(
+    context: typer.Context,
     epsilon: Annotated[str, typer.Option(help="The cap on one reading's privacy loss, 0.05 to 8.")],
     mechanism: Annotated[str | None, typer.Option(help=f"Mechanism to certify: one of {NAMES}.")] = None,
     table: Annotated[Path | None, typer.Option(help="A file with one mechanism as JSON, such as a table.")] = None,
@@ -57,12 +58,10 @@ def certify(
     from undertone import api
     from undertone_aggregator.design import audit
 
-    mine = {"--reports": reports, "--slots": slots, "--fakes": fakes}
-    others = {"--table": table, "--message": message, "--signer": signer, "--levels": levels, "--bins": bins}
-    for option, value in (others if published else mine).items():
-        if value is not None:
-            raise Invalid(f"{option} is {value}, which does not apply {'with' if published else 'without'} --published")
-    if published:
+    if not published:
+        refuse(context, ["reports", "slots", "fakes"], "without --published")
+    else:
+        refuse(context, ["table", "message", "signer", "levels", "bins"], "with --published")
         guarantees = api.certify_published(
             mechanism or "hybrid",
             epsilon=epsilon,

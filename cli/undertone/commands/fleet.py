@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.applies import refuse
 from undertone.long_running import end_like_ctrl_c
 from undertone_shared.errors import Invalid
 
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def fleet(
+    context: typer.Context,
     clients: Annotated[int, typer.Option(help="Number of MQTT connections, up to 10,000.")] = 1000,
     interval: Annotated[
         int | None,
@@ -88,8 +90,9 @@ def fleet(
             f"qos is {qos}, expected 1: at 0 a lost report looks like a silent device, and at 2 the broker keeps state"
             " for what the server recognises as a duplicate anyway"
         )
-    if provisioned is not None and (interval is not None or rate is not None or window is not None):
-        raise Invalid("--interval, --rate and --window do not go with --fleet, whose campaign sets them")
+    if provisioned is not None:
+        refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet, whose campaign sets it")
+        refuse(context, ["micropython"], "with --fleet: these devices need a fleet of their own")
     options = LoadOptions(
         clients=clients,
         slots=slots,

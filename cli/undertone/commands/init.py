@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from undertone.applies import refuse
 from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="The server's folder; the command makes it if it does not exist.")],
     host: Annotated[
         str, typer.Option(help="Name or address at which devices reach this server; TLS is on unless it is loopback.")
@@ -78,11 +80,8 @@ def init(
 
     mode = DIRECT
     if broker is not None:
-        if host != _HOST or port or tls or certificates or join_port or websocket_port is not None:
-            raise Invalid(
-                "--host, --port, --websocket-port, --join-port, --tls and --certificates apply only if devices connect"
-                " to this server, not to --broker"
-            )
+        listening = ("host", "port", "websocket_port", "join_port", "tls", "certificates")
+        refuse(context, listening, "with --broker, to which devices connect instead of this server")
         mode = EXTERNAL
         host, port, tls = _broker(broker)
     tls = tls or not is_loopback(host)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.applies import refuse
 from undertone.stores import StoreUrl, WhichCampaign
 from undertone_aggregator.estimate.formats import FORMATS, format_of
 from undertone_shared.errors import Invalid
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def query(
+    context: typer.Context,
     store: StoreUrl,
     campaign: WhichCampaign = None,
     since: Annotated[
@@ -94,24 +96,16 @@ def query(
     from undertone_aggregator.estimate.losses import Gap, SlotLosses, gaps
     from undertone_aggregator.estimate.selection import Hours, OnDays, Selection
 
+    _refuse_others(context)
     form = _JSON if as_json else form
     writer = None if form in (_TABLE, _JSON) else format_of("--format", form, (_TABLE, _JSON))
     if form == _TABLE and output is not None:
         raise Invalid("--output needs a --format other than table")
     if writer is not None and writer.binary and output is None:
         raise Invalid(f"--format {form} needs --output FILE")
-    if groups and group:
-        raise Invalid("--groups and --group exclude each other")
-    if filtered and (every is not None or quantiles is not None):
-        raise Invalid("--filtered is for single slots: the noise of a run averages out without a filter")
     if by not in (None, "group", "all"):
         raise Invalid(f"--by is {by!r}, expected group or all")
     selects = between is not None or days is not None or by is not None or total
-    if selects and (every is not None or quantiles is not None or filtered or newest is not None):
-        given = "--between, --days, --by and --total"
-        raise Invalid(f"{given} give one mean: not with --every, --quantiles, --filtered, --newest")
-    if losses and (selects or every is not None or quantiles is not None or filtered or newest is not None or settled):
-        raise Invalid("--losses goes with a time and groups, and with no other option of what to print")
     hours = None if between is None else Hours.parse("--between", between)
     on = None if days is None else OnDays.parse("--days", days)
     with open_results(store, campaign) as results:
@@ -147,6 +141,37 @@ def query(
             _write(writer.write(results, rows, kind), output)
 
 
+# Options that print something else than single slots: the options that do not go with them, and why.
+_SELECTS = ("between", "days", "by", "total")
+_RUNS = "but for single slots: the noise of a run averages out without a filter"
+_ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
+_OTHERS = {
+    "as_json": (("form",), "with --json, which is a format"),
+    "groups": (("group",), "with --groups"),
+    "since": (("from_", "first"), "with --since"),
+    "from_": (("first",), "with --from"),
+    "to": (("last",), "with --to"),
+    "every": (("filtered",), _RUNS),
+    "quantiles": (("filtered",), _RUNS),
+    **dict.fromkeys(_SELECTS, (("every", "quantiles", "filtered", "newest"), _ONE_MEAN)),
+}
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Raise Invalid for options that contradict each other, or of which the other would be ignored."""
+    given = {name for name, value in context.params.items() if value not in (None, False)}
+    if "losses" in given:
+        others = (*_SELECTS, "every", "quantiles", "filtered", "newest", "settled")
+        refuse(context, others, "with --losses, which goes with a time and groups")
+    for name, (others, where) in _OTHERS.items():
+        if name in given:
+            refuse(context, others, where)
+    if "quantiles" in given:
+        refuse(context, ["group", "groups"], "with --quantiles, which are of everybody")
+    if given & {*_SELECTS, "every", "quantiles"} and "newest" not in given:
+        refuse(context, ["settled"], "but for single slots, or with --newest")
+
+
 def _zone(results: "Results", name: str | None) -> tzinfo:
     from undertone_aggregator.base.zones import zone
 
@@ -159,15 +184,11 @@ def _span(
     moments: tuple[str | None, str | None, str | None],
     slots: tuple[int | None, int | None],
 ) -> tuple[int | datetime | None, int | datetime | None]:
-    """Return the slots that the options select. Raises Invalid for options that exclude each other."""
+    """Return the slots that the options select. Raises Invalid for a time that is none."""
     from undertone_aggregator.base.durations import moment_of, seconds_of
 
     since, start, end = moments
     first, last = slots
-    if sum(text is not None for text in (since, start, first)) > 1:
-        raise Invalid("--since, --from and --first exclude each other")
-    if end is not None and last is not None:
-        raise Invalid("--to and --last exclude each other")
     begin: int | datetime | None = first if start is None else moment_of("--from", start, zone)
     if since is not None:
         # A start before 1970, which results if the store has no report, becomes 1970 and selects everything.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from undertone.applies import refuse
 from undertone.commands.release_query import query
 from undertone.examples import with_examples
 from undertone.long_running import stop_event
@@ -82,16 +83,19 @@ def _command(mechanism: str) -> Any:
     from undertone_central.mechanisms.continual import Continual
 
     maker = MECHANISMS[mechanism]
-    unasked = {"mechanism", "options"} | ({"last_block"} if getattr(maker, "close", None) is Continual.close else set())
+    unasked = {"context", "mechanism", "options"}
+    if getattr(maker, "close", None) is Continual.close:
+        unasked.add("last_block")
     own = [_option(mechanism, parameter) for parameter in parameters(mechanism).values()]
     common = inspect.signature(_release, eval_str=True).parameters
     asked = [parameter for name, parameter in common.items() if name not in unasked]
 
-    def run(**values: Any) -> None:
-        _release(mechanism, {option.name: values.pop(option.name) for option in own}, **values)
+    def run(context: typer.Context, **values: Any) -> None:
+        _release(context, mechanism, {option.name: values.pop(option.name) for option in own}, **values)
 
-    run.__signature__ = inspect.Signature([*asked[:2], *own, *asked[2:]])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*asked, *own]}
+    whole = [common["context"], *asked[:2], *own, *asked[2:]]
+    run.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in whole}
     first = (inspect.getdoc(maker) or "").partition("\n")[0]
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
     single.command(mechanism, help=f"{first}\n\nAn interrupted release resumes with the same command.")(run)
@@ -116,7 +120,13 @@ def _option(mechanism: str, parameter: inspect.Parameter) -> inspect.Parameter:
     )
 
 
+# The options that do nothing where values come over MQTT, and those that need a broker.
+_NOT_OF_MQTT = ("column", "last_block", "continues", "as_json")
+_BROKER = ("user", "ca_file")
+
+
 def _release(
+    context: typer.Context,
     mechanism: str,
     options: dict[str, Any],
     *,
@@ -149,8 +159,17 @@ def _release(
 ) -> None:
     from undertone_central.release import MQTT, Broker, release
 
+    listens = source.startswith(MQTT)
+    if listens:
+        refuse(context, _NOT_OF_MQTT, f"where the input is {MQTT}...")
+    else:
+        refuse(context, ["seconds"], f"where the input is not {MQTT}...")
+        if not output.startswith(MQTT):
+            refuse(context, _BROKER, f"where neither input nor output is {MQTT}...")
+        if source != "-":
+            refuse(context, ["continues"], "where the input is a file")
     # Only an MQTT source needs a stop event: reading a file ends by itself, and Ctrl-C interrupts it.
-    stop = stop_event(seconds) if source.startswith(MQTT) else threading.Event()
+    stop = stop_event(seconds) if listens else threading.Event()
     try:
         released = release(
             mechanism,
@@ -173,7 +192,7 @@ def _release(
         if state is not None or output != "-":
             _say("interrupted; the same command goes on from there")
         raise
-    if source.startswith(MQTT):
+    if listens:
         _say(f"stopped after {released.values} values; the same command goes on from there")
     else:
         _summary(released, as_json, sys.stderr if output == "-" else sys.stdout)
@@ -189,8 +208,6 @@ def _summary(released: "Released", as_json: bool, out: Any) -> None:
         print(json.dumps(facts, ensure_ascii=False), file=out)
     else:
         _say(f"{released.values} values read, {released.numbers} numbers released")
-    if released.withheld:
-        _say("all values were held out for the threshold: use a shorter --hold-out, or --theta")
 
 
 @contextmanager

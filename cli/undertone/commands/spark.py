@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.applies import refuse
 from undertone.long_running import LogFormat, open_journal, stop_event
 from undertone_shared.errors import Invalid
 
@@ -38,6 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @spark.command("run")
 def run(
+    context: typer.Context,
     home: Home,
     checkpoint: Annotated[Path, typer.Option(help="Folder of Spark's checkpoint, which all machines share. Keep it.")],
     campaign: Campaign = None,
@@ -53,6 +55,8 @@ def run(
     log_format: LogFormat = "text",
 ) -> None:
     """Count landed reports into the campaign's store: each report once, even after crashes and restarts."""
+    if once:
+        refuse(context, ["seconds"], "with --once, which does not wait between batches")
     job = _job(home, campaign, checkpoint, master, files=files, partitions=partitions, buckets=buckets)
     job = replace(job, seconds=seconds, once=once)
     job.run(stop_event(), _say(log_format))

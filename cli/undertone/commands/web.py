@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from undertone.applies import refuse
 from undertone.long_running import end_with_input
 from undertone_shared.errors import Invalid
 
@@ -21,6 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def web(
+    context: typer.Context,
     stores: Annotated[
         list[str] | None, typer.Argument(help="Stores, each a file or postgresql://user@host/database.")
     ] = None,
@@ -60,8 +62,10 @@ def web(
     page_names = [host_name("--name", name) for name in names or ()]
     if bool(stores) == (home is not None):
         raise Invalid("campaigns are missing, expected stores or --home DIR")
-    if token is not None and home is None:
-        raise Invalid("--token is given without --home, expected a server's folder whose campaigns it can change")
+    if home is None:
+        refuse(context, ["token"], "without --home, whose campaigns it lets people change")
+    if token is None:
+        refuse(context, ["remote_actions"], "without --token, which permits actions")
     logins = None if token is None else Logins(read_token(token))
     site = StoreSite(named(stores or ())) if home is None else _home_site(Home(home), acting=logins is not None)
     if warning := chart_warning():

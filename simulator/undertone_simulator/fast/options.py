@@ -16,6 +16,7 @@ ROUNDS = tuple(slots / 48 for slots in DEFAULT_ROUNDS)
 
 # The options that an aggregator's configuration file replaces.
 _CAMPAIGN = [
+    "bound",
     "epsilon",
     "as_papers",
     "rounds",
@@ -119,5 +120,7 @@ class SimulateOptions(FleetOptions):
             if given:
                 raise Invalid(f"{', '.join(given)} and plan exclude each other: {self.plan} has them")
             return
+        if self.method not in (None, "robust"):
+            self.refuse(["blocks"], f"where method is {self.method}, which chooses one θ for all slots")
         collect = self.collect or "reports"
         self.refuse(_ONLY["stream" if collect == "reports" else "reports"], f"where collect is {collect}")

@@ -1,6 +1,7 @@
 """Planning from options: predicts the result of a campaign."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from undertone_aggregator.base.durations import seconds_of
@@ -45,9 +46,9 @@ def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
         reach = check.reach("reach", reach)
         if kind not in TABLES:
             raise Invalid(f"reach is {reach:g}, but mechanism is {kind!r}, which is no table")
-    population = _known(options)
+    population, notes = _known(options)
     ways = _ways(options, population, rounds)
-    return plan_fleet(
+    planned = plan_fleet(
         population,
         options.devices,
         options.epsilon,
@@ -60,6 +61,7 @@ def _reports(options: PlanOptions, rounds: Sequence[int] | None) -> FleetPlan:
         slots=(options.days or DAYS) * population.per_day,
         rounds=ways.rounds,
     )
+    return replace(planned, warnings=(*notes, *planned.warnings))
 
 
 def _ways(options: PlanOptions, population: KnownPopulation, rounds: Sequence[int] | None) -> CampaignPlan:
@@ -101,19 +103,21 @@ def _window(options: PlanOptions) -> WindowPlan:
     readings = open_source(options, DEVICES, _SEED)
     days = WINDOW_DAYS if readings.days is None else min(WINDOW_DAYS, readings.days)
     delta = DELTA if options.delta is None else options.delta
-    return plan_window(
+    planned = plan_window(
         readings.source, readings.bound, options.devices, options.epsilon, seconds, delta=delta, days=days
     )
+    return replace(planned, sentences=(*planned.sentences, *readings.notes))
 
 
 _PLANNERS: dict[str, Callable[[PlanOptions], Plan]] = {"stream": _stream, "window": _window}
 
 
-def _known(options: PlanOptions) -> KnownPopulation:
+def _known(options: PlanOptions) -> tuple[KnownPopulation, list[str]]:
+    """Return the population, and what is to be said of its readings."""
     readings = open_source(options, 1, _SEED)
     devices = SAMPLE_DEVICES if readings.households is None else readings.households
     days = SAMPLE_DAYS if readings.days is None else max(1, min(SAMPLE_DAYS, readings.days))
-    return KnownPopulation.of(readings.source, readings.bound, devices, days)
+    return KnownPopulation.of(readings.source, readings.bound, devices, days), readings.notes
 
 
 def _wanted(error: float | str, population: KnownPopulation) -> float:

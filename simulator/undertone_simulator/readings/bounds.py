@@ -1,19 +1,29 @@
 """A public bound for readings without a stated one."""
 
+import numpy as np
+
 from undertone_shared.errors import Invalid
 from undertone_simulator.readings import populations
 from undertone_simulator.readings.options import LARGEST_BOUND, check_bound
 from undertone_simulator.readings.readings import Readings
 
+# Share of readings above the stated bound from which on the bound is probably in another unit.
+_MOST = 0.5
+
 
 def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
     """Return the bound B, ``stated`` or else one that fits the readings, and a warning if it is not public knowledge.
 
-    Raises Invalid for negative or too large readings.
+    The warning also says if a stated bound is below most readings. Raises Invalid for negative or too large readings.
     """
-    if stated is not None:
-        return check_bound(stated), ""
     values = readings.values[readings.present]
+    if stated is not None:
+        share = float(np.mean(values > check_bound(stated)))
+        if share < _MOST:
+            return stated, ""
+        what = "every reading is" if share == 1 else f"{share:.0%} of the readings are"
+        unit = readings.unit or "the readings"
+        return stated, f"warning: {what} above the bound {stated}: is the bound in the unit of the readings, {unit}?"
     if values.min() < 0:
         raise Invalid(f"the readings go down to {values.min()}; readings from 0 are expected")
     largest = int(values.max())

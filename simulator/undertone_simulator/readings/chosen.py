@@ -36,4 +36,10 @@ def open_source(options: FleetOptions, devices: int, seed: int) -> ChosenReading
     readings = load(Path(options.data), options.unit, devices)
     bound, note = public_bound(readings, options.bound)
     days = readings.slots // readings.per_day
-    return ChosenReadings(readings, bound, readings.households, days, [*readings.notes, *([note] if note else [])])
+    notes = [*readings.notes, *([note] if note else [])]
+    if readings.households < options.devices:
+        notes.append(
+            f"{Path(options.data).name} has {readings.households} series of readings for {options.devices} devices:"
+            " the other devices are taken to measure the same"
+        )
+    return ChosenReadings(readings, bound, readings.households, days, notes)

@@ -47,10 +47,12 @@ def experiment(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an experiment and print its table as markdown. Every comparison has Base, which needs no data."""
+    if name == ALL and png is not None:
+        raise Invalid(f"--png: not an option with {ALL}, which writes many figures: give --output a folder")
     repeats = 1 if quick and repeats is None else repeats
     options = StudyOptions(data or data_folder(), repeats, seed, tuple(only or ()), quick, workers)
     if name == ALL:
-        _all(options, output, png, as_json)
+        _all(options, output, as_json)
         return
     outcome = EXPERIMENTS.run(name, options)
     if output is not None:
@@ -73,9 +75,9 @@ def data_folder() -> Path | None:
     return None
 
 
-def _all(options: StudyOptions, output: Path | None, png: Path | None, as_json: bool) -> None:
-    if output is None or png is not None:
-        raise Invalid(f"experiment {ALL} writes many figures: give --output a folder, and no --png")
+def _all(options: StudyOptions, output: Path | None, as_json: bool) -> None:
+    if output is None:
+        raise Invalid(f"experiment {ALL} writes many figures: give --output a folder")
     page, skipped = write_results(options, output, lambda sentence: print(sentence, file=sys.stderr, flush=True))
     if as_json:
         print(json.dumps({"page": str(page), "skipped": skipped}, ensure_ascii=False))

@@ -10,6 +10,7 @@ from undertone_aggregator.counts.seen import (
     COUNTED,
     DUPLICATE,
     NEWER,
+    UNKNOWN,
     UNVERIFIED,
     WINDOW,
     Seen,
@@ -39,7 +40,7 @@ class Model:
         if slot not in mine:
             mine[slot] = code
             return COUNTED
-        if slot not in sorted(mine)[-3:]:
+        if slot not in sorted(mine)[-3:] or mine[slot] == UNKNOWN:
             return UNVERIFIED
         return DUPLICATE if mine[slot] == code else CONFLICT
 

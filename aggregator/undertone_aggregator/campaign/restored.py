@@ -1,0 +1,38 @@
+"""Notices that a database was restored: the server's folder holds, outside the database, the newest settled slot.
+
+`undertone restore` knows that a store in the folder was restored, and has it publish no slot that the lost server may
+have published (`estimate.publication.withhold`). Nobody tells a server that its PostgreSQL database was restored. But
+then the database has settled less than the server has noted in its folder, where no backup of the database reaches.
+"""
+
+from pathlib import Path
+
+from undertone_aggregator.base.files import write_private
+from undertone_aggregator.estimate.publication import publication_of, withhold
+from undertone_aggregator.store.store import Store
+
+
+class SettledMark:
+    """The newest slot that this server has settled of a campaign, in a file; ``settled`` is -1 without a file."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / f"{name}.settled"
+        try:
+            self.settled = int(self.path.read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            self.settled = -1
+
+    def note(self, slot: int) -> None:
+        """Write down that all slots up to ``slot`` have settled, before their numbers are published. Raises OSError."""
+        if slot > self.settled:
+            write_private(self.path, f"{slot}\n")
+            self.settled = slot
+
+    def withhold(self, store: Store, due: int, least: int) -> tuple[int, int] | None:
+        """Have a store that has settled less than the mark publish no slot up to ``due``; return the (first, last) one.
+
+        Returns None for a store that has settled as much. Raises StoreError.
+        """
+        if publication_of(store, least).settled >= self.settled:
+            return None
+        return withhold(store, max(due, self.settled), least)

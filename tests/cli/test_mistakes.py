@@ -1,0 +1,161 @@
+"""Mistakes that people make with their data and commands: each is answered by one clear sentence."""
+
+import json
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.command import undertone
+from undertone_central.release import release
+from undertone_shared.errors import Invalid
+
+RELEASE = ("--epsilon", "1", "--bound", "10")
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Path:
+    """Two homes with four readings missing, in Wh, from 1000 on."""
+    readings = 1000.0 + np.arange(2 * 96).reshape(2, 96)
+    readings[0, :4] = np.nan
+    np.savez(tmp_path / "homes.npz", wh=readings)
+    return tmp_path / "homes.npz"
+
+
+def sentences_of_plan(*words: object) -> list[str]:
+    done = undertone("plan", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout)["warnings"])
+
+
+def test_a_plan_says_what_it_makes_of_a_file(homes: Path) -> None:
+    said = sentences_of_plan("--data", homes, "--devices", "1000", "--bound", "20000")
+    assert "homes.npz, array wh: 4 of 192 readings are missing" in said
+    assert (
+        "homes.npz has 2 series of readings for 1000 devices: the other devices are taken to measure the same" in said
+    )
+    assert not [sentence for sentence in said if "above the bound" in sentence]
+    said = sentences_of_plan("--data", homes, "--devices", "2", "--bound", "20000")
+    assert not [sentence for sentence in said if "series of readings" in sentence]
+
+
+@pytest.mark.parametrize(("bound", "what"), [(900, "every reading is"), (1050, "75% of the readings are")])
+def test_a_bound_in_another_unit_is_noticed(homes: Path, bound: int, what: str) -> None:
+    said = sentences_of_plan("--data", homes, "--devices", "2", "--bound", bound)
+    assert f"warning: {what} above the bound {bound}: is the bound in the unit of the readings, Wh?" in said
+
+
+def test_a_window_says_it_too(homes: Path) -> None:
+    done = undertone("plan", "--data", homes, "--bound", "900", "--window", "24h", "--devices", "1000")
+    assert "every reading is above the bound 900" in " ".join(done.stdout.split())
+    assert "homes.npz has 2 series of readings for 1000 devices" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("mechanism", ["tops", "pak"])
+def test_a_release_of_too_few_values_leaves_nothing_and_can_be_repeated(tmp_path: Path, mechanism: str) -> None:
+    (tmp_path / "w.csv").write_text("wh\n" + "3\n" * 40)
+    words = ("release", mechanism, *RELEASE, "--input", tmp_path / "w.csv", "--output", tmp_path / "o.csv")
+    done = undertone(*words)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "error: nothing is released: all 40 values were held out for the threshold; use a shorter --hold-out, or"
+        " --theta"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["w.csv"]
+    assert undertone(*words, "--theta", "5").returncode == 0
+    with pytest.raises(Invalid, match="nothing is released"):
+        release(mechanism, [1, 2, 3], tmp_path / "other.csv", epsilon=1, bound=10)
+
+
+def test_a_column_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "w.csv").write_text("day,wh\n1,3\n")
+    words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.csv", "--output", tmp_path / "o.csv")
+    done = undertone(*words, "--column", "zz")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "error: w.csv has the columns day, wh, expected one named 'zz'"
+    assert [path.name for path in tmp_path.iterdir()] == ["w.csv"]
+    assert undertone(*words, "--column", "wh").returncode == 0
+
+
+def test_values_of_a_release_above_the_bound_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "w.csv").write_text("wh\n" + "300\n" * 9)
+    words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.csv")
+    warning = "warning: every value is above the bound 10: is the bound in the unit of the values? See --scale"
+    assert warning in undertone(*words, "--output", tmp_path / "a.csv").stderr
+    (tmp_path / "w.csv").write_text("wh\n" + "300\n" * 9 + "10\n")
+    assert "above the bound" not in undertone(*words, "--output", tmp_path / "b.csv").stderr
+
+
+def test_an_empty_cell_of_a_parquet_file_is_said(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame({"wh": pandas.array([1, None, 3], dtype="Int64")}).to_parquet(tmp_path / "w.parquet")
+    words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.parquet", "--output", tmp_path / "o.csv")
+    assert "w.parquet, row 2: '' is not a whole number; counted as an empty item" in undertone(*words).stderr
+
+
+def test_an_option_of_a_plan_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
+    assert undertone("init", tmp_path / "home").returncode == 0
+    words = ("--sensor", "s", "--unit", "Wh", "--bound", "90", "--epsilon", "1", "--set", "cohort_shar=0.1")
+    done = undertone("campaign", "create", tmp_path / "home", "a", *words)
+    assert done.returncode == 2
+    assert "unknown option 'cohort_shar'" in done.stderr
+    assert done.stderr.rstrip().endswith(": did you mean cohort_share?")
+
+
+def test_a_number_below_the_least_one_is_said(tmp_path: Path) -> None:
+    done = undertone("query", tmp_path / "s.sqlite", "--newest", "-3")
+    assert (done.returncode, done.stderr) == (2, "error: --newest is '-3', expected a number from 1\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("certify", "--epsilon", "1", "--table", "w.csv"), "w.csv: the file is not JSON"),
+        (("certify", "--epsilon", "1", "--message", "w.csv"), "w.csv: the campaign is not JSON"),
+        (("query", "w.csv"), "w.csv cannot be used as a store: file is not a database"),
+        (("restore", "w.csv", "home"), "w.csv is not a backup of a server's folder"),
+        (("release", "query", "w.csv", "--range", "0:1"), "w.csv is not a release"),
+        (("simulate", "--data", "w.txt"), "w.txt ends in '.txt', expected .npz, .csv or .parquet"),
+        (("simulate", "--data", "no.npz"), "no.npz is not a NumPy archive of plain arrays"),
+        (("simulate", "--plan", "no.npz"), "no.npz is not UTF-8 text"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(
+    words: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("w.csv", "w.txt"):
+        (tmp_path / name).write_text("wh\n1\n2\n" * 200)
+    (tmp_path / "no.npz").write_bytes(b"\xff\xfe\x00")
+    done = undertone(*words)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert sentence in line
+
+
+def test_a_port_that_is_in_use_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for words in (
+            ("init", tmp_path / "home", "--port", port, "--health", "127.0.0.1:0"),
+            (
+                "campaign",
+                "create",
+                tmp_path / "home",
+                "a",
+                "--sensor",
+                "s",
+                "--unit",
+                "Wh",
+                "--bound",
+                "90",
+                "--epsilon",
+                "1",
+            ),
+        ):
+            assert undertone(*words).returncode == 0
+        done = undertone("serve", tmp_path / "home", "--seconds", "4")
+    said = f"port {port} of 127.0.0.1 is in use by another program: end that, or choose another port in [broker]"
+    assert said in done.stderr
+    assert "campaign a has failed" in done.stderr
