@@ -145,6 +145,17 @@ def test_a_lost_cap_counts_one_draw_in_each_slot_before_and_ticks_of_nine_tenths
         assert sums.permits(ever, uptime - oldest * 9 // 10 + period, 0, period)
 
 
+def test_a_lost_cap_of_a_clock_that_begins_in_1970_counts_from_its_first_second_and_tick():
+    """A second of 0 would mean that nothing was drawn."""
+    sums, ever = load(b"")[1].sums, 1 << 31
+    sums.limit(1, 0, 0)
+    sums.fill(5, 5, 1800)
+    assert not sums.permits(86400, ever, 86400, 0)
+    assert sums.permits(86401, ever, 86400, 0)
+    assert not sums.permits(ever, 86399, 0, 86400)
+    assert sums.permits(ever, 86400, 0, 86400)
+
+
 def test_a_draw_in_every_slot_is_never_refused_by_a_cap_of_all_slots():
     for most in (1, 2, 24, 48):
         sums = load(b"")[1].sums
