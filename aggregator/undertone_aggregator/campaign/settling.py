@@ -10,7 +10,6 @@ from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
 from undertone_aggregator.campaign.restored import SettledMark
-from undertone_aggregator.counts.compact import Compact
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
 from undertone_aggregator.estimate.estimates import MODEL, Estimate, Estimates, Estimator, Series, Z
