@@ -1,6 +1,7 @@
 """Figures in the paragraphs of the papers' studies follow from their stored rows."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ from undertone_studies.registry import EXPERIMENTS
 RESULTS = Path(__file__).parents[2] / "docs/results"
 
 
-def rows(study: str) -> list[dict[str, Any]]:
+def stored(study: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((RESULTS / f"{study}.json").read_text())
-    return list(document["rows"])
+    return document
+
+
+def rows(study: str) -> list[dict[str, Any]]:
+    return list(stored(study)["rows"])
 
 
 def errors(study: str, epsilon: str = "ε") -> dict[tuple[str, float, str], float]:
@@ -25,6 +30,114 @@ def says(study: str, *words: str) -> None:
     """Check that the paragraph has these words, whose truth the test checks."""
     for each in words:
         assert each in EXPERIMENTS[study].paragraph
+
+
+def test_figure_1() -> None:
+    says(
+        "tops-fig1",
+        "no value is above 28",
+        "almost twice the best θ",
+        "From θ = 10 on",
+        "15 %",
+        "a few per cent larger",
+    )
+    assert {row["stream"]: row["max"] for row in rows("tops-table1")}["DNS"] == 28
+    of = rows("tops-fig1")
+
+    def lowest(column: str) -> int:
+        return int(min(of, key=lambda row: row[column])["θ"])
+
+    best, smallest = lowest("measured RMSE"), min(row["measured RMSE"] for row in of)
+    assert 1.7 < lowest("Eq. 6, c = 60") / best < 2
+    for row in of:
+        ratio = row["excess (default)"] / row["measured RMSE"]
+        assert abs(ratio - 1) < 0.15 if row["θ"] >= 10 else ratio > 1.15
+    assert of[0]["Eq. 6, c = 60"] > 10 * of[0]["measured RMSE"]
+    chosen = next(row for row in of if row["θ"] == lowest("excess (default)"))
+    assert 1 <= chosen["measured RMSE"] / smallest < 1.05
+    # The note beside the table names the minima of the curves of the table.
+    (note,) = [note for note in stored("tops-fig1")["notes"] if "is lowest at" in note]
+    for curve, column in (
+        ("Eq. 4", "root of Eq. 4"),
+        ("Eq. 6, c = 60", "Eq. 6, c = 60"),
+        ("measured", "measured RMSE"),
+    ):
+        assert re.search(rf"`{re.escape(curve)}`( is lowest)? at θ = {lowest(column)}\b", note)
+
+
+def test_figure_2() -> None:
+    says("tops-fig2", "at ε = 0.1", "is the public bound", "seventy times the largest value")
+    table = {row["stream"]: row for row in rows("tops-table1")}
+    error = {row["method"]: row["RMSE of a window's mean"] for row in rows("tops-fig2")}
+    assert f"PAK, ε = 0.1 (θ = {table['DNS']['B']})" in error
+    assert round(table["DNS"]["B"] / table["DNS"]["max"], -1) == 70
+    # ToPS follows the stream, and PAK shows nothing of it: it is worse than always answering 0.
+    assert error["ToPS, ε = 0.1"] < error["Base"] / 10
+    assert error["PAK, ε = 0.1 (θ = 2000)"] > 1000 * error["Base"]
+
+
+def cgm_cells(study: str) -> dict[tuple[str, str, str, int], tuple[float, float]]:
+    """(raw, smoothed) error by C, method, ε and number of devices."""
+    found = {}
+    for row in rows(study):
+        for column, cell in row.items():
+            at = re.fullmatch(r"ε = (\S+), n = ([\d,]+)", column)
+            if at and " / " in cell:
+                raw, smoothed = map(float, cell.split(" / "))
+                found[row["C"], row["method"], at[1], int(at[2].replace(",", ""))] = raw, smoothed
+    return found
+
+
+def ratios(study: str, devices: int, *, smoothed: bool) -> list[float]:
+    """The error with what ships over the error with independent noise, for every C and ε."""
+    of = cgm_cells(study)
+    return [
+        pair[smoothed] / of[slew, "direct", epsilon, n][smoothed]
+        for (slew, method, epsilon, n), pair in of.items()
+        if method == "closed-form" and n == devices
+    ]
+
+
+def test_cgm_on_the_stand_in_for_kaggle() -> None:
+    says("cgm-kaggle", "a tenth of the variance", "half of the variance", "550 reports at ε = 1 add up to ε = 46")
+    says(
+        "cgm-kaggle", "a quarter smaller", "1,578 pages", "For a million pages independent noise has the smaller error"
+    )
+    of = cgm_cells("cgm-kaggle")
+    direct, paper, ships = (of["0.025", method, "0.5", 1578][0] for method in ("direct", "paper", "closed-form"))
+    assert (paper / direct) ** 2 == pytest.approx(0.1, rel=0.05)
+    assert (ships / paper) ** 2 == pytest.approx(0.5, rel=0.05)
+    (note,) = [note for note in stored("cgm-kaggle")["notes"] if "all 550 reports" in note]
+    assert round(float(re.search(r"([\d.]+) for ε = 1\b", note)[1])) == 46  # type: ignore[index]
+    assert all(0.7 < ratio < 0.8 for ratio in ratios("cgm-kaggle", 1578, smoothed=True))
+    assert min(ratios("cgm-kaggle", 1_000_000, smoothed=True)) > 1
+
+
+def test_cgm_on_the_stand_in_for_taxis() -> None:
+    says("cgm-taxi", ".41 to 1.45 times", "In large fleets independent noise has the smaller error")
+    assert max(ratios("cgm-taxi", 2000, smoothed=False)) < 0.5
+    small = ratios("cgm-taxi", 2000, smoothed=True)
+    assert (round(min(small), 2), round(max(small), 2)) == (0.41, 1.45)
+    assert min(ratios("cgm-taxi", 1_000_000, smoothed=True)) > 1
+
+
+def test_cgm_on_london() -> None:
+    says(
+        "cgm-london",
+        "484 reports",
+        "exceeds the range of the readings",
+        "a third",
+        "about the same error in small fleets",
+    )
+    (note,) = [note for note in stored("cgm-london")["notes"] if "for all" in note]
+    assert "for all 484 reports" in note
+    direct = [pair for (_, method, _, n), pair in cgm_cells("cgm-london").items() if (method, n) == ("direct", 131)]
+    assert min(raw for raw, _ in direct) > 50
+    for ratio in ratios("cgm-london", 131, smoothed=False):
+        assert ratio == pytest.approx(1 / 3, rel=0.05)
+    for ratio in ratios("cgm-london", 131, smoothed=True):
+        assert ratio == pytest.approx(1, abs=0.03)
+    assert min(ratios("cgm-london", 1_000_000, smoothed=True)) > 1
 
 
 def test_figure_3() -> None:
