@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
-from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.ingest.cells import Cells, Histogram, Moments
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
@@ -85,22 +85,28 @@ class ScalarCollection:
 
 
 class StreamCollection:
-    """Streams with one budget for all reports of a device: moments, one epoch, noise that is correlated over slots."""
+    """Streams with one budget for all reports of a device: moments, one epoch, noise that is correlated over slots.
+
+    A threshold round before the stream is an epoch of single reports.
+    """
 
     cells: Cells = Moments()
 
     def epochs(self, config: "Config", means: EpochMeans) -> EpochSource:
-        """Return the object that decides on the stream's single epoch."""
+        """Return the object that decides on the stream's threshold round, if it has one, and on its epoch."""
         from undertone_aggregator.campaign.stream_rounds import StreamRounds
 
         if config.stream is None:
             raise Invalid("the configuration has no table [stream], which a stream campaign needs")
-        return StreamRounds(config.campaign, config.stream)
+        return StreamRounds(config.campaign, config.stream, means)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return the log entry with the stream's law and number of reports."""
+        """Return the log entry with the stream's law, number of reports and θ; before, that of the round."""
+        if epoch.phase == THRESHOLD_PHASE:
+            return [("epoch", f"threshold round of the stream starts in {wait} s", {"round": 1})]
         rule = cast("StreamRule", epoch.campaign.rule)
-        return [("epoch", f"{rule.law} stream of {rule.reports} reports starts in {wait} s", {})]
+        sentence = f"{rule.law} stream of {rule.reports} reports starts in {wait} s, theta = {epoch.campaign.thetas}"
+        return [("epoch", sentence, {"theta": epoch.campaign.theta})]
 
     def estimator(self, timeline: Timeline, models: dict[str, float]) -> "Estimator":
         """Return the estimator for slots with correlated noise."""
@@ -133,9 +139,10 @@ def estimator_of(timeline: Timeline, models: dict[str, float] | None = None) -> 
 def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
     """Return a guarantee that holds for every issued epoch: the largest ε, and the shortest rest between two reports.
 
-    If one epoch had no rest, the guarantee has none. ``budget``: for epochs that Undertone 0.1.0 stored without one.
+    If one epoch had no rest, the guarantee has none. A stream's budget includes the report of its threshold round.
+    ``budget``: for epochs that Undertone 0.1.0 stored without one.
     """
-    from undertone_aggregator.estimate.guarantee import rest_of
+    from undertone_aggregator.estimate.guarantee import USER, rest_of, with_round
 
     budgets = [epoch.budget or budget for epoch in timeline.epochs]
     largest = max(budgets, key=lambda each: each.epsilon)
@@ -144,7 +151,11 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
         campaign = epoch.campaign
         costs.append((rest_of(campaign), -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
     exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
-    return replace(min(costs, key=lambda cost: cost[:2])[2], certificate=max(exact, default=None))
+    stated = replace(min(costs, key=lambda cost: cost[:2])[2], certificate=max(exact, default=None))
+    if stated.level != USER:
+        return stated
+    rounds = [own for epoch, own in zip(timeline.epochs, budgets, strict=True) if epoch.phase == THRESHOLD_PHASE]
+    return with_round(stated, rounds[0]) if rounds else stated
 
 
 def cells_of(kind: str) -> Cells:

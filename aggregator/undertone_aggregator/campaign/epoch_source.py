@@ -41,6 +41,9 @@ class EpochSource(Protocol):
     def first(self, now: int) -> Epoch:
         """Return the campaign's first epoch."""
 
+    def planned(self, now: int) -> list[Epoch]:
+        """Return the epochs of a campaign that begins now, as far as they are known: their guarantees are its own."""
+
     def last_slot(self, timeline: Timeline) -> int:
         """Return the campaign's last slot by the plan and the epochs that were issued."""
 

@@ -3,8 +3,9 @@
 import time
 
 from undertone_aggregator.base.files import read_secret
-from undertone_aggregator.campaign.collection import collection_of
+from undertone_aggregator.campaign.collection import collection_of, guarantee_of
 from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import read_groups
@@ -38,9 +39,9 @@ def preview(config: Config, now: int) -> list[str]:
     """
     check_files(config)
     epochs = epochs_of(config)
-    campaign = epochs.first(now).campaign
-    cost = collection_of(config.kind).guarantee(campaign, config.budget)
-    end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(campaign.end))
+    timeline = Timeline(epochs.planned(now))
+    cost = guarantee_of(timeline, config.budget)
+    end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timeline.epochs[-1].campaign.end))
     warnings = [f"warning: {sentence}" for sentence in epochs.warnings()]
     papers = papers_sentence(config.campaign)
     return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *([papers] if papers else []), *warnings]

@@ -135,6 +135,10 @@ class Rounds:
         edges = _FIRST_EDGES[self.plan.bins](self.plan.bound, self.plan.cells)
         return self._threshold_epoch(0, max(soonest, planned), edges, now)
 
+    def planned(self, now: int) -> list[Epoch]:
+        """Return the first epoch; all later ones have the same ε."""
+        return [self.first(now)]
+
     def due(self, timeline: Timeline, now: int) -> int | None:
         """Return the Unix second from which θ can be decided next; None when no epoch is left to issue."""
         newest = timeline.last

@@ -1,24 +1,43 @@
-"""The single epoch of a stream campaign: it has no threshold round, because reports for one would need their own
-budget.
+"""The epochs of a stream campaign: a threshold round if the plan asks for one, then one epoch that is the whole stream.
+
+In the round each device sends one Square Wave report, under its own part of ε (`StreamPlan.round_epsilon`). θ is
+chosen from these reports by ToPL's Eq. 8 with the variance of the stream's noise, and broadcast with the stream. It
+stays for the whole stream, because a new one would be a new stream, for which devices have no budget: a successor of
+the campaign begins with a round of its own.
 """
 
-from undertone_aggregator.counts.epochs import Epoch, Timeline
-from undertone_aggregator.design import Budget
+import numpy as np
+
+from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.stream_theta import stream_theta
+from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
+from undertone_aggregator.design import Budget, square_wave
 from undertone_aggregator.design.named import stream_as
 from undertone_aggregator.design.stream import choose, rho_for
+from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
+from undertone_aggregator.settings.plan_checks import coprime_near
+from undertone_aggregator.threshold import CohortCounts, Query, first_edges
+from undertone_aggregator.threshold.choose import theta_from_reports
+from undertone_shared import report
+from undertone_shared.scalar import Cohort
+from undertone_shared.schedule import Schedule
 from undertone_shared.stream import StreamRule
 
 
-def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
-    """Return the rule of the planned stream, whose parameters are integers. Raises Invalid."""
+def stream_rule(plan: CampaignPlan, stream: StreamPlan, theta: int | None = None) -> StreamRule:
+    """Return the rule of the planned stream, whose parameters are integers. Raises Invalid.
+
+    ``theta``: what a threshold round chose; None: the plan's, or the bound.
+    """
     named = stream_as(stream.mechanism)
+    planned = plan.bound if stream.theta is None else stream.theta
     return choose(
         named.law,
-        rho_for(named.law, Budget.parse(plan.epsilon, stream.delta)),
+        rho_for(named.law, stream.budget(plan.epsilon)),
         slew=stream.slew,
         reports=stream.reports,
-        theta=plan.bound if stream.theta is None else stream.theta,
+        theta=planned if theta is None else theta,
         chains=stream.chains,
         dimension=stream.dimension,
         lag=stream.lag,
@@ -28,14 +47,24 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan) -> StreamRule:
     )
 
 
+def round_length(plan: CampaignPlan, stream: StreamPlan) -> int:
+    """Return the slots of the threshold round, near the planned number: no divisor in common with the cycle.
+
+    Each device has one turn in them.
+    """
+    return coprime_near(stream.round_slots, 1, plan.cycle)
+
+
 class StreamRounds:
     """Source of epochs for streams, like `undertone_aggregator.campaign.rounds.Rounds` for other campaigns."""
 
     fixed_end = "the budget of a stream covers its planned slots and no more"
 
-    def __init__(self, plan: CampaignPlan, stream: StreamPlan) -> None:
+    def __init__(self, plan: CampaignPlan, stream: StreamPlan, means: EpochMeans) -> None:
         self.plan = plan
+        self.stream = stream
         self.rule = stream_rule(plan, stream)
+        self._means = means
 
     def warnings(self) -> list[str]:
         """Return sentences about parts of the plan that will work, but not well."""
@@ -45,37 +74,104 @@ class StreamRounds:
         return [f"a window of {window} slots has a budget of {self.rule.reports} reports: devices stop before its end"]
 
     def first(self, now: int) -> Epoch:
-        """Return the campaign's epoch, which starts as planned, or as soon as the lead time allows."""
-        plan = self.plan
-        first = max(now // plan.slot_seconds + plan.lead_slots, (plan.start or 0) // plan.slot_seconds)
-        if self.rule.renewal:
-            # Begin where a period of the device policies' budget begins: a window of the stream that crosses such a
-            # point would be charged in both periods.
-            first = -(-first // self.rule.renewal) * self.rule.renewal
-        campaign = plan.epoch(first, first + plan.report_slots - 1, stream=self.rule)
-        return Epoch(campaign, now)
+        """Return the campaign's first epoch, which starts as planned, or as soon as the lead time allows."""
+        first = max(self._soonest(now), (self.plan.start or 0) // self.plan.slot_seconds)
+        return self._round(first, now) if self.stream.round_slots else self._stream(self.rule, first, now)
+
+    def planned(self, now: int) -> list[Epoch]:
+        """Return the threshold round, if there is one, and the stream's epoch with the largest θ that it can choose."""
+        first = self.first(now)
+        if first.phase != THRESHOLD_PHASE:
+            return [first]
+        return [first, self._stream(self.rule, self._after(first), now)]
 
     def last_slot(self, timeline: Timeline) -> int:
-        """Return the last slot of the stream's epoch."""
+        """Return the last slot of the stream's epoch; during the round, the one that is planned."""
         assert timeline.last is not None
-        return timeline.last.campaign.last_slot
+        last = timeline.last.campaign.last_slot
+        if timeline.last.phase != THRESHOLD_PHASE:
+            return last
+        return self._aligned(self._after(timeline.last)) + self.plan.report_slots - 1
 
     def learning_ends(self, timeline: Timeline) -> int | None:
-        """Return None: a stream's range is in its plan."""
-        return None
+        """Return the Unix second at which the stream begins if the round is not late; None if it has begun."""
+        newest = timeline.last
+        if newest is None or newest.phase != THRESHOLD_PHASE:
+            return None
+        return self._aligned(self._after(newest)) * self.plan.slot_seconds
 
     def extended(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return None: a stream's budget covers its planned slots and no more."""
         return None
 
     def due(self, timeline: Timeline, now: int) -> int | None:
-        """Return None: one epoch is the whole stream."""
-        return None
+        """Return the Unix second at which the round has settled; None once the stream is issued."""
+        newest = timeline.last
+        assert newest is not None
+        if newest.phase != THRESHOLD_PHASE:
+            return None
+        return (newest.campaign.last_slot + 1 + self.plan.settle_slots) * self.plan.slot_seconds
 
     def waits(self, timeline: Timeline, now: int) -> str:
-        """Return "": there is no further epoch that could wait."""
+        """Return "": each device has sent its only report for the threshold."""
         return ""
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return None: there is no further epoch."""
-        return None
+        """Return the stream's epoch under the θ that the round chose, or another round if nobody reported in it."""
+        newest = timeline.last
+        assert newest is not None
+        campaign = newest.campaign
+        partial = self._means.read(campaign.first_slot, campaign.last_slot, report.COHORT)
+        histograms = [counts for key, counts in partial.items() if key.fingerprint == campaign.fingerprint]
+        clock = self._means.clock
+        soonest = self._soonest(now if clock is None else max(now, int(clock())))
+        if not histograms:
+            return self._round(soonest, now)
+        assert campaign.cohort is not None
+        cohort = CohortCounts(campaign.cohort.mechanism, np.sum(histograms, axis=0, dtype=np.int64))
+        # The variance of a slot's noise in units of (θ/2)², the mean over the stream's reports.
+        ages = range(1, self.rule.reports + 1)
+        noise = 4 * float(np.mean([release_variance(self.rule, age) for age in ages]))
+        chosen = theta_from_reports(
+            [cohort],
+            bound=self.plan.bound,
+            variance=lambda _: noise,
+            query=Query.fleet(cohort.total),
+            method=self.plan.method,  # type: ignore[arg-type]
+            offset=self.plan.offset,
+        )
+        for warning in chosen.warnings:
+            self._means.warn(warning)
+        slew = None if stream_as(self.stream.mechanism).independent else float(self.stream.slew)
+        theta = stream_theta(chosen, self.plan.bound, slew, noise / 4, cohort.total)
+        return self._stream(stream_rule(self.plan, self.stream, theta), soonest, now)
+
+    def _soonest(self, now: int) -> int:
+        return now // self.plan.slot_seconds + self.plan.lead_slots
+
+    def _after(self, epoch: Epoch) -> int:
+        """Return the first slot of the stream after a round that is not late."""
+        return epoch.campaign.last_slot + 1 + self.plan.settle_slots + self.plan.lead_slots
+
+    def _aligned(self, first: int) -> int:
+        """Return the first slot of a stream that can begin in slot ``first``.
+
+        With renewal it begins where a period of the device policies' budget begins: a window of the stream that crosses
+        such a point would be charged in both periods.
+        """
+        renewal = self.rule.renewal
+        return -(-first // renewal) * renewal if renewal else first
+
+    def _round(self, first: int, now: int) -> Epoch:
+        """Return a threshold epoch in which each device has one turn; it ends with its last slot."""
+        plan, part = self.plan, self.stream.round_epsilon
+        assert part is not None
+        stride = round_length(plan, self.stream)
+        cohort = Cohort(square_wave(part, first_edges(plan.bound, plan.cells)))
+        schedule = Schedule(self._means.seed, stride, 1)
+        campaign = plan.epoch(first, first + stride - 1, cohort=cohort, schedule=schedule)
+        return Epoch(campaign, now, budget=Budget(part))
+
+    def _stream(self, rule: StreamRule, first: int, now: int) -> Epoch:
+        first = self._aligned(first)
+        return Epoch(self.plan.epoch(first, first + self.plan.report_slots - 1, stream=rule), now)

@@ -25,7 +25,7 @@ from undertone_shared.stream import StreamRule
 Vector = NDArray[np.float64]
 
 # The bias is assumed to be this share of its value in the second extreme, in which each reading is drawn afresh.
-_PART = 0.5
+PART = 0.5
 # Two standard errors of the bias, each as a share of the bias: that of its average over the day, and that of how it
 # changes over the day. It changes, because clipping removes most at the times at which the mean of the readings rises.
 _SHARED, _SHAPE = 1.0, 1.2
@@ -57,7 +57,7 @@ class ClippingBias:
     def at(self, levels: Vector) -> Removed:
         """Return what is removed where the clipped readings, less the offset, have the means ``levels`` [slots]."""
         shares = (levels - self._low) / self._width
-        bias = _PART * self._width * np.interp(shares, self._clipped, self._removed)
+        bias = PART * self._width * np.interp(shares, self._clipped, self._removed)
         return Removed(bias, _SHARED * np.abs(bias), _SHAPE * np.abs(bias), np.zeros(len(bias)))
 
 
@@ -67,18 +67,27 @@ def stationary_means(rates: Vector, slew: float, top: float) -> Vector:
     The readings have densities proportional to e^(-rate x) on [0, top], for ``rates`` [k] other than 0; a clipped
     reading differs from the one before by at most ``slew``.
     """
+    levels = levels_of(slew)
+    return means_of(np.expm1(-rates[:, None, None] * levels) / np.expm1(-rates * top)[:, None, None], slew)
+
+
+def levels_of(slew: float) -> Vector:
+    """Return the levels [starts, steps] at which `means_of` needs the distribution of readings; the range is 1."""
     per_step = max(_PER_STEP, int(np.ceil(_LEVELS * slew)))
     starts = slew * (np.arange(per_step) + 0.5) / per_step
-    levels = starts[:, None] + slew * np.arange(int(np.ceil(1.0 / slew)))
-    inside = levels < 1.0
-    below = np.clip(np.expm1(-rates[:, None, None] * levels) / np.expm1(-rates * top)[:, None, None], _TINY, 1.0)
+    return np.asarray(starts[:, None] + slew * np.arange(int(np.ceil(1.0 / slew))))
+
+
+def means_of(distribution: Vector, slew: float) -> Vector:
+    """Return `stationary_means` of k distributions of readings: their shares [k, starts, steps] below `levels_of`."""
+    levels, count = levels_of(slew), len(distribution)
+    per_step, inside = len(levels), levels < 1.0
+    below = np.clip(distribution, _TINY, 1.0)
     odds = np.log(np.maximum(1.0 - below, _TINY)) - np.log(below)
     # Logarithms of F(y + c) - F(y) at all levels y of one start, relative to the first F.
-    steps = np.concatenate(
-        [np.zeros((len(rates), per_step, 1)), np.cumsum(np.where(inside, odds, 0.0), axis=2)], axis=2
-    )
+    steps = np.concatenate([np.zeros((count, per_step, 1)), np.cumsum(np.where(inside, odds, 0.0), axis=2)], axis=2)
     used = np.concatenate([np.ones((per_step, 1), dtype=bool), inside], axis=1)
     steps = np.where(used, steps, -np.inf)
     parts = np.exp(steps - steps.max(axis=2, keepdims=True))
-    distribution = np.cumsum(parts, axis=2)[:, :, :-1] / parts.sum(axis=2, keepdims=True)
-    return np.asarray((np.where(inside, 1.0 - distribution, 0.0)).sum(axis=(1, 2)) * slew / per_step)
+    stationary = np.cumsum(parts, axis=2)[:, :, :-1] / parts.sum(axis=2, keepdims=True)
+    return np.asarray((np.where(inside, 1.0 - stationary, 0.0)).sum(axis=(1, 2)) * slew / per_step)

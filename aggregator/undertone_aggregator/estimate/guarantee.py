@@ -1,6 +1,6 @@
 """The privacy guarantee of a campaign, in numbers and in words that are shown with its estimates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp
 
@@ -38,7 +38,9 @@ def scalar_guarantee(campaign: Campaign, rule: ScalarRule, budget: Budget) -> Gu
     ratio = max(Fraction(*mechanism.certificate()) for _, mechanism in rule.mechanisms)
     level, span, sentence = EVENT, "one reading", _every_slot(budget, campaign.cycle)
     rest = rest_of(campaign)
-    if rest:
+    if rule.report is None and campaign.last_slot - campaign.first_slot < campaign.schedule.stride:
+        sentence = f"event-level local differential privacy, {budget.text} for the one report of a device in this round"
+    elif rest:
         period = campaign.schedule.stride * campaign.slot_seconds
         level, span, sentence = WINDOW, f"any {lasting(rest)}", _turns(budget, rest, period)
     return Guarantee(level, span, budget, None, ratio, sentence)
@@ -85,6 +87,12 @@ def stream_guarantee(rule: StreamRule, budget: Budget) -> Guarantee:
         f"in {span}: up to {rule.reports} in {rule.chains} chains; rho = {float(rho):.5f}"
     )
     return Guarantee(USER, span, budget, rho, _one_report(rule), sentence)
+
+
+def with_round(stream: Guarantee, budget: Budget) -> Guarantee:
+    """Return a stream's guarantee after a threshold round: by sequential composition its budget is for both."""
+    part = shown(budget.epsilon)
+    return replace(stream, sentence=f"{stream.sentence}; of this, ε = {part} is for the one report that finds theta")
 
 
 def _one_report(rule: StreamRule) -> Fraction | None:

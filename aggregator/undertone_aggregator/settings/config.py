@@ -224,7 +224,12 @@ class StreamPlan(Checked):
     delta: float = option(1e-5, "delta of a whole stream", check.delta)
     slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below "  # noqa: RUF009
                             "1/2", check.slew)  # fmt: skip
-    theta: int | None = option(None, "readings are truncated to it; the bound when absent", integer(1, _READING))
+    theta: int | None = option(None, "readings are truncated to it; absent: a threshold round finds it, or it is the "
+                               "bound", integer(1, _READING))  # fmt: skip
+    round_slots: int = option(0, "slots of a threshold round before the stream, in which each device sends one Square "
+                              "Wave report, from which theta is chosen; 0: no round", integer(0, 10_000))  # fmt: skip
+    round_epsilon: Fraction | None = option(None, "what that one report costs: a part of the "  # noqa: RUF009
+                                            "campaign's epsilon; the stream has the rest", check.epsilon)  # fmt: skip
     dimension: int = option(1, "coordinates of a reading, each within the same range", integer(1, LARGEST_DIMENSION))
     reports: int = option(48, "reports of one stream", integer(1, 0xFFFF))
     chains: int = option(2, "chains of one stream: 1, and 1 more for each reboot allowed", integer(1, 0xFFFF))
@@ -232,6 +237,30 @@ class StreamPlan(Checked):
     restart: int = option(0, "a chain ends after so many missed reports; 0: never", integer(0, 0xFFFF))
     renewal: int = option(0, "slots after which a new stream with a budget of its own begins; 0: one stream",
                           integer(0, 1 << 24))  # fmt: skip
+
+    def check_together(self) -> None:
+        """Raise Invalid for options of a threshold round that contradict each other, or the stream's."""
+        if (self.round_slots == 0) != (self.round_epsilon is None):
+            raise Invalid(
+                f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {self.round_epsilon}, expected"
+                " both for a threshold round, or neither"
+            )
+        if not self.round_slots:
+            return
+        if self.theta is not None:
+            raise Invalid(f"stream.theta is {self.theta}, expected nothing: stream.round_slots asks for a round for it")
+        if self.dimension > 1:
+            raise Invalid(f"stream.dimension is {self.dimension}, expected 1: a threshold round asks for one reading")
+
+    def budget(self, epsilon: Fraction) -> Budget:
+        """Return the budget of the stream's reports: what a threshold round leaves of the campaign's. Raises Invalid.
+
+        One device's reports of both together are (epsilon, delta) private, by sequential composition.
+        """
+        part = self.round_epsilon or 0
+        if part >= epsilon:
+            raise Invalid(f"stream.round_epsilon is {part}, expected less than campaign.epsilon = {epsilon}")
+        return Budget.parse(epsilon - part, self.delta)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from undertone_aggregator.base.files import write_private
 from undertone_aggregator.base.owner import give_to_owner
-from undertone_aggregator.campaign.stream_rounds import stream_rule
+from undertone_aggregator.campaign.stream_rounds import round_length, stream_rule
 from undertone_aggregator.counts.epochs import late_seconds
 from undertone_aggregator.design import best_fraction
 from undertone_aggregator.mqtt import credentials
@@ -225,7 +225,7 @@ def signers(config: Config) -> list[str]:
 def stream_policy(config: Config) -> dict[str, Any]:
     """Return the policy's fields for the configured stream, and no more; empty without one. Raises Invalid.
 
-    The cap 1/1 allows no reports of single readings beside the stream.
+    The cap 1/1 allows no reports of single readings beside the stream; with a threshold round, the lifetime allows one.
     The cap is the cost of one window of the stream: the period is the window, or the longest campaign. The lifetime
     budget is twice the campaign's cost: a device charges all of it when it accepts the campaign, and again if the
     campaign is reissued.
@@ -236,7 +236,13 @@ def stream_policy(config: Config) -> dict[str, Any]:
     slots = rule.renewal or plan.report_slots
     life = 2 * rule.charge() * rule.windows_of(plan.report_slots)
     fields = {"rho": rule.charge(), "lifetime": life, "period_seconds": slots * plan.slot_seconds, "laws": [rule.law]}
-    return {"cap": [1, 1], "lifetime": 0, "stream": {**fields, "dimension": rule.dimension}}
+    limits = {"stream": {**fields, "dimension": rule.dimension}}
+    if config.stream.round_epsilon is None:
+        return {"cap": [1, 1], "lifetime": 0, **limits}
+    cap = best_fraction(config.stream.round_epsilon)
+    # The stream's epoch may follow as soon as the round has settled.
+    apart = round_length(plan, config.stream) * plan.slot_seconds
+    return {"cap": list(cap), "lifetime": epsilon_units(*cap), "epoch_seconds": apart, **limits}
 
 
 def write_device(

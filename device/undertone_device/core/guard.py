@@ -162,7 +162,9 @@ class Guard:
         by_clock = 0 if policy.reports_per_period * policy.slot_seconds >= period else period
         if not ledger.sums.permits(start, ledger.uptime, by_clock, ticks):
             return "period"
-        if policy.lifetime and ledger.ever + self._cost(campaign) > policy.lifetime:
+        # A report of a stream costs no ε: what streams may cost in a lifetime is checked when a campaign is accepted.
+        cost = self._cost(campaign)
+        if policy.lifetime and cost and ledger.ever + cost > policy.lifetime:
             return "lifetime"
         state = self.rule_state(campaign)
         return state.obstacle(campaign, slot) if state else None

@@ -3,16 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.campaign.results import open_results
-from undertone_aggregator.campaign.stream_rounds import stream_rule
+from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.estimates import Estimate, Series, Z
+from undertone_aggregator.settings.plan_checks import coprime_near
 from undertone_aggregator.settings.toml import toml
 from undertone_aggregator.store.store import Store
+from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid
 from undertone_shared.off_board.intake import unpack
 from undertone_shared.report import STREAM
@@ -25,8 +28,12 @@ from undertone_simulator.wire.verify import Accounts, reconcile
 
 Vector = NDArray[np.float64]
 
-# Default θ in Wh: few households use more in half an hour.
+# θ in Wh for readings of several coordinates, which a threshold round cannot find: few households use more in half an
+# hour.
 THETA = 1000
+# The share of ε that a device's report for the threshold costs, and the least ε.
+ROUND_SHARE = Fraction(1, 10)
+LEAST_PART = Fraction(1, 20)
 # Number of chains that a device may begin: one, and one more because a device that is killed loses its chain.
 _CHAINS = 2
 
@@ -48,11 +55,17 @@ class StreamSlot:
 
 @dataclass(frozen=True)
 class StreamResult:
-    """Result for the table and the JSON. ``micropython``: number of slots that the MicroPython device reported."""
+    """Result for the table and the JSON.
+
+    ``found``: a threshold round found θ, which was not in the plan. ``micropython``: number of slots that the
+    MicroPython device reported.
+    """
 
     unit: str
     guarantee: str
     mechanism: str
+    theta: int
+    found: bool
     rho: float
     micropython: int
     slots: list[StreamSlot]
@@ -83,6 +96,7 @@ class StreamResult:
         """Return the result as a JSON object."""
         return {
             "mechanism": self.mechanism,
+            "theta": self.theta,
             "guarantee": self.guarantee,
             "rho": self.rho,
             "unit": self.unit,
@@ -119,7 +133,9 @@ class StreamResult:
         weak = (
             "warning: the standard error is above half the signal: more devices, a larger ε or smoothing would show it"
         )
+        source = "found by a Square Wave report of each device" if self.found else "public"
         return [
+            f"[bold]θ = {self.theta} {self.unit}[/], {source}, signed and broadcast to all devices",
             self.guarantee,
             f"error: {self.measured_error:.1f} {self.unit} measured, {self.predicted_error:.1f} stated"
             f" (slots share noise: one run may be off together); worst slot {self.worst:.1f} standard errors;"
@@ -139,18 +155,26 @@ class DemoStream:
 
     def story(self, options: DemoOptions) -> str:
         """Return the steps from a public range to the reconstructed means."""
+        choice = "Square Wave round → EM and a posterior → θ" if self.rounds(options, 48) else "θ from the plan"
         return (
-            "θ from the plan, broadcast → readings truncated to θ, steps clipped (CGM) → reports with a share of the"
+            f"{choice}, broadcast → readings truncated to θ, steps clipped (CGM) → reports with a share of the"
             " noise before → reconstruction, smoothed"
         )
 
     def rounds(self, options: DemoOptions, per_day: int) -> tuple[int, ...]:
-        """Return no rounds: a report for the threshold would need a budget too."""
-        return ()
+        """Return the slots of the threshold round; no round if θ is given, or for several coordinates."""
+        if options.theta is not None or (options.dimension or 1) > 1:
+            return ()
+        return (coprime_near(min(options.round_slots, per_day), 1, per_day),)
 
     def table(self, options: DemoOptions, rounds: tuple[int, ...], bound: int) -> str:
-        """Return options for one stream over all slots."""
-        theta = options.theta if options.theta is not None else THETA if options.data is None else bound
+        """Return options for one stream over all slots, with its threshold round if there is one."""
+        if rounds:
+            part = max(Budget.parse(options.epsilon).epsilon * ROUND_SHARE, LEAST_PART)
+            choice = f"round_slots = {rounds[0]}\nround_epsilon = {float(part):g}"
+        else:
+            theta = options.theta if options.theta is not None else THETA if options.data is None else bound
+            choice = f"theta = {theta}"
         names = ("mechanism", "delta", "slew", "dimension")
         given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
         lines = "".join(f"{name} = {toml(value)}\n" for name, value in given.items())
@@ -158,7 +182,7 @@ class DemoStream:
 collect = "stream"
 
 [stream]
-{lines}theta = {theta}
+{lines}{choice}
 reports = {options.slots}
 chains = {_CHAINS}
 """
@@ -166,7 +190,11 @@ chains = {_CHAINS}
     def result(self, plan: PreparedDemo, store: Store, sent: Sent) -> StreamResult:
         """Compute estimates by the server's code, and truths from the ledgers."""
         assert plan.config.stream is not None
-        rule = stream_rule(plan.config.campaign, plan.config.stream)
+        streams = [epoch.campaign for epoch in store.epochs() if isinstance(epoch.campaign.rule, StreamRule)]
+        if not streams:
+            raise Invalid("no stream began: the threshold round got no report")
+        rule = streams[0].rule
+        assert isinstance(rule, StreamRule)
         reports: dict[int, dict[str, int]] = {}
         for device, payload in sent.sent:
             report = unpack(payload)
@@ -174,7 +202,7 @@ chains = {_CHAINS}
                 reports.setdefault(report.slot, {})[device] = report.chain
         if not reports:
             raise Invalid("no stream report was sent")
-        truths = _truths(plan, rule, reports)
+        truths = _truths(plan, streams[0], rule, reports)
         with open_results(plan.config.store_url) as results:
             guarantee = results.guarantee
             slots: list[StreamSlot] = []
@@ -189,6 +217,8 @@ chains = {_CHAINS}
             plan.readings.unit or "units",
             guarantee,
             plan.config.stream.mechanism,
+            rule.theta,
+            bool(plan.rounds),
             num / den,
             by_micropython,
             slots,
@@ -230,19 +260,20 @@ def _slots(
 
 
 def _truths(
-    plan: PreparedDemo, rule: StreamRule, reports: dict[int, dict[str, int]]
+    plan: PreparedDemo, campaign: Campaign, rule: StreamRule, reports: dict[int, dict[str, int]]
 ) -> dict[int, tuple[Vector, Vector]]:
     """Return a map: slot -> (mean reading, mean clipped reading) of the devices that reported; each [coordinates].
 
     The unit is the range, centred: a point lies within a ball of diameter 1, and moves by at most the slew.
     """
     rows = {name: row for row, name in enumerate(plan.names)}
-    first, last = min(reports), dict[str, Vector]()
+    last: dict[str, Vector] = {}
     truths = {}
     for slot in sorted(reports):
         readings, paths = [], []
+        column = plan.first_column + slot - campaign.first_slot
         for device, index in reports[slot].items():
-            reading = np.atleast_1d(np.asarray(plan.measured(rows[device], slot - first), dtype=np.float64))
+            reading = np.atleast_1d(np.asarray(plan.measured(rows[device], column), dtype=np.float64))
             point = _shortened((np.clip(reading, rule.low, rule.theta) - rule.low) / rule.width - 0.5, 0.5)
             if index > 1 and device in last:
                 point = last[device] + _shortened(point - last[device], rule.slew / rule.levels)

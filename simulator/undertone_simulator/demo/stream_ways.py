@@ -85,7 +85,7 @@ def stream_ways(plan: PreparedDemo, rule: StreamRule, played: StreamWay) -> list
         return [played]
     columns = range(plan.first_column, plan.first_column + slots)
     readings = np.array([[plan.measured(row, column) for column in columns] for row in range(len(plan.names))])
-    epsilon = float(plan.config.campaign.epsilon)
+    epsilon = float(stream.budget(plan.config.campaign.epsilon).epsilon)
     methods = main_methods(stream.slew, slots, epsilon, stream.delta, chains=stream.chains)
     rng = np.random.default_rng(plan.options.seed)
     drawn = [_drawn(method, rule, readings, rng) for method in methods]

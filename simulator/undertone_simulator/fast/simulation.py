@@ -132,7 +132,7 @@ class Simulation:
         cohort_seed = plan.cohort_seed or self._seeded.source(LARGEST_DEVICE)(SEED_BYTES)
         self._result = Simulated(replace(plan, cohort_seed=cohort_seed), Timeline(()), Partial(), stream=stream)
         means = EpochMeans(cohort_seed, self._tally.partial)
-        self._rounds = Rounds(plan, means) if stream is None else StreamRounds(plan, stream)
+        self._rounds = Rounds(plan, means) if stream is None else StreamRounds(plan, stream, means)
 
     def run(self) -> Simulated:
         """Simulate the whole campaign: its threshold rounds, if it has any, then the plan's report slots."""

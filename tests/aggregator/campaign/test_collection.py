@@ -51,6 +51,8 @@ def test_in_turns_the_guarantee_is_of_a_window_and_of_a_month(
         measure=measure,
         slot_seconds=slot,
         cycle=48,
+        first_slot=0,
+        last_slot=1_000_000,
         schedule=Schedule(bytes(16), stride, 0),
     )
     cost = COLLECTIONS["scalar"].guarantee(cast("Campaign", campaign), Budget.parse(1))
@@ -68,7 +70,13 @@ def test_a_plan_that_had_no_turns_for_an_epoch_says_no_window(
     epochs = [
         SimpleNamespace(
             campaign=SimpleNamespace(
-                rule=rule, measure="sum", slot_seconds=1800, cycle=48, schedule=Schedule(bytes(16), stride, 0)
+                rule=rule,
+                measure="sum",
+                slot_seconds=1800,
+                cycle=48,
+                first_slot=0,
+                last_slot=1_000_000,
+                schedule=Schedule(bytes(16), stride, 0),
             ),
             budget=Budget.parse(epsilon),
         )

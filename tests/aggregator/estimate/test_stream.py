@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import server
 from support.tables import tables_of
 from undertone_aggregator.campaign.collection import cells_of, collection_of
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.stream_rounds import StreamRounds, stream_rule
 from undertone_aggregator.counts.chains import Chains
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS
-from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.counts.seen import Seen
 from undertone_aggregator.estimate.estimates import Series, Z, estimates_of
 from undertone_aggregator.estimate.series_filter import SeriesFilter
@@ -58,7 +60,9 @@ class Fleet:
 
     def __init__(self, mechanism="gaussian", devices=200, seed=1, **changes):
         self.config = config(mechanism, **changes)
-        self.epoch = StreamRounds(self.config.campaign, self.config.stream).first(START - SLOT)
+        self.epoch = StreamRounds(
+            self.config.campaign, self.config.stream, EpochMeans(server.SEED, lambda *_: Partial())
+        ).first(START - SLOT)
         assert self.epoch.campaign.first_slot == FIRST
         self.rule: StreamRule = self.epoch.campaign.rule
         self.rng = np.random.default_rng(seed)
@@ -297,7 +301,7 @@ def test_plans_are_checked_and_described():
     one_bit = collection.guarantee(Fleet("one-bit", 1).epoch.campaign, config().budget)
     assert one_bit.certificate is not None
     assert 1 < one_bit.certificate < 2
-    assert StreamRounds(config().campaign, config().stream).warnings()
+    assert StreamRounds(config().campaign, config().stream, EpochMeans(server.SEED, lambda *_: Partial())).warnings()
     for line in ("slew = 0.5", "slew = 0", "delta = 1", "delta = 0", "reports = 0", 'mechanism = "x"', "theta = true"):
         name = line.split()[0]
         kept = [

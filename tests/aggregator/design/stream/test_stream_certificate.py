@@ -7,7 +7,9 @@ from typer.testing import CliRunner
 
 from support import server
 from undertone.app import app
+from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.stream_rounds import StreamRounds, stream_rule
+from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design.stream.certificate import certify_stream
 from undertone_aggregator.settings.config import StreamPlan
 from undertone_shared.errors import Invalid
@@ -18,7 +20,9 @@ def certify(*words):
 
 
 def campaign_file(tmp_path, *, epsilon, **stream):
-    rounds = StreamRounds(server.plan(epsilon=epsilon), StreamPlan(**stream))
+    rounds = StreamRounds(
+        server.plan(epsilon=epsilon), StreamPlan(**stream), EpochMeans(server.SEED, lambda *_: Partial())
+    )
     path = tmp_path / "campaign.json"
     path.write_bytes(bytes(rounds.first(server.FIRST).campaign.body))
     return path

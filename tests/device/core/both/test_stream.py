@@ -1,15 +1,18 @@
 """Streams in the reporter: chains, counts, charges, reboots, renewal. Readings and noise never reach the storage."""
 
-from rig import DAY, SLOT, START, Counting, Device
+from rig import DAY, SLOT, START, Counting, Device, square_wave
 from stream_rig import rule, stream_campaign
 
 from undertone_device.core.ledger import in_ticks
 from undertone_device.core.slot_value import SlotValue
 from undertone_device.core.stream_state import VectorValue
+from undertone_device.core.units import epsilon_units
 from undertone_shared import report as reports
 from undertone_shared.entropy import Entropy
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.off_board import intake, issue
+from undertone_shared.scalar import Cohort
+from undertone_shared.schedule import Schedule
 
 
 def running(stream, storage=None, rho=1 << 20, period=400 * DAY, entropy=None, **policy):
@@ -481,3 +484,43 @@ def test_every_window_that_a_campaign_begins_counts_for_ever():
         assert device.reporter.ledger.ever_rho == windows * daily.charge(), slots
         stream["lifetime"] -= 1
         assert refusal(Device(now=START - SLOT, stream=stream), campaign) == "rho"
+
+
+def threshold_round(first):
+    """A round of five slots, in which each device has one turn."""
+    wave = Cohort(square_wave())
+    schedule = Schedule(bytes(16), 5, 1)
+    return stream_campaign(None, cohort=wave, epoch=first * SLOT, last_slot=first + 4, schedule=schedule)
+
+
+def test_a_threshold_round_takes_one_report_of_its_own_epsilon_and_then_the_stream_its_rho():
+    stream, one = rule(theta=700), epsilon_units(2, 1)
+    allowed = {"rho": stream.charge(), "period_seconds": 400 * DAY, "lifetime": stream.charge()}
+    device = Device(now=START - SLOT, stream=allowed, lifetime=one, epoch_seconds=5 * SLOT)
+    first = START // SLOT
+    device.accept(threshold_round(first))
+    device.reporter.close_slot(device.now)
+    device.slot()
+    drawn = [report for report in [device.slot() for _ in range(5)] if report is not None]
+    assert [intake.unpack(report).kind for report in drawn] == [reports.COHORT]
+    ledger = device.reporter.ledger
+    assert (ledger.ever, ledger.ever_rho) == (one, 0)
+    # A second round gets nothing: the policy allows one such report ever.
+    device.accept(threshold_round(first + 6))
+    assert [device.slot() for _ in range(7)] == [None] * 7
+    assert ledger.ever == one
+    # The stream goes on from there, under its own budget.
+    device.accept(stream_campaign(stream, epoch=(first + 13) * SLOT, last_slot=first + 60))
+    drawn = [report for report in [device.slot() for _ in range(4)] if report is not None]
+    assert {intake.unpack(report).kind for report in drawn} == {reports.STREAM}
+    assert [chain(report) for report in drawn] == list(range(1, len(drawn) + 1))
+    ledger = device.reporter.ledger
+    assert (ledger.ever, ledger.ever_rho) == (one, stream.charge())
+
+
+def test_epsilon_that_is_used_up_and_more_stops_no_stream():
+    stream = rule()
+    device = running(stream, lifetime=epsilon_units(2, 1))
+    # A block of reserved draws that a power cut forfeited may count as more than the lifetime's epsilon.
+    device.reporter.ledger.ever = 3 * epsilon_units(2, 1)
+    assert intake.unpack(device.slot()).kind == reports.STREAM

@@ -1,0 +1,115 @@
+"""Experiment: θ of a stream from one Square Wave report of each device, against the best θ in hindsight."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.design.stream.methods import Method, main_methods, select
+from undertone_aggregator.settings.config import CampaignPlan, StreamPlan
+from undertone_simulator.fast.simulation import Simulation
+from undertone_simulator.readings import populations
+from undertone_simulator.readings.bounds import public_bound
+from undertone_simulator.readings.readings import Readings
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.registry import StudyOptions
+
+TITLE = "Streams: θ from a threshold round, against the best θ in hindsight"
+PARAGRAPH = (
+    "A stream campaign can begin with a threshold round (`round_slots`), in which each device sends one report by the "
+    "Square Wave. The report costs a part of the campaign's ε (`round_epsilon`), and the stream has the rest. The "
+    "server chooses θ from these reports. The study compares the error of the stream with that θ and the error with "
+    "the θ that would have been best for the very readings that the stream then reports. The error of a slot has "
+    "three parts: noise, truncation at θ, and clipped steps. It is computed from the readings and from the variance "
+    "of the noise, so that only the reports of the round are random. The reports of the round do not show how "
+    "readings change from slot to slot, so the choice of θ uses a model of what clipped steps remove."
+)
+
+DEVICES, CYCLE, DELTA = 5000, 48, 1e-5
+EPSILONS = ("2", "4", "8")
+# The parts of ε that the report of the round costs.
+PARTS = (Fraction(1, 10), Fraction(1, 4))
+SLEW, CHAINS, SEEDS = Fraction(1, 20), 2, 10
+# Candidates for the best θ in hindsight lie this much apart.
+APART = 1.02
+
+Array = NDArray[np.float64]
+
+
+def run(options: StudyOptions) -> Outcome:
+    """Compare both for each ε and part of it."""
+    seeds = range(options.seed, options.seed + (options.repeats or SEEDS))
+    devices = 200 if options.quick else DEVICES
+    cells = list(product(EPSILONS[:1] if options.quick else EPSILONS, PARTS))
+    results: dict[tuple[str, Fraction], list[list[float]]] = {cell: [] for cell in cells}
+    for seed in seeds:
+        # The round plays the first day, and the stream the second one.
+        readings = populations.households(devices, 3, seed)
+        for epsilon, part in cells:
+            results[epsilon, part].append(_compared(readings, Fraction(epsilon), part, seed))
+    rows: list[tuple[Cell, ...]] = []
+    for (epsilon, part), each in results.items():
+        theta, best, error, ratio, whole = np.array(each).T
+        rows.append(
+            (
+                *(
+                    epsilon,
+                    float(part * Fraction(epsilon)),
+                    float(np.median(theta)),
+                    float(np.median(best)),
+                    float(np.median(error)),
+                ),
+                *(float(np.median(ratio)), float(ratio.max()), float(np.median(whole)), float(whole.max())),
+            )
+        )
+    return Outcome(
+        TITLE,
+        (
+            *("ε", "for the round", "median θ, Wh", "best θ, Wh", "error, %", "over best"),
+            *("worst run", "over best with all of ε", "worst run with all of ε"),
+        ),
+        rows,
+        (
+            f"{devices} of the simulator's households, {len(seeds)} runs, each with other households. (ε, δ) with "
+            f"δ = {DELTA:g} is for all that a device reports in the round and in the day after it (user level). "
+            f"`error` is the root mean square error of a half-hour's raw mean, in per cent of the mean. `over best` is "
+            "its median over the runs, divided by the error with the best θ in hindsight, at the same ε for the "
+            "stream. The last two columns divide by the error of a stream that has all of ε, because it gets the best "
+            f"θ for nothing. C = {float(SLEW):g}.",
+        ),
+    )
+
+
+def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int) -> list[float]:
+    """Return θ, the best θ, the error in per cent, and its ratio to the best at the stream's and at the whole ε."""
+    bound, _ = public_bound(readings, None)
+    plan = CampaignPlan(
+        name="stream", sensor="load", unit=readings.unit, bound=bound, slot_seconds=1800, cycle=CYCLE, epsilon=epsilon,
+        collect="stream", report_slots=1,
+    )  # fmt: skip
+    part = epsilon * share
+    stream = StreamPlan(delta=DELTA, slew=SLEW, reports=CYCLE, chains=CHAINS, round_slots=CYCLE, round_epsilon=part)
+    simulated = Simulation(plan, readings, readings.households, seed, stream=stream).run()
+    rule = simulated.rule
+    assert rule is not None
+    first, second = (epoch.campaign.first_slot for epoch in simulated.timeline.epochs)
+    day = readings.values[:, second - first : second - first + CYCLE].astype(np.float64)
+    candidates = np.unique(np.geomspace(20, bound, int(np.log(bound / 20) / np.log(APART))).astype(int))
+    errors = []
+    for budget in (epsilon - part, epsilon):
+        methods = main_methods(SLEW, CYCLE, float(budget), DELTA, chains=CHAINS)
+        method = select(methods, "closed-form")
+        if budget == epsilon - part:
+            error = error_at(method, day, rule.theta)
+        errors.append([error_at(method, day, int(theta)) for theta in candidates])
+    own, whole = map(min, errors)
+    best = float(candidates[int(np.argmin(errors[0]))])
+    return [float(rule.theta), best, 100 * error / float(day.mean()), error / own, error / whole]
+
+
+def error_at(method: Method, day: Array, theta: int) -> float:
+    """Return the root mean square error of a slot's raw mean of all devices [devices, slots], truncated at θ."""
+    bias = theta * method.clipped(day / theta).mean(axis=0) - day.mean(axis=0)
+    noise = theta**2 * np.diag(method.covariance) / len(day)
+    return float(np.sqrt(np.mean(bias**2 + noise)))
