@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from undertone.app import app
 from undertone_studies import cgm_figures
 from undertone_studies.commands.reproduce import PAPERS, experiments_of
 from undertone_studies.experiments import cgm_fig2, cgm_fig4
@@ -135,3 +137,31 @@ def test_the_curves_are_the_rows(name: str) -> None:
             row = cells[panel.title, line]
             assert y[0] == pytest.approx(row[3])
             assert max(y) <= float(row[5]) * (1 + 1e-12)
+
+
+def files(folder: Path, paper: str) -> set[str]:
+    """The files of a paper's experiments: tables, and pictures where there are any."""
+    return {f"{name}{end}" for name in experiments_of(paper) for end in (".csv", ".json", ".png")
+            if (folder / f"{name}{end}").exists()}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", PAPERS)
+def test_reproduce_makes_every_table_and_figure_of_the_paper(paper: str, undertone_data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results"
+    done = CliRunner().invoke(
+        app, ["reproduce", paper, "--quick", "--output", str(output), "--data", str(undertone_data)]
+    )
+    assert done.exit_code == 0, done.output
+    number = len(experiments_of(paper))
+    assert f"{number} experiments, 0 without their data" in done.output
+    assert files(output, paper) == files(RESULTS, paper)
+    # What is quick has fewer repeats and points, but the papers' figures and tables are all there.
+    made = {name: Outcome.of(json.loads((output / f"{name}.json").read_text())) for name in experiments_of(paper)}
+    for figure in FIGURES.values():
+        if figure.paper == paper:
+            for title in figure.panels:
+                assert [panel for panel in made[figure.study].panels if panel.title.startswith(title)], title
+    for study in TABLES:
+        if study in made:
+            assert made[study].rows
