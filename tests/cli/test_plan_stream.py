@@ -96,7 +96,10 @@ def test_what_is_recommended_can_be_run_by_a_campaign(slew):
     plan = plan_stream(devices=1000, slots=48, epsilon="1", delta="1e-5", slew=slew)
     chosen = next(line for line in plan.lines if line.method == plan.recommended)
     table = {"mechanism": chosen.mechanism, "slew": float(slew)}
+    if chosen.share is not None:
+        table["share"] = chosen.share
     assert parse(StreamPlan, "stream", table).mechanism == chosen.mechanism
-    runs = [line.mechanism for line in plan.lines if line.mechanism is not None]
-    assert sorted(runs) == sorted(STREAMS)
+    runs = {line.method: line.mechanism for line in plan.lines if line.mechanism is not None}
+    assert sorted(runs.values()) == sorted([*STREAMS, "gaussian"])
+    assert runs["tuned"] == "gaussian"
     assert chosen.smoothed == min(line.smoothed for line in plan.lines if line.mechanism is not None)

@@ -44,6 +44,7 @@ def stream_rule(plan: CampaignPlan, stream: StreamPlan, theta: int | None = None
         restart=stream.restart,
         renewal=stream.renewal,
         independent=named.independent,
+        share=stream.share,
     )
 
 

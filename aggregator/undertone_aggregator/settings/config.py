@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_aggregator.base.files import read_utf8
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.design.named import STREAMS, reporting_names
+from undertone_aggregator.design.named import STREAMS, reporting_names, stream_as
 from undertone_aggregator.settings import plan_checks as check
 from undertone_aggregator.settings.broker_options import BrokerOptions, check_broker, check_sessions
 from undertone_aggregator.settings.join_options import JoinOptions
@@ -224,6 +224,9 @@ class StreamPlan(Checked):
     delta: float = option(1e-5, "delta of a whole stream", check.delta)
     slew: Fraction = option(Fraction(1, 20), "largest step between reports, a share of the range below "  # noqa: RUF009
                             "1/2", check.slew)  # fmt: skip
+    share: Fraction | None = option(None, "share r of a report's noise that the next one uses again, rounded "  # noqa: RUF009
+                                    "down to 256ths; absent: the one with the least variance",
+                                    check.noise_share)  # fmt: skip
     theta: int | None = option(None, "readings are truncated to it; absent: a threshold round finds it, or it is the "
                                "bound", integer(1, _READING))  # fmt: skip
     round_slots: int = option(0, "slots of a threshold round before the stream, in which each device sends one Square "
@@ -239,7 +242,9 @@ class StreamPlan(Checked):
                           integer(0, 1 << 24))  # fmt: skip
 
     def check_together(self) -> None:
-        """Raise Invalid for options of a threshold round that contradict each other, or the stream's."""
+        """Raise Invalid for options that contradict each other, or the stream's mechanism."""
+        if self.share is not None and stream_as(self.mechanism).independent:
+            raise Invalid(f"stream.share is {self.share}, expected nothing: {self.mechanism} has independent noise")
         if (self.round_slots == 0) != (self.round_epsilon is None):
             raise Invalid(
                 f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {self.round_epsilon}, expected"

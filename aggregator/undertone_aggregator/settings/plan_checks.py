@@ -124,6 +124,12 @@ def delta(name: str, value: object) -> float:
     return float(value)
 
 
+def noise_share(name: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)) or not 0 <= value < 1:
+        raise Invalid(f"{name} is {value!r}, expected a number from 0 to below 1")
+    return Fraction(str(value))
+
+
 def slew(name: str, value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)) or not 0 < value < Fraction(1, 2):
         raise Invalid(f"{name} is {value!r}, expected a number above 0 and below 1/2")

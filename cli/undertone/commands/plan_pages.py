@@ -110,8 +110,11 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")
     for sentence in plan.guarantees:
         console.print(sentence)
-    mechanism = next(line.mechanism for line in plan.lines if line.method == plan.recommended)
-    console.print(f"recommended: {plan.recommended}; a campaign runs it with stream.mechanism = {mechanism}")
+    best = next(line for line in plan.lines if line.method == plan.recommended)
+    share = "" if best.share is None else f" and stream.share = {best.share:g}"
+    console.print(
+        f"recommended: {plan.recommended}; a campaign runs it with stream.mechanism = {best.mechanism}{share}"
+    )
     if plan.best != plan.recommended:
         console.print(f"least error of all: {plan.best}, which no campaign can run")
 

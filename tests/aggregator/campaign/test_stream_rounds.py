@@ -14,6 +14,7 @@ from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Ti
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.stream import rho_for
+from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan, parse_config
 from undertone_operate.fleet.device_files import make_policy, stream_policy
 from undertone_shared.policy import Policy
@@ -135,3 +136,25 @@ def test_what_contradicts_a_round_is_refused(options, facts, tmp_path):
 def test_a_round_leaves_something_for_the_stream(tmp_path):
     with refused("stream.round_epsilon", 4, "campaign.epsilon"):
         rounds(config(tmp_path, round_epsilon="4"))
+
+
+@pytest.mark.parametrize(("share", "reuse"), [(0, 0), (0.5, 128), (0.75, 192), (0.999, 255)])
+def test_the_share_of_the_noise_that_is_used_again_is_an_option(share, reuse, tmp_path):
+    made = config(tmp_path, share=share)
+    rule, best = stream_rule(made.campaign, made.stream), stream_rule(made.campaign, config(tmp_path).stream)
+    assert rule.reuse == reuse
+    rho = rho_for(GAUSSIAN, made.stream.budget(made.campaign.epsilon))
+    assert max(rule.charge(), best.charge()) <= rho
+    assert release_variance(rule) >= release_variance(best), "the plan's own share has the least variance"
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ({"share": 1}, ("stream.share", 1, "below 1")),
+        ({"share": 0.5, "mechanism": "direct"}, ("stream.share", "direct", "independent")),
+    ],
+)
+def test_a_share_that_does_not_apply_is_refused(options, facts, tmp_path):
+    with refused(*facts):
+        config(tmp_path, **options)

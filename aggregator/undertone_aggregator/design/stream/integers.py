@@ -70,13 +70,15 @@ def choose(
     renewal: int = 0,
     levels: int = LEVELS,
     independent: bool = False,
+    share: Fraction | None = None,
 ) -> StreamRule:
     """Return the rule with the least variance whose `charge` is at most ``rho`` (in units of 2^-20), by the closed
     form.
 
     ``slew`` is a share of the range theta - low, rounded down to whole levels. ``independent``: use Algorithm 1,
-    without a share of the last report and without a slew limit. Raises Invalid for a budget too small or numbers out of
-    range.
+    without a share of the last report and without a slew limit. ``share``: r, the share of the last report that is used
+    again, rounded down to a multiple of 2^-`SHIFT`; None: the best one. Raises Invalid for a budget too small or
+    numbers out of range.
     """
     check_length(reports)
     check_slew(slew)
@@ -88,7 +90,8 @@ def choose(
         raise Invalid(f"the budget is {rho} of 2^20, expected at least 1")
     exact = Fraction(steps, levels)
     shift = 0 if independent else SHIFT
-    reuse = 0 if independent else int(best_share(exact, reports, max(chains, lag), SHIFT) * (1 << SHIFT))
+    best = best_share(exact, reports, max(chains, lag), SHIFT) if share is None else share
+    reuse = 0 if independent else int(best * (1 << SHIFT))
     bound = squared_bound(reports, max(chains, lag), levels, steps, shift, reuse)
     noise = (_variances if kind == GAUSSIAN else _steps)(bound, rho, levels, steps, shift, reuse)
     fields: dict[str, Any] = {

@@ -35,8 +35,9 @@ class Method:
     """One method. ``covariance`` [k, k]: noise of one device at the reported slots ``seen`` [k]; the range is 1.
 
     ``slew``: limit to which steps between reports are clipped, or None. ``mechanism``: the mechanism in [stream] that
-    runs the method in a campaign, a key of `design.named.STREAMS`; None if no campaign can run it. ``transform``:
-    (forward, inverse) for readings that are released on another scale.
+    runs the method in a campaign, a key of `design.named.STREAMS`; None if no campaign can run it. ``share``: the
+    option of [stream] that it needs besides. ``transform``: (forward, inverse) for readings that are released on
+    another scale.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Method:
     mechanism: str | None
     note: str
     transform: "tuple[Callable[[Array], Array], Callable[[Array], Array]] | None" = None
+    share: Fraction | None = None
 
     def release(self, readings: Array, rng: np.random.Generator) -> Array:
         """Simulate the devices' releases [devices, k] for readings [devices, l] in [0, 1], in floating point."""
@@ -130,7 +132,7 @@ def with_share(r: Fraction, slew: Fraction, slots: int, squared: float, chains: 
     """
     noise = _stationary(float(r), slots) * float(closed_form(r, slew, slots, chains) / (1 - r * r)) / squared
     note = f"constant r = {float(r):g}, closed form: the share that suits the smoother"
-    return Method("tuned", noise, np.arange(slots), float(slew), None, note)
+    return Method("tuned", noise, np.arange(slots), float(slew), "gaussian", note, share=r)
 
 
 def logarithmic(base: Method, least: float) -> Method:

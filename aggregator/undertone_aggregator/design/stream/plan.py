@@ -30,7 +30,8 @@ class Line:
 
     ``variance``: mean noise variance of a reported slot, divided by that of the paper's algorithm. ``raw``: the error
     without the smoother; ``smoothed``: the error after it.
-    ``mechanism``: the mechanism in [stream] that runs the method; None if no campaign can run it.
+    ``mechanism``: the mechanism in [stream] that runs the method; None if no campaign can run it. ``share``: the option
+    of [stream] that it needs besides, None for the best one.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Line:
     variance: float
     raw: float
     smoothed: float
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def _line(method: Method, devices: int, length: int, covariance: Array, movement
         float(np.mean(np.diag(method.covariance))) / reference,
         _error(_held(method, noise, movement, len(covariance)), length),
         _error(after, length),
+        None if method.share is None else float(method.share),
     )
 
 
