@@ -54,9 +54,10 @@ DAY = 86400
 SLOT = 1800
 # Midnight of a day in January 2027.
 START = 1_800_057_600
-# Up to this day the devices live every slot; from then on so many slots around a block.
-WHOLE_DAYS = 5
-AROUND = 3
+# The devices live each of the first slots, which are the threshold rounds and some more; from then on, so many slots
+# around a block.
+FIRST_SLOTS = 3 * 48 + 8
+AROUND = 2
 PATIENCE_SECONDS = 300
 DIES = "the disk dies; a new machine"
 # OpenSSL's flag X509_V_FLAG_NO_CHECK_TIME.
@@ -285,9 +286,11 @@ class Life:
             self.settle()
 
     def until_day(self, day: int) -> None:
-        """Live until that day: at first every slot, later some slots before it."""
+        """Live until that day: each of the first slots, and later some slots before it."""
         end = START + day * DAY
-        if day > WHOLE_DAYS and end - AROUND * SLOT > self.clock.now():
+        while self.clock.now() < min(end, START + FIRST_SLOTS * SLOT):
+            self.slots(1)
+        if end - AROUND * SLOT > self.clock.now():
             self.clock.set(end - AROUND * SLOT)
             for name in list(self.devices):
                 self.boot(name)
