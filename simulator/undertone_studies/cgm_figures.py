@@ -5,7 +5,7 @@ Figures 1 and 2 compare Algorithm 1 (independent noise), Algorithm 3 (CGM) and w
 not simulated: the variance of the noise, and the exact bias from clipping steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -17,6 +17,7 @@ from undertone_studies.cgm import DELTA, EPSILONS, budget, error_of
 from undertone_studies.cgm_populations import CgmStreams
 from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.panel import Curve, Panel
+from undertone_studies.registry import StudyOptions
 
 COLUMNS = (
     *("ε", "C", "method", "first report", "median report", "worst report", "number of the worst"),
@@ -74,6 +75,13 @@ def by_slew(streams: CgmStreams, title: str) -> Outcome:
             curves |= {f"{each.name}, C = {slew}": each for each in errors}
         panels.append(_panel(streams, f"ε = {epsilon:g}", curves))
     return Outcome(title, COLUMNS, rows, _notes(streams) + slew_notes(rows), panels)
+
+
+def figure_study(
+    figure: Callable[[CgmStreams, str], Outcome], streams: Callable[[], CgmStreams], title: str
+) -> Callable[[StudyOptions], Outcome]:
+    """Return the function ``run`` of a study that computes one figure of some streams, whatever its options are."""
+    return lambda options: figure(streams(), title)
 
 
 def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:

@@ -1,9 +1,7 @@
 """Experiment: Figure 2 of CGM, the error by report on the stand-in for the Beijing taxis."""
 
-from undertone_studies.cgm_figures import by_time
+from undertone_studies.cgm_figures import by_time, figure_study
 from undertone_studies.cgm_populations import taxi_like
-from undertone_studies.outcome import Outcome
-from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM, Figure 2: error by report, the stand-in for the Beijing taxis"
 PARAGRAPH = (
@@ -12,7 +10,4 @@ PARAGRAPH = (
     "devices draw."
 )
 
-
-def run(options: StudyOptions) -> Outcome:
-    """Compute the errors."""
-    return by_time(taxi_like(), TITLE)
+run = figure_study(by_time, taxi_like, TITLE)

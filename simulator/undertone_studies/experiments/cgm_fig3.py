@@ -1,9 +1,7 @@
 """Experiment: Figure 3 of CGM, the effect of C on the stand-in for the Kaggle pages."""
 
-from undertone_studies.cgm_figures import by_slew
+from undertone_studies.cgm_figures import by_slew, figure_study
 from undertone_studies.cgm_populations import kaggle_like
-from undertone_studies.outcome import Outcome
-from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM, Figure 3: effect of C, the stand-in for the Kaggle pages"
 PARAGRAPH = (
@@ -11,7 +9,4 @@ PARAGRAPH = (
     "finds that the smallest C is best at small ε, and that it leads to large errors on some days at large ε."
 )
 
-
-def run(options: StudyOptions) -> Outcome:
-    """Compute the errors."""
-    return by_slew(kaggle_like(), TITLE)
+run = figure_study(by_slew, kaggle_like, TITLE)

@@ -1,9 +1,7 @@
 """Experiment: Figure 4 of CGM, the effect of C on the stand-in for the Beijing taxis."""
 
-from undertone_studies.cgm_figures import by_slew
+from undertone_studies.cgm_figures import by_slew, figure_study
 from undertone_studies.cgm_populations import taxi_like
-from undertone_studies.outcome import Outcome
-from undertone_studies.registry import StudyOptions
 
 TITLE = "CGM, Figure 4: effect of C, the stand-in for the Beijing taxis"
 PARAGRAPH = (
@@ -11,7 +9,4 @@ PARAGRAPH = (
     "best at every ε, because the shares of time that taxis spend in the zone change little."
 )
 
-
-def run(options: StudyOptions) -> Outcome:
-    """Compute the errors."""
-    return by_slew(taxi_like(), TITLE)
+run = figure_study(by_slew, taxi_like, TITLE)
