@@ -1,6 +1,7 @@
 """Estimates by column are the rows that they were made of, and the rows that they make are these."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,3 +51,11 @@ def test_a_load_has_the_fields_of_one_row() -> None:
     rows = list(table.with_load(np.array([10.0, 20.0]), np.array([2.0, 3.0]), bias, bias_se))
     for row, load in zip(rows, (Load.of(10.0, 2.0, 2.0, 1.5), Load.of(20.0, 3.0)), strict=True):
         assert [getattr(row, name) for name in Load._fields] == list(load)
+
+
+def test_columns_equal_any_sequence_of_the_same_rows() -> None:
+    table = Estimates.of(ROWS)
+    assert table == Estimates.of(ROWS) == ROWS
+    assert ROWS == table != ROWS[:3]
+    assert table != [*ROWS[:3], replace(ROWS[3], slot=7)]
+    assert table != ["slot"]
