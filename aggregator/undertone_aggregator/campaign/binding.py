@@ -12,7 +12,7 @@ from undertone_aggregator.base.plain import plain
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan
 from undertone_aggregator.settings.landing_plan import SERVER
-from undertone_aggregator.store.store import Store
+from undertone_aggregator.store.store import CampaignEntries, Store
 from undertone_shared.campaign import Campaign
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.policy import Policy, parse_policy
@@ -63,7 +63,7 @@ def changes(meta: Mapping[str, str], plan: CampaignPlan, stream: StreamPlan | No
 
 
 def open_campaign(
-    store: Store,
+    store: CampaignEntries,
     plan: CampaignPlan,
     stream: StreamPlan | None = None,
     *,
@@ -107,7 +107,7 @@ def version_of(meta: Mapping[str, str]) -> int:
     return int(meta.get(_VERSION, "1"))
 
 
-def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> int:
+def apply_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | None) -> int:
     """Apply a changed plan if ``version`` is that of the plan that applies now, and return the new version.
 
     Raises Invalid for another version, as when somebody else has changed the plan meanwhile, and as `open_campaign`.
@@ -125,7 +125,7 @@ def apply_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> i
     return version + 1
 
 
-def counted_by(store: Store) -> str:
+def counted_by(store: CampaignEntries) -> str:
     """Return the engine that counts a campaign's reports: `SERVER` or `SPARK`."""
     return store.meta().get(_COUNTS) or SERVER
 
@@ -212,7 +212,7 @@ def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[P
     return known_refusals(folder, short.first(now).campaign, extended.campaign, check=check)
 
 
-def _write_plan(store: Store, plan: CampaignPlan, stream: StreamPlan | None) -> None:
+def _write_plan(store: CampaignEntries, plan: CampaignPlan, stream: StreamPlan | None) -> None:
     facts = _facts(plan, stream)
     delta = str(facts.get("stream.delta", ""))
     store.set_meta({_PLAN: json.dumps(facts), "epsilon": str(plan.epsilon), "delta": delta})

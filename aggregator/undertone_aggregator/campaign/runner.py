@@ -36,7 +36,7 @@ from undertone_aggregator.settings.groups import keep_groups, read_groups
 from undertone_aggregator.store.disk_space import is_full, retry_while_full
 from undertone_aggregator.store.kept import note_kept
 from undertone_aggregator.store.leases import Fenced, Lease
-from undertone_aggregator.store.store import LOCK_SECONDS, Store, StoreError, open_store
+from undertone_aggregator.store.store import LOCK_SECONDS, CampaignEntries, Store, StoreError, open_store
 from undertone_shared.campaign import header
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
@@ -250,7 +250,7 @@ class Running:
                 self.coordinator = Coordinator(self.config, seed, store, out, self.journal, clock, sign)
         return self.coordinator
 
-    def _sign(self, store: Store) -> Callable[[bytes], bytes] | None:
+    def _sign(self, store: CampaignEntries) -> Callable[[bytes], bytes] | None:
         """Return the function that signs campaigns.
 
         Returns None without a key, which raises an alarm if there was one before.
@@ -270,7 +270,7 @@ class Running:
         store.set_meta({_SIGNED: "1"})
         return sign
 
-    def check_broadcast(self, store: Store, outlet: Outgoing, stop: threading.Event) -> None:
+    def check_broadcast(self, store: CampaignEntries, outlet: Outgoing, stop: threading.Event) -> None:
         """Check the broadcast campaign of this name. Raises Invalid if the store does not know it."""
         topic = config_topic(self.config.broker.prefix, self.name)
         message = outlet.retained(topic, stop)

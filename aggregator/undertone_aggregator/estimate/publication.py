@@ -29,7 +29,7 @@ from undertone_aggregator.counts.compact import ReportOrigin, Tables
 from undertone_aggregator.counts.histograms import Histograms, Slots, SlotSums
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial, reports_in
 from undertone_aggregator.store.inventory import ACTIVE
-from undertone_aggregator.store.store import SETTLED, Store
+from undertone_aggregator.store.store import SETTLED, CampaignEntries, Store
 from undertone_shared import report
 
 # Name of the stored value that lists [first slot, min_reports] for each min_reports under which a slot settled.
@@ -265,12 +265,12 @@ class Publication:
         return ReleasedCells(sums.until(self.settled).without(self.withheld), self)
 
 
-def publication_of(store: Store, least: int) -> Publication:
+def publication_of(store: CampaignEntries, least: int) -> Publication:
     """Return the publication state of a store, with ``least`` as the current min_reports."""
     return Publication.of(store.meta(SETTLED, _SINCE, _TOLD, _WITHHELD), least)
 
 
-def settle(store: Store, slot: int, least: int) -> Publication:
+def settle(store: CampaignEntries, slot: int, least: int) -> Publication:
     """Settle all slots up to ``slot``, under min_reports ``least``; settled slots do not change. Raises StoreError."""
     with store.transaction():
         before = publication_of(store, least)
@@ -283,7 +283,7 @@ def settle(store: Store, slot: int, least: int) -> Publication:
     return Publication(slot, least, since, before.told, before.withheld)
 
 
-def withhold(store: Store, slot: int, least: int) -> tuple[int, int] | None:
+def withhold(store: CampaignEntries, slot: int, least: int) -> tuple[int, int] | None:
     """Settle all slots up to ``slot`` and never publish those that had not settled; return (first, last) of them.
 
     For a store that was restored: another server may have published these slots after the backup was made, from more

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from undertone_aggregator.ingest.ledger import Backlog, backlog
 from undertone_aggregator.settings.landing_plan import SPARK, LandingPlan
-from undertone_aggregator.store.store import Store
+from undertone_aggregator.store.store import CampaignEntries
 
 # Seconds between two reads of the list of files that wait for Spark.
 _LOOK_SECONDS = 5.0
@@ -26,14 +26,14 @@ class Lag:
         """True if Spark counts the reports, and not the server."""
         return self.plan is not None and self.plan.counts == SPARK
 
-    def backlog(self, store: Store) -> Backlog:
+    def backlog(self, store: CampaignEntries) -> Backlog:
         """Return the files that wait for Spark; none where the server counts."""
         if self.plan is not None and self.counts_elsewhere and time.monotonic() > self._looked + _LOOK_SECONDS:
             self._backlog = backlog(store, Path(self.plan.folder))
             self._looked = time.monotonic()
         return self._backlog
 
-    def counted_until(self, store: Store, now: int) -> int:
+    def counted_until(self, store: CampaignEntries, now: int) -> int:
         """Return the Unix second up to which the store holds all reports that arrived: ``now`` if the server counts.
 
         A file holds reports that arrived up to ``plan.seconds`` before it was written, and reports that arrive now may

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from undertone_aggregator.ingest.landing_batches import waiting_files
-from undertone_aggregator.store.store import Batch, Store
+from undertone_aggregator.store.store import Batch, CampaignEntries, Store
 from undertone_shared.errors import Invalid
 
 # The worker's name under which a store keeps Spark's counts.
@@ -37,7 +37,7 @@ class BatchLedger:
     batch: int
 
 
-def read_ledger(store: Store) -> BatchLedger | None:
+def read_ledger(store: CampaignEntries) -> BatchLedger | None:
     """Return the ledger of a campaign; None before its first batch."""
     text = store.meta().get(_LEDGER)
     return BatchLedger(**json.loads(text)) if text else None
@@ -67,18 +67,18 @@ def apply(store: Store, entry: BatchLedger, batch: Batch) -> bool:
     return True
 
 
-def adopt(store: Store, entry: BatchLedger) -> None:
+def adopt(store: CampaignEntries, entry: BatchLedger) -> None:
     """Make ``entry`` the newest batch, whichever checkpoint it names; see `undertone_aggregator.spark.recovery`."""
     with store.transaction():
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})
 
 
-def forget(store: Store) -> None:
+def forget(store: CampaignEntries) -> None:
     """Note in the store that no checkpoint has a memory of the reports that the store holds."""
     store.set_meta({_LEDGER: ""})
 
 
-def check(store: Store, query: str, folder: Path, buckets: int) -> None:
+def check(store: CampaignEntries, query: str, folder: Path, buckets: int) -> None:
     """Raise Invalid when checkpoint and store do not match: reports would be lost or counted twice."""
     ledger = read_ledger(store)
     checkpoint, newest = _checkpoint(folder)
@@ -168,7 +168,7 @@ class Backlog:
         return 0.0 if self.oldest is None else max(now - self.oldest, 0.0)
 
 
-def backlog(store: Store, folder: Path) -> Backlog:
+def backlog(store: CampaignEntries, folder: Path) -> Backlog:
     """Return the files in a landing folder that the store has not counted."""
     held = read_ledger(store)
     checkpoint, newest = (None, -1) if held is None else (held.checkpoint, held.batch)

@@ -7,7 +7,7 @@ from typing import Any
 from undertone_aggregator.ingest.cells import Cells
 from undertone_aggregator.ingest.ingest import IngestPlan, Sessions, Share
 from undertone_aggregator.settings.landing_plan import LandingPlan
-from undertone_aggregator.store.store import Store
+from undertone_aggregator.store.store import CampaignEntries, Store
 
 _PLAN = "worker_plan"
 _BROKERS = "worker_brokers"
@@ -16,7 +16,7 @@ _WRITTEN = ("prefix", "campaign", "slot_seconds", "batch", "batch_seconds", "aud
 SECRET = "broker_secret"
 
 
-def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> None:
+def write_plan(store: CampaignEntries, plan: IngestPlan, brokers: Mapping[str, Any]) -> None:
     """Write the plan for `read_plan`. ``brokers``: how to reach them, for `read_brokers`."""
     fields = {name: getattr(plan, name) for name in _WRITTEN}
     # The store holds the groups and the sessions' secret elsewhere; groups change without another plan.
@@ -28,7 +28,7 @@ def write_plan(store: Store, plan: IngestPlan, brokers: Mapping[str, Any]) -> No
             store.set_meta(written)
 
 
-def plan_text(store: Store) -> str | None:
+def plan_text(store: CampaignEntries) -> str | None:
     """Return the text of the plan, which differs for another plan; None before a server has written one."""
     return store.meta().get(_PLAN)
 
@@ -45,7 +45,7 @@ def read_plan(store: Store, cells: Callable[[str], Cells]) -> IngestPlan:
     return IngestPlan(**fields, cells=cells, groups=groups, share=share, sessions=sessions)
 
 
-def read_brokers(store: Store) -> dict[str, Any]:
+def read_brokers(store: CampaignEntries) -> dict[str, Any]:
     """Return how to reach the brokers, as the server has written it."""
     brokers: dict[str, Any] = json.loads(store.meta()[_BROKERS])
     return brokers

@@ -17,7 +17,7 @@ from undertone_aggregator.ingest.shared_plan import SECRET
 from undertone_aggregator.mqtt.inbox import Inbox
 from undertone_aggregator.mqtt.link import Address, forget_session
 from undertone_aggregator.store.leases import COORDINATOR
-from undertone_aggregator.store.store import LOCK_SECONDS, Store
+from undertone_aggregator.store.store import LOCK_SECONDS, CampaignEntries, Store, WorkerStore
 from undertone_shared.errors import Invalid
 
 DRAINED_SECONDS = 1.0
@@ -81,7 +81,7 @@ def take_over(
         return _move(store, plan, addresses, say, clock, stop, taken)
 
 
-def _join(store: Store, plan: IngestPlan) -> IngestPlan:
+def _join(store: CampaignEntries, plan: IngestPlan) -> IngestPlan:
     meta = store.meta()
     sessions = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
     if len(sessions) != 1 or len(sessions[0]) != plan.share.workers:
@@ -154,7 +154,7 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
     return replace(plan, sessions=Sessions((0,)))
 
 
-def _consolidate(store: Store) -> None:
+def _consolidate(store: WorkerStore) -> None:
     """Replace all segments of each state of devices by one snapshot."""
     states = DeviceStates()
     states.load(store.segments)
@@ -162,7 +162,7 @@ def _consolidate(store: Store) -> None:
         store.compact(name, "", snapshot, everyone=True)
 
 
-def slots_of(store: Store) -> set[int]:
+def slots_of(store: CampaignEntries) -> set[int]:
     """Return the slots of broker users that a campaign's sessions hold."""
     return set(chain(*json.loads(store.meta().get(_SESSIONS, "[]"))))
 

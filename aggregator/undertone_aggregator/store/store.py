@@ -75,10 +75,11 @@ class Batch:
                 yield name, bytes(data)
 
 
-class Store(Protocol):
-    """A connection to the store of one campaign. Use a connection in one thread; any number of them may be open.
+class StoreConnection(Protocol):
+    """A connection to the store of one campaign: what everybody needs who has one.
 
-    Every method raises StoreError when the store cannot be read or written, and Invalid for damaged content.
+    Use a connection in one thread; any number of them may be open. Every method of a store raises StoreError when the
+    store cannot be read or written, and Invalid for damaged content.
     """
 
     @property
@@ -99,35 +100,15 @@ class Store(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def exclusive(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store exclusively, waiting up to ``seconds`` for other holders. Raises Invalid after that."""
-
-    def shared(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store together with other workers; waits and raises as ``exclusive``."""
-
-    def serving(self, seconds: float) -> AbstractContextManager[None]:
-        """Lock the store as its only server, whose workers may hold it; waits and raises as ``exclusive``."""
-
-    def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file; others may write to the store meanwhile.
-
-        Raises Invalid if ``path`` exists, or if the store is a PostgreSQL database: `pg_dump` copies that.
-        """
-
-    def damage(self) -> str:
-        """Check the store; return what is damaged, or empty text. For a database, which checks itself, it is empty."""
-
     def transaction(self) -> AbstractContextManager[None]:
         """Return a transaction as a context, durable at its end. A nested transaction is part of the outer one."""
-
-    @property
-    def leases(self) -> "Leases | None":
-        """The leases of workers on several machines; None for a store of one machine, which has locks instead."""
 
     def fence(self, check: Callable[[], None] | None) -> None:
         """Begin every later transaction of this connection with ``check``; one in which it raises is rolled back."""
 
-    # --- Methods for entries about the campaign as a whole.
+
+class CampaignEntries(StoreConnection, Protocol):
+    """Entries about the campaign as a whole, which its server, commands and readers share."""
 
     def meta(self, *names: str) -> dict[str, str]:
         """Return a map: name -> value of the campaign's entries with these names; without names, of all its entries."""
@@ -144,14 +125,9 @@ class Store(Protocol):
     def add_epoch(self, epoch: Epoch) -> None:
         """Add an epoch. Call it before the epoch is broadcast."""
 
-    # --- Methods for the counts of reports.
 
-    def commit(self, worker: str, batch: Batch) -> None:
-        """Add a batch under the worker's own key, in one transaction.
-
-        Reports for a slot up to `SETTLED` are stored apart as late, so that the counts of a settled slot never change.
-        A transaction that raises `SETTLED` waits for the commits that have read it.
-        """
+class CountedReports(Protocol):
+    """The counts of reports, for estimators, readers and alarms."""
 
     def partial(self, first: int = 0, last: int = 0xFFFFFFFF, *, kind: int | None = None, late: bool = True) -> Partial:
         """Return the Partial of all workers for first <= slot <= last, of one kind of report or of all kinds.
@@ -177,12 +153,6 @@ class Store(Protocol):
 
     def sums(self, first: int, last: int) -> SlotSums:
         """Return the sums of `histograms` over all groups, for first <= slot <= last."""
-
-    def sum_up(self, most: int) -> bool:
-        """Store the sums of at most ``most`` settled slots of which it has none yet; return True if some remain.
-
-        A store that needs no stored sums to be fast does nothing.
-        """
 
     def late_reports(self) -> int:
         """Return the number of counted reports that arrived after their slot had settled."""
@@ -220,7 +190,29 @@ class Store(Protocol):
     def audit(self) -> Iterator[tuple[str, bytes, str]]:
         """Yield (device, first 8 bytes of sha256(payload), outcome) of each distinct report, when auditing is on."""
 
-    # --- Methods for the operator's inventory of devices.
+
+class WorkerStore(Protocol):
+    """What a worker writes: counts, and the states of devices, of which a store knows the names only."""
+
+    def commit(self, worker: str, batch: Batch) -> None:
+        """Add a batch under the worker's own key, in one transaction.
+
+        Reports for a slot up to `SETTLED` are stored apart as late, so that the counts of a settled slot never change.
+        A transaction that raises `SETTLED` waits for the commits that have read it.
+        """
+
+    def segments(self, state: str) -> Iterator[Segment]:
+        """Yield the segments of the state of this name, oldest first; see `DeviceStates.load`."""
+
+    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
+        """Replace the worker's segments of a state by one snapshot; if ``everyone``, those of all workers.
+
+        With ``everyone`` no worker may run.
+        """
+
+
+class DeviceInventory(Protocol):
+    """The operator's inventory of devices and their groups."""
 
     def groups(self) -> dict[str, str]:
         """Return a map: device -> group, as the campaign's server read them from the file of groups."""
@@ -237,15 +229,43 @@ class Store(Protocol):
     def revoked_count(self) -> int:
         """Return how many devices are not active. It only grows; when it has grown, workers read the devices again."""
 
-    # --- Methods for the states of devices. The store does not know what a state contains, only its name.
 
-    def segments(self, state: str) -> Iterator[Segment]:
-        """Yield the segments of the state of this name, oldest first; see `DeviceStates.load`."""
+class StoreLocks(Protocol):
+    """Locks and leases: who may serve a campaign, count for it, or have it alone."""
 
-    def compact(self, state: str, worker: str, snapshot: bytes, *, everyone: bool = False) -> None:
-        """Replace the worker's segments of a state by one snapshot; if ``everyone``, those of all workers.
+    def exclusive(self, seconds: float) -> AbstractContextManager[None]:
+        """Lock the store exclusively, waiting up to ``seconds`` for other holders. Raises Invalid after that."""
 
-        With ``everyone`` no worker may run.
+    def shared(self, seconds: float) -> AbstractContextManager[None]:
+        """Lock the store together with other workers; waits and raises as ``exclusive``."""
+
+    def serving(self, seconds: float) -> AbstractContextManager[None]:
+        """Lock the store as its only server, whose workers may hold it; waits and raises as ``exclusive``."""
+
+    @property
+    def leases(self) -> "Leases | None":
+        """The leases of workers on several machines; None for a store of one machine, which has locks instead."""
+
+
+class Store(CampaignEntries, CountedReports, WorkerStore, DeviceInventory, StoreLocks, Protocol):
+    """A connection to the store of one campaign, whole: a kind of store has all of these members.
+
+    Code that needs a part of a store only names that part, so that a reader sees what it may do.
+    """
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy to a new file; others may write to the store meanwhile.
+
+        Raises Invalid if ``path`` exists, or if the store is a PostgreSQL database: `pg_dump` copies that.
+        """
+
+    def damage(self) -> str:
+        """Check the store; return what is damaged, or empty text. For a database, which checks itself, it is empty."""
+
+    def sum_up(self, most: int) -> bool:
+        """Store the sums of at most ``most`` settled slots of which it has none yet; return True if some remain.
+
+        A store that needs no stored sums to be fast does nothing.
         """
 
 

@@ -21,7 +21,7 @@ from undertone_aggregator.counts.moments import LAGS, layout_of
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.counts.seen import CONFLICT, COUNTED, DUPLICATE, UNVERIFIED, WINDOW
 from undertone_aggregator.ingest.landing import RAW, files_of
-from undertone_aggregator.store.store import RECEIVED, Store
+from undertone_aggregator.store.store import RECEIVED, CountedReports
 from undertone_shared.errors import Invalid
 from undertone_shared.stream import StreamRule
 
@@ -204,7 +204,7 @@ class Difference:
         return f"slot {self.key.slot}, group {self.key.group}: {self.landed} landed, {self.stored} in the store"
 
 
-def compare(again: Recount, store: Store, first: int = 0, last: int = _LAST) -> list[Difference]:
+def compare(again: Recount, store: CountedReports, first: int = 0, last: int = _LAST) -> list[Difference]:
     """List every histogram in which files and store differ, by slot."""
     counted = store.partial(first, last)
     keys = sorted({*again.partial, *counted}, key=lambda key: (key.slot, key.group, key.kind, key.fingerprint))
