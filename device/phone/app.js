@@ -1,5 +1,6 @@
 // The page that a person sees: a screen for each state of the worker's view. It holds no state of the device.
 import { button, duration, element, facts, moment, number, paragraph, speak } from "./page.js";
+import { others } from "./others.js";
 import { SOURCES } from "./sources/index.js";
 import { fill, loadWords } from "./words.js";
 
@@ -83,6 +84,7 @@ function join(view) {
       facts([[say.join.asks, offer.operator], ...(offer.about ? [[say.join.about, offer.about]] : [])]),
       paragraph(say.join.computed),
       facts(rows(view, "measured", "often", "until")),
+      paragraph(say.join.back),
       paragraph(say.join.nothing_yet),
       element(
         "div",
@@ -204,6 +206,7 @@ function running(started) {
   const state = element("p", { className: "state", role: "status" });
   const trouble = element("p", { className: "trouble" });
   const [box, updateSpent] = spent();
+  const [beside, updateOthers] = others({ measures: agreed.measures, send, words });
   const shown = SOURCES.find(({ id }) => id === source.id).show({ measures: agreed.measures, send, words });
   const pause = element("details", { className: "pause" }, element("summary", {}, say.running.pause));
   for (const [label, seconds] of [
@@ -221,6 +224,7 @@ function running(started) {
     if (view.status.trouble && view.status.trouble !== told) console.info(view.status.trouble);
     told = view.status.trouble;
     updateSpent(view.status);
+    updateOthers(view.status);
     shown.update(view);
   };
   return [
@@ -230,6 +234,7 @@ function running(started) {
       state,
       shown.element,
       trouble,
+      beside,
       box,
       about(started),
       element("div", { className: "actions" }, pause, leaveButton()),

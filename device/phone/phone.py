@@ -28,7 +28,8 @@ os.urandom = _urandom
 from undertone_device.core import handover, pauses, reset  # noqa: E402
 from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
 from undertone_device.core.slot_value import TICKS_MASK, SlotValue, check_sample  # noqa: E402
-from undertone_device.host import consent, status  # noqa: E402
+from undertone_device.host import consent, others, status  # noqa: E402
+from undertone_device.host.others import Comparison, Others, topic_of  # noqa: E402
 from undertone_device.mqtt.session_transport import SessionTransport  # noqa: E402
 from undertone_device.setup import assembly  # noqa: E402
 from undertone_device.setup.config import parse_config  # noqa: E402
@@ -158,6 +159,9 @@ class Phone:
             broker.keepalive,
             broker.places,
         )
+        self.comparison = Comparison(self.storage)
+        topics = [topic_of(config.prefix, name) for name in config.campaigns]
+        self.others = Others(transport, topics, self.comparison)
         config.sample_seconds = config.sample_seconds or 1
         self._modulus = config.counter_modulus
         self._capacity = config.outbox
@@ -165,11 +169,11 @@ class Phone:
         self.client = assembly.make_client(
             config,
             self.policy,
-            transport,
+            self.others,
             unix_time,
             ticks,
             lambda milliseconds: None,
-            None if entered else lambda now: _phone.sample(),
+            None if entered else self._sample,
             storage=self.storage,
         )
         # The slot for which a value was published last, and the earliest time to publish the next one: ``_due``
@@ -184,8 +188,16 @@ class Phone:
         """The accepted campaign."""
         return self.client.reporter.campaign
 
+    def _sample(self, now: int) -> "int | None":
+        """Return the sensor's newest sample, None if it has none."""
+        sample: int | None = _phone.sample()
+        if sample is not None:
+            self.comparison.add(self.campaign, sample, now, ticks())
+        return sample
+
     def step(self) -> None:
         """Do one round of the client; it never blocks."""
+        self.others.campaign = self.campaign
         if self._entered:
             self._report_last()
             self.client.exchange(0)
@@ -213,7 +225,10 @@ class Phone:
             self._ready = True
         if not self._ready or (ticks() - self._since) & TICKS_MASK < self._due:
             return
-        reporter.run_once(self._value(campaign, slot - 1), now)
+        value = self._value(campaign, slot - 1)
+        if isinstance(value, int):
+            self.comparison.put(campaign, slot - 1, value)
+        reporter.run_once(value, now)
         # Only a pause for one of these two reasons can end during the slot, so that its value can still be published.
         self._ready = reporter.paused in ("clock", "rate")
 
@@ -274,7 +289,7 @@ class Phone:
         while len(outbox):
             outbox.remove_newest()
         self.client.reporter.guard.write()
-        for name in (_ENTRIES, PAUSE, handover.FILE):
+        for name in (_ENTRIES, PAUSE, handover.FILE, others.FILE):
             self.storage.delete(name)
         reset.forget_campaigns(self.storage, self.policy, unix_time(), self._capacity)
         ledger = Ledger(self.storage, self._capacity)
@@ -282,9 +297,12 @@ class Phone:
         ledger.sequence = ledger.handover = 0
         ledger.write(ledger.spent_until, 0, 0)
 
-    def describe(self) -> "dict[str, Any]":
-        """Return the device's status as JSON values."""
+    def describe(self, evening: int = 0) -> "dict[str, Any]":
+        """Return the device's status as JSON values; ``evening``: the Unix second at which this evening began."""
         state = status.describe(self.client, unix_time())
+        comparison = self.comparison
+        state["compares"] = comparison.on
+        state["compared"] = comparison.summary(unix_time(), evening)
         state["entries"] = self.entries() if self._entered else []
         state["clock_off"] = clock_off(self.client.trouble)
         return state
@@ -343,7 +361,8 @@ _ACTIONS: "dict[str, Callable[..., Any]]" = {
     "pause": lambda seconds: _device().pause(seconds),
     "resume": lambda: _device().resume(),
     "leave": _leave,
-    "describe": lambda: _device().describe(),
+    "describe": lambda evening: _device().describe(evening),
+    "compare": lambda on: _device().comparison.switch(on),
 }
 
 

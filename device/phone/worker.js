@@ -131,8 +131,15 @@ function step() {
   clearTimeout(timer);
   if (!running) return;
   python("step");
-  post({ status: python("describe") });
+  post({ status: python("describe", evening()) });
   timer = setTimeout(step, STEP_MILLISECONDS);
+}
+
+// The second at which this evening began, at 18:00 by the phone's clock and zone; before that, yesterday's evening.
+function evening() {
+  const now = new Date(1000 * unixSeconds());
+  const begins = new Date(now).setHours(18, 0, 0, 0);
+  return Math.floor((begins <= now ? begins : new Date(now).setHours(-6, 0, 0, 0)) / 1000);
 }
 
 function stepSoon() {
@@ -253,7 +260,7 @@ async function leave() {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   running = false;
-  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python("describe") };
+  const left = { at: unixSeconds(), offer: view.offer, agreed: view.agreed, status: python("describe", evening()) };
   // From here on the device is over, even if the page ends before the next line.
   journal.write(LEFT, encode(left));
   finishLeaving();
@@ -275,6 +282,7 @@ const ACTIONS = {
   sample: ({ value }) => (sample = value),
   pause: ({ seconds }) => python("pause", seconds),
   resume: () => python("resume"),
+  compare: ({ on }) => python("compare", on),
 };
 
 // ----------------------------------------------------------------------------------------------- the start

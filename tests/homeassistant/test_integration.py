@@ -8,6 +8,7 @@ import shutil
 import tarfile
 import time
 import urllib.request
+from datetime import datetime
 
 import pytest
 
@@ -25,11 +26,13 @@ from support.joined_home import (
     join,
     reports,
     sent,
+    state_of,
     value,
     why,
     write_each_report_down,
 )
 from support.waiting import wait_for
+from undertone_aggregator.campaign.results import open_public
 
 pytestmark = [pytest.mark.services, pytest.mark.waits, pytest.mark.timeout(900)]
 
@@ -97,6 +100,36 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
         assert times["processor"] < 0.05, (name, times)
         # One call may wait for the processor of a busy machine, half of many calls do not.
         assert times["count"] < 20 or times["clock"] < 0.05, (name, times)
+
+
+def test_a_home_sees_itself_beside_the_published_mean(home, server, meter):
+    server.create("shared", *ENERGY, "--set", "min_reports=1")
+    server.stop()
+    server.start()
+    folder = join(home, server, "shared")
+    meter.show()
+    compared = ("home_newest", "homes_newest", "home_last_7", "homes_last_7")
+    meter.wait(lambda: all(value(home, name) not in ("unknown", "unavailable") for name in compared), "a comparison")
+    own, others = (state_of(home, name) for name in compared[:2])
+    assert own["attributes"]["unit_of_measurement"] == others["attributes"]["unit_of_measurement"] == "Wh"
+    # Some twenty times in a slot of two seconds, the meter counts on by 13 Wh.
+    assert 0 < float(own["state"]) < 2000
+    limits = others["attributes"]
+    assert limits["at_least"] <= float(others["state"]) <= limits["at_most"]
+    with open_public(server.folder / "stores/shared.sqlite") as results:
+        rows = [row for row in results.estimates(filtered=True) if row.series.filtered]
+    begins = datetime.fromisoformat(limits["from"]).timestamp()
+    [row] = [row for row in rows if row.start == begins]
+    assert float(others["state"]) == pytest.approx(row.estimate, abs=0.06)
+    [entity] = [entity for entity in home.states("switch.") if "compare" in entity]
+    home.call("switch", "turn_off", entity)
+    meter.wait(lambda: value(home, "home_newest") == "unavailable", "no comparison")
+    assert json.loads((folder / "state/compare").read_text())["own"] == []
+    [entry] = [each for each in home.websocket("config_entries/get")["result"] if each["domain"] == "undertone"]
+    diagnostics = json.dumps(home.get(f"/api/diagnostics/config_entry/{entry['entry_id']}"))
+    assert "compare" not in diagnostics
+    home.stop()
+    check_account(server, folder, ("shared",))
 
 
 KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills", marks=pytest.mark.slow)]

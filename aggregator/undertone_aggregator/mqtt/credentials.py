@@ -106,7 +106,7 @@ def access_rules(
     readers: Collection[str] = (),
     home_assistant: str | None = None,
 ) -> str:
-    """Return the access-control file: a device may write its own reports and read campaigns, nothing else.
+    """Return the access-control file: a device may write its own reports, and read campaigns and published numbers.
 
     ``own``: the operator's own rules; None writes a comment that explains where to put them. ``readers``: see
     `_reader_rules`. ``devices``: device -> its campaigns. Each device may write to one topic of each of its campaigns,
@@ -121,7 +121,7 @@ def access_rules(
     # The operator's rules come first: after the last device, a rule without a user would apply to that device.
     lines = [_OWN_BEGIN, _OWN_HINT if own is None else own, _OWN_END, ""]
     lines += [_READERS_BEGIN, *_reader_rules(prefix, readers, home), _READERS_END, ""]
-    lines += [f"pattern read {prefix}/+/config"]
+    lines += [f"pattern read {prefix}/+/config", f"pattern read {prefix}/+/aggregate/#"]
     if not exact:
         campaigns = sorted({campaign for own in devices.values() for campaign in own})
         lines += [f"pattern write {prefix}/{campaign}/+/%u/report" for campaign in campaigns or ("+",)]

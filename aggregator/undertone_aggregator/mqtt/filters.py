@@ -59,3 +59,15 @@ def campaign_of(prefix: str, topic: str) -> str | None:
         return check_name("campaign", name) if topic == config_topic(prefix, name) else None
     except Invalid:
         return None
+
+
+def series_of(prefix: str, topic: str) -> str | None:
+    """Return the published series of a campaign that this topic is of, None if it is of none, or a pattern."""
+    start, _, series = topic.partition("/aggregate/")
+    if not series or "+" in topic or "#" in topic or not start.startswith(f"{prefix}/"):
+        return None
+    try:
+        check_name("campaign", start.removeprefix(f"{prefix}/"))
+    except Invalid:
+        return None
+    return series

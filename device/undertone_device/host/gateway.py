@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertone_device.host import status
 from undertone_device.host.home_assistant import open_card
+from undertone_device.host.others import Comparison, Others, topic_of
 from undertone_device.host.sources import open_source
 from undertone_device.host.sources.background import BackgroundReader
 from undertone_device.host.sources.source import SensorSource
@@ -37,7 +38,8 @@ class HostedDevice:
 
     ``say``: called with a sentence when something changes. ``note``: called with each report. ``source``: where samples
     come from; by default the source of the configuration. ``transport``: by default paho-mqtt. ``state``: the newest
-    status, None before the first round.
+    status, None before the first round. ``compares``: hear the published means, and keep own values beside them in
+    ``comparison``, which is None otherwise.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class HostedDevice:
         note: Note,
         source: SensorSource | None = None,
         transport: "Transport | None" = None,
+        compares: bool = False,
     ) -> None:
         policy = assembly.read_policy(config)
         if policy.stream and policy.stream.dimension > 1:
@@ -54,6 +57,13 @@ class HostedDevice:
         self._source = source or open_source(config)
         self._home = open_card(config)
         transport = transport or _paho(config, policy)
+        self._storage = FileStorage(config.state)
+        self.comparison = Comparison(self._storage) if compares else None
+        self._others: Others | None = None
+        if self.comparison is not None:
+            topics = [topic_of(config.prefix, name) for name in config.campaigns]
+            transport = self._others = Others(transport, topics, self.comparison)
+        self._modulus = config.counter_modulus
         self.name = config.name
         self.say = say
         self.state: dict[str, Any] | None = None
@@ -70,7 +80,6 @@ class HostedDevice:
             handed_over=lambda report: note("sent", config.name, report),
             acknowledged=lambda report: note("acked", config.name, report),
         )
-        self._storage = FileStorage(config.state)
         self._heard = clock.unix_time()
         self._written: dict[str, Any] = {}
         self._written_at = -_STATUS_SECONDS
@@ -103,10 +112,14 @@ class HostedDevice:
     def _observe(self) -> None:
         """Process the samples that have arrived since the last round."""
         reporter = self._client.reporter
+        campaign = reporter.campaign
+        if self._others is not None:
+            self._others.campaign = campaign
         for sample in self._source.arrived():
             self._heard = clock.unix_time()
             reporter.observe(sample, self._heard)
-        campaign = reporter.campaign
+            if self.comparison is not None:
+                self.comparison.add(campaign, sample, self._heard, clock.ticks(), self._modulus)
         if self._background is None or campaign is None:
             return
         now = clock.unix_time()

@@ -16,7 +16,7 @@ from undertone_device.tools.shipped import shipped
 from undertone_shared.errors import Invalid
 
 # Modules for a person's status and pauses, beside those of every board.
-_FURTHER = ("core/pauses.py", "core/spent.py", "host/__init__.py", "host/consent.py", "host/status.py")
+_FURTHER = tuple("core/pauses.py core/spent.py host/__init__.py host/consent.py host/others.py host/status.py".split())
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

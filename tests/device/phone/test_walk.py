@@ -1,6 +1,7 @@
 """From `undertone init` to `undertone verify`, with a phone that joins by a link, pauses, is killed and leaves."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from support.phone_browser import KilledPhone
 from support.phone_server import SLOT, PhoneServer
 from support.phone_site import PATIENCE
 from support.phone_tap import Tap
+from undertone_aggregator.campaign.results import open_public
 from undertone_shared.off_board.intake import unpack
 
 DAY = 86400
@@ -130,6 +132,46 @@ def test_a_phone_reports_to_an_external_broker_at_its_own_address(
         assert trouble == []
     finally:
         server.close()
+
+
+SHOWN = r"You 500 Wh; on average ([\d,.−-]+) Wh \(between ([\d,.−-]+) and ([\d,.−-]+)\)"
+
+
+@pytest.mark.long
+@pytest.mark.services
+def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, server: PhoneServer) -> None:
+    """The mean is the one that the server has published for that slot, and no more than reports leaves the phone."""
+    published: list[bytes] = []
+    tap = Tap(server.websocket, ("127.0.0.2", server.websocket), lambda topic, _: published.append(topic))
+    try:
+        context = chromium.new_context(locale="en-GB")
+        page = context.new_page()
+        page.goto(f"{server.address}#{server.invite()}")
+        wait_for_screen(page, "join")
+        assert "What you get back" in page.inner_text("#screen")
+        agree(page)
+        assert "appears here as soon as it is published" in page.inner_text(".others")
+        deadline = time.monotonic() + 5 * PATIENCE
+        while not re.search(SHOWN, page.inner_text(".others")):
+            assert time.monotonic() < deadline, page.inner_text("#screen")
+            page.fill("#number", "500")
+            page.get_by_role("button", name="Save").click()
+            page.wait_for_timeout(500)
+        shown = [
+            float(word.replace(",", "").replace("−", "-"))
+            for word in re.search(SHOWN, page.inner_text(".others")).groups()
+        ]
+        with open_public(server.folder / "home/stores/meters.sqlite") as results:
+            rows = [row for row in results.estimates(filtered=True) if row.series.filtered]
+        means = [(row.estimate, row.low, row.high) for row in rows]
+        assert any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in means), (shown, means)
+        assert {topic.rsplit("/", 1)[-1] for topic in published} == {"report"}
+        page.uncheck("#compares")
+        page.wait_for_function("document.querySelector('.others').innerText.includes('do not compare')")
+        assert not page.is_visible(".others dl")
+        context.close()
+    finally:
+        tap.close()
 
 
 def agree(page: Any) -> None:

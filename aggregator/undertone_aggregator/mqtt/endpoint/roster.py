@@ -12,7 +12,7 @@ from undertone_aggregator.mqtt.endpoint.gate import Gate
 from undertone_aggregator.mqtt.endpoint.limits import Limits, packets_per_second
 from undertone_aggregator.mqtt.endpoint.queue import Queue
 from undertone_aggregator.mqtt.endpoint.shares import Shares, network_of
-from undertone_aggregator.mqtt.filters import campaign_of
+from undertone_aggregator.mqtt.filters import campaign_of, series_of
 from undertone_shared.off_board.issue import aggregate_topic
 from undertone_shared.topics import report_topic
 
@@ -75,8 +75,11 @@ class Roster:
         return queue, own if own.encode() == topic and self.gate.may_publish(own, user) else ""
 
     def subscribe(self, connection: Connection, topic: str) -> bytes | None:
-        """Subscribe a device to a campaign; return the retained message. None if the topic is not a campaign's."""
-        if campaign_of(self._prefix, topic) is None:
+        """Subscribe a device to a campaign, or to a published series; return the retained message.
+
+        None for any other topic: a device may read what is public, and nothing else.
+        """
+        if campaign_of(self._prefix, topic) is None and series_of(self._prefix, topic) is None:
             return None
         if topic not in connection.subscriptions:
             if len(connection.subscriptions) >= self.limits.subscriptions:

@@ -88,8 +88,11 @@ async def async_setup_entry(hass: HomeAssistant, entry: UndertoneEntry) -> bool:
     cumulative = measures["measure"] == "counter" or (
         state is not None and state.attributes.get("state_class") in _RISING
     )
-    participation = Participation(folder, unit, cumulative, changed, hass.config.language)
     try:
+        # Reading a time zone's file may block.
+        participation = await hass.async_add_executor_job(
+            Participation, folder, unit, cumulative, changed, hass.config.language, hass.config.time_zone
+        )
         await hass.async_add_executor_job(participation.start)
     except Invalid as error:
         raise ConfigEntryError(str(error)) from error

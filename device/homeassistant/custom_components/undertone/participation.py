@@ -11,12 +11,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from undertone_device.core.ledger import FILE as LEDGER
 from undertone_device.host import consent, household
 from undertone_device.host.gateway import HostedDevice
+from undertone_device.host.others import Comparison
 from undertone_device.host.sources.source import SensorSource
 from undertone_device.host.words import read_words
 from undertone_device.setup import assembly, clock
@@ -99,10 +102,28 @@ class StateSource(SensorSource):
 
 
 class Participation:
-    """A device in ``folder`` that runs in a thread from ``start`` to ``stop``. ``changed`` is called in that thread."""
+    """A device in ``folder`` that runs in a thread from ``start`` to ``stop``. ``changed`` is called in that thread.
 
-    def __init__(self, folder: Path, unit: str, cumulative: bool, changed: Callable[[], None], language: str) -> None:
+    ``language`` and ``zone``: the home's language, and its time zone, by which an evening begins.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        unit: str,
+        cumulative: bool,
+        changed: Callable[[], None],
+        language: str,
+        zone: str = "UTC",
+    ) -> None:
+        self._zone = ZoneInfo(zone)
+        self.unit = unit
         self.source = StateSource(unit, cumulative)
+        # The home beside the others, see `undertone_device.host.others`: shown to this home, and in no status, log or
+        # diagnostics. ``compares``: whether it is switched on.
+        self.compared: dict[str, Any] | None = None
+        self.compares = True
+        self._wanted: bool | None = None
         self.state: dict[str, Any] | None = None
         self.error = ""
         # The reason for which a campaign was refused last, in the person's language.
@@ -143,7 +164,7 @@ class Participation:
         policy = assembly.read_policy(config)
         transport = assembly.board_transport(config, policy, clock.ticks)
         # The text is not kept, because a sentence of the device may name files; what matters is in its status.
-        device = HostedDevice(config, _LOGGER.debug, self._note, self.source, transport)
+        device = HostedDevice(config, _LOGGER.debug, self._note, self.source, transport, compares=True)
         self._stopped.clear()
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, args=(device,), name=f"undertone {config.name}", daemon=True)
@@ -156,10 +177,13 @@ class Participation:
                 device.step(_STEP_MILLISECONDS)
                 self._log_connection(device)
                 self._note_refusal(device.state)
+                compared = self._compare(device.comparison)
                 self.state = device.state and {**device.state, "last_reading": self.source.heard}
                 # As text, because the status holds counters that the device goes on changing. A meter may be read each
                 # second: such times are shown together with the next change.
-                important = self.state and json.dumps({**self.state, "time": 0, "last_reading": 0})
+                important = self.state and json.dumps(
+                    {**self.state, "time": 0, "last_reading": 0, "compared": compared}
+                )
                 if important != shown:
                     shown = important
                     self._changed()
@@ -204,6 +228,29 @@ class Participation:
             household.begin_pause(self.config, clock.unix_time())
         else:
             household.resume(self.config, clock.unix_time())
+
+    def compare(self, on: bool) -> None:
+        """Switch the comparison with the other homes on or off, in the next step. Off deletes what was kept for it."""
+        self._wanted = on
+
+    def _compare(self, comparison: Comparison | None) -> int:
+        """Update what is compared; return a number that is another one after each change."""
+        if comparison is None:
+            return 0
+        if self._wanted is not None and self._wanted != comparison.on:
+            comparison.switch(self._wanted)
+        self._wanted = None
+        self.compares = comparison.on
+        now = clock.unix_time()
+        self.compared = comparison.summary(now, evening_of(now, self._zone))
+        return comparison.changes
+
+
+def evening_of(now: int, zone: ZoneInfo) -> int:
+    """Return the Unix second at which this evening began at 18:00, before that yesterday's evening."""
+    local = datetime.fromtimestamp(now, zone)
+    begins = local.replace(hour=18, minute=0, second=0, microsecond=0)
+    return int((begins if local >= begins else begins - timedelta(days=1)).timestamp())
 
 
 def newest_refusal(before: dict[str, int], now: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""What the household sees: what was spent, when it reported, and what the device refused. Never a reading."""
+"""What the household sees: what was spent, when it reported, what the device refused, and itself beside the others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from homeassistant.core import HomeAssistant
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
 
 from undertone_device.core.units import UNIT, epsilon_units
+from undertone_device.host.others import THOUSAND
 
 from .entity import ParticipationEntity, UndertoneEntry
 from .participation import Participation
@@ -99,6 +100,54 @@ async def async_setup_entry(
     """Add the sensors of one participation."""
     participation = entry.runtime_data
     async_add_entities(ParticipationSensor(entry, participation, shown) for shown in SENSORS)
+    async_add_entities(
+        ComparedSensor(entry, participation, side, span) for span in ("newest", "evening", "week") for side in SIDES
+    )
+
+
+# A side of the comparison -> its number in a span of `undertone_device.host.others.Comparison.summary`.
+SIDES = {"home": "own", "others": "mean"}
+
+
+class ComparedSensor(ParticipationEntity, SensorEntity):
+    """The home's own number, or the published mean of all homes, over a span that both sides know."""
+
+    _attr_state_class = SensorStateClass.MEASUREMENT
+
+    def __init__(self, entry: UndertoneEntry, participation: Participation, side: str, span: str) -> None:
+        super().__init__(entry, participation, f"{side}_{span}")
+        self._side, self._span = side, span
+        self._attr_native_unit_of_measurement = participation.unit or None
+
+    @property
+    def available(self) -> bool:
+        """Return True while the device runs and the comparison is switched on."""
+        return super().available and self.participation.compares
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        compared = self.participation.compared or {}
+        row = compared.get(self._span)
+        if row is None and (self._side, self._span) == ("others", "newest"):
+            row = compared.get("others")
+        return row or {}
+
+    @property
+    def native_value(self) -> float | None:
+        """Return the number of this side."""
+        value = self._row.get(SIDES[self._side])
+        return None if value is None else round(value / THOUSAND, 1)
+
+    @property
+    def extra_state_attributes(self) -> dict[str, Any]:
+        """Return the time that the number is of, and the interval of the published mean."""
+        row = self._row
+        if not row:
+            return {}
+        times = {"from": _time(row["start"]), "to": _time(row["end"])}
+        if self._side == "home":
+            return times
+        return {**times, "at_least": round(row["low"] / THOUSAND, 1), "at_most": round(row["high"] / THOUSAND, 1)}
 
 
 class ParticipationSensor(ParticipationEntity, SensorEntity):

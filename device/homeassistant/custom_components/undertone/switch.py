@@ -1,9 +1,10 @@
-"""The switch that pauses a participation. The device's own rules say when a pause begins and ends."""
+"""The switches of a participation: its pause, whose time the device's own rules say, and the comparison."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from homeassistant.components.switch import SwitchEntity
+from homeassistant.const import EntityCategory
 from homeassistant.core import HomeAssistant
 from homeassistant.exceptions import HomeAssistantError
 from homeassistant.helpers.entity_platform import AddEntitiesCallback
@@ -23,7 +24,9 @@ async def async_setup_entry(
     hass: HomeAssistant, entry: UndertoneEntry, async_add_entities: AddEntitiesCallback
 ) -> None:
     """Add the switch of one participation."""
-    async_add_entities([PauseSwitch(entry, entry.runtime_data, "pause")])
+    async_add_entities(
+        [PauseSwitch(entry, entry.runtime_data, "pause"), CompareSwitch(entry, entry.runtime_data, "compare")]
+    )
 
 
 class PauseSwitch(ParticipationEntity, SwitchEntity):
@@ -59,3 +62,22 @@ class PauseSwitch(ParticipationEntity, SwitchEntity):
             await self.hass.async_add_executor_job(self.participation.pause, on)
         except (Invalid, OSError) as error:
             raise HomeAssistantError(translation_domain=DOMAIN, translation_key="not_paused") from error
+
+
+class CompareSwitch(ParticipationEntity, SwitchEntity):
+    """On: this home hears the published means, and shows its own numbers beside them. Nothing of it is sent."""
+
+    _attr_entity_category = EntityCategory.CONFIG
+
+    @property
+    def is_on(self) -> bool:
+        """Return True if the home is compared with the others."""
+        return self.participation.compares
+
+    async def async_turn_on(self, **_: Any) -> None:
+        """Compare from the next slot on."""
+        self.participation.compare(True)
+
+    async def async_turn_off(self, **_: Any) -> None:
+        """Compare no more, and delete what was kept for it."""
+        self.participation.compare(False)

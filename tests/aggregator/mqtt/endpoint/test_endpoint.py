@@ -11,7 +11,7 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pytest
 
-from support.direct import CONFIG, Device, OneCampaign, open_endpoint, password, topic, write_passwords
+from support.direct import CONFIG, PREFIX, Device, OneCampaign, open_endpoint, password, topic, write_passwords
 from support.paho_client import leave
 from support.private_broker import TLS
 from support.refusal import refused, told
@@ -156,7 +156,31 @@ def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: 
     assert not endpoint.roster.retained
 
 
-@pytest.mark.parametrize("other", ["#", topic("load-1"), CONFIG + "/x", "undertone-test/direct/+/config"])
+def test_a_device_reads_what_is_published(endpoint: OneCampaign, device: Device) -> None:
+    mean = f"{PREFIX}/meters/aggregate/all/filtered"
+    endpoint.publish(mean, b"1")
+    device.subscribe(mean)
+    (_, name, payload, retained) = device.wait("message")[0]
+    assert (name, bytes(payload), retained) == (mean, b"1", True)
+    endpoint.publish(mean, b"2")
+    (_, name, payload, retained) = device.wait("message")[0]
+    assert (name, bytes(payload), retained) == (mean, b"2", False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "#",
+        topic("load-1"),
+        CONFIG + "/x",
+        "undertone-test/direct/+/config",
+        f"{PREFIX}/meters/aggregate/",
+        f"{PREFIX}/meters/aggregate/#",
+        f"{PREFIX}/+/aggregate/all/filtered",
+        "other/prefix/meters/aggregate/all/filtered",
+        f"{PREFIX}/meters/5/aggregate/all/filtered",
+    ],
+)
 def test_nothing_else_can_be_subscribed(endpoint: OneCampaign, device: Device, other: str) -> None:
     device.subscribe(other)
     assert device.wait("denied") == [("denied", other)]

@@ -1,0 +1,255 @@
+"""A home's own readings beside the published means of the campaign: heard, compared and kept at home alone.
+
+`Others` hears the topic on which the server publishes the mean of all homes. It sends nothing but the subscription.
+`Comparison` keeps the home's own values of the last week of slots, and the published means of the same slots.
+"""
+
+import json
+
+from undertone_device.core.slot_value import SlotValue, check_sample
+from undertone_device.mqtt.packets import CONNECTED, DENIED, LOST, MESSAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from undertone_device.core.ledger import Storage
+    from undertone_device.core.protocols import Sample
+    from undertone_device.mqtt.protocols import Transport
+    from undertone_shared.campaign import Campaign
+
+FILE = "compare"
+_WEEK = 7 * 86400
+# The most slots that are kept; where slots are short, they are less than a week.
+_MOST = 1000
+# Means are kept as whole thousandths of the unit; none is as far from 0 as this.
+THOUSAND = 1000
+_FAR = 10**15
+_EVENING_SECONDS = 5 * 3600
+# Measures whose values add up over slots.
+_ADD_UP = ("sum", "counter", "duration")
+
+
+def topic_of(prefix: str, campaign: str) -> str:
+    """Return the topic of the published mean of all homes, smoothed over time."""
+    return "%s/%s/aggregate/all/filtered" % (prefix, campaign)
+
+
+class Comparison:
+    """The home's values and the published means by slot, in ``storage``; off unless a person switches it on or never
+    said anything.
+
+    ``on``: whether published means are heard, and own values kept.
+    """
+
+    def __init__(self, storage: "Storage"):
+        self._storage = storage
+        self.on = True
+        # Slot -> value; slot -> [mean, low, high].
+        self._own: dict[int, int] = {}
+        self._all: dict[int, list[int]] = {}
+        self._open: tuple[str, int, SlotValue] | None = None
+        self._whole = False
+        self.measure = ""
+        self.seconds = 0
+        # It grows with each change, so that a display knows when to draw again.
+        self.changes = 0
+        self._read()
+
+    def _read(self) -> None:
+        try:
+            kept = json.loads(self._storage.read(FILE) or b"{}")
+            self.on = bool(kept.get("on", True))
+            self.measure = str(kept.get("measure", ""))
+            self.seconds = int(kept.get("seconds", 0))
+            self._own = {int(slot): int(value) for slot, value in kept.get("own", [])}
+            self._all = {int(slot): [int(each) for each in row] for slot, row in kept.get("all", [])}
+        except (ValueError, TypeError, AttributeError):
+            # What cannot be read is forgotten: nothing depends on it.
+            self._own, self._all = {}, {}
+
+    def _write(self) -> None:
+        self.changes += 1
+        for kept in (self._own, self._all):
+            oldest = max(kept) - max(_WEEK // max(self.seconds, 1), 1) if kept else 0
+            for slot in sorted(kept)[:-_MOST] + [slot for slot in kept if slot <= oldest]:
+                kept.pop(slot, None)
+        kept_now = {
+            "on": self.on,
+            "measure": self.measure,
+            "seconds": self.seconds,
+            "own": sorted(self._own.items()),
+            "all": sorted(self._all.items()),
+        }
+        try:
+            self._storage.write(FILE, json.dumps(kept_now).encode())
+        except OSError:
+            # A full disk costs this display alone.
+            pass
+
+    def switch(self, on: bool) -> None:
+        """Switch the comparison on or off; off also deletes what was kept."""
+        self.on = on
+        if not on:
+            self._own, self._all, self._open = {}, {}, None
+        self._write()
+
+    # --- the home's own values
+
+    def add(self, campaign: "Campaign | None", sample: "Sample", now: int, ticks: int, modulus: int = 0) -> None:
+        """Take a sample at Unix second ``now``; a slot's value is known once the slot is over."""
+        if campaign is None or not self.on or not isinstance(sample, int):
+            return
+        slot = now // campaign.slot_seconds
+        self.close(campaign, now, ticks)
+        if self._open is None or self._open[0] != campaign.measure:
+            # A slot that was entered in its middle has no whole value.
+            self._open, self._whole = (campaign.measure, slot, SlotValue(campaign.measure, modulus)), False
+        self._open[2].add(check_sample(sample), ticks)
+
+    def close(self, campaign: "Campaign", now: int, ticks: int) -> None:
+        """End the open slot if it is over."""
+        slot = now // campaign.slot_seconds
+        if self._open is None or self._open[1] == slot:
+            return
+        measure, before, value = self._open
+        closed = value.close(ticks)
+        if self._whole and closed is not None:
+            self.put(campaign, before, closed)
+        self._whole = slot == before + 1
+        self._open = (measure, slot, value)
+
+    def put(self, campaign: "Campaign", slot: int, value: int) -> None:
+        """Keep the home's value of a slot."""
+        if self.on:
+            self._begin(campaign)
+            self._own[slot] = value
+            self._write()
+
+    def _begin(self, campaign: "Campaign") -> None:
+        """Forget values of another kind of slot."""
+        if (self.measure, self.seconds) != (campaign.measure, campaign.slot_seconds):
+            self.measure, self.seconds = campaign.measure, campaign.slot_seconds
+            self._own, self._all = {}, {}
+
+    # --- what is published
+
+    def hear(self, campaign: "Campaign | None", payload: bytes) -> None:
+        """Keep a published mean; anything else is ignored: it comes from a server, and nothing depends on it."""
+        try:
+            fields = json.loads(payload)
+            slot, kind = int(fields["slot"]), fields["kind"]
+            values = [fields[name] for name in ("estimate", "low", "high")]
+            if any(isinstance(each, (str, list, dict)) for each in values):
+                return
+            row = [int(THOUSAND * each) for each in values]
+        except (ValueError, TypeError, KeyError, OverflowError, RuntimeError):
+            return
+        if campaign is None or not self.on or kind not in ("report", "stream"):
+            return
+        if not -_FAR < row[1] <= row[0] <= row[2] < _FAR or self._all.get(slot) == row:
+            return
+        self._begin(campaign)
+        self._all[slot] = row
+        self._write()
+
+    def summary(self, now: int, evening: int) -> "dict[str, Any] | None":
+        """Return both sides over the newest slot, the evening that began at Unix second ``evening``, and seven days.
+
+        Each span is {start, end, slots, own, mean, low, high} over the slots that both sides know, None without one.
+        The last four are whole thousandths of the unit. Values that add up over slots are sums. The interval of several
+        slots is that of slots whose errors are alike, so it is never too narrow. Returns None before a mean is known.
+        """
+        if not self._all or not self.seconds:
+            return None
+        both = [slot for slot in sorted(self._all) if slot in self._own]
+        seconds = self.seconds
+        spans = {
+            "newest": both[-1:],
+            "evening": [slot for slot in both if evening <= slot * seconds < evening + _EVENING_SECONDS],
+            "week": [slot for slot in both if slot * seconds >= now - _WEEK],
+        }
+        newest = max(self._all)
+        answer: dict[str, Any] = {name: self._span(slots) for name, slots in spans.items()}
+        mean, low, high = self._all[newest]
+        answer["others"] = {
+            "start": newest * seconds,
+            "end": (newest + 1) * seconds,
+            "mean": mean,
+            "low": low,
+            "high": high,
+        }
+        return answer
+
+    def _span(self, slots: "list[int]") -> "dict[str, Any] | None":
+        n = len(slots)
+        if not n:
+            return None
+        share = 1 if self.measure in _ADD_UP else n
+        sums = [sum(self._all[slot][i] for slot in slots) // share for i in range(3)]
+        return {
+            "start": slots[0] * self.seconds,
+            "end": (slots[-1] + 1) * self.seconds,
+            "slots": n,
+            "own": THOUSAND * sum(self._own[slot] for slot in slots) // share,
+            "mean": sums[0],
+            "low": sums[1],
+            "high": sums[2],
+        }
+
+
+class Others:
+    """A `Transport` over another one that also hears published means, and gives them to ``comparison``."""
+
+    def __init__(self, transport: "Transport", topics: "list[str]", comparison: Comparison):
+        self._transport = transport
+        self._topics = topics
+        self.comparison = comparison
+        # The campaign that the device takes part in now; the device's owner sets it in each round.
+        self.campaign: Campaign | None = None
+        self._connected = False
+        self._subscribed = False
+        # See `Transport`; the list is that of the other transport, which both change in place.
+        self.places = transport.places
+        self.configured = transport.configured
+        self.oversized = 0
+
+    def connect(self) -> None:
+        """See `Transport`."""
+        self._connected = self._subscribed = False
+        self._transport.connect()
+
+    def subscribe(self, topic: str) -> None:
+        """See `Transport`."""
+        self._transport.subscribe(topic)
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """See `Transport`."""
+        return self._transport.publish(topic, payload)
+
+    def poll(self, milliseconds: int) -> "list[Any]":
+        """Return the events that are of the device's own topics."""
+        if self._connected and self.comparison.on and not self._subscribed:
+            self._subscribed = True
+            for topic in self._topics:
+                self._transport.subscribe(topic)
+        events = []
+        heard = self._transport.poll(milliseconds)
+        self.oversized = self._transport.oversized
+        for event in heard:
+            kind = event[0]
+            if kind == CONNECTED:
+                self._connected = True
+            elif kind == LOST:
+                self._connected = False
+            if kind == MESSAGE and event[1] in self._topics:
+                self.comparison.hear(self.campaign, bytes(event[2]))
+            elif kind != DENIED or event[1] not in self._topics:
+                # An older server may refuse the subscription: then there is nothing to compare with.
+                events.append(event)
+        return events
+
+    def close(self) -> None:
+        """See `Transport`."""
+        self._connected = False
+        self._transport.close()
