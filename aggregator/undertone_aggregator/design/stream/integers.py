@@ -90,8 +90,11 @@ def choose(
         raise Invalid(f"the budget is {rho} of 2^20, expected at least 1")
     exact = Fraction(steps, levels)
     shift = 0 if independent else SHIFT
-    best = best_share(exact, reports, max(chains, lag), SHIFT) if share is None else share
-    reuse = 0 if independent else int(best * (1 << SHIFT))
+    if independent:
+        reuse = 0
+    else:
+        again = best_share(exact, reports, max(chains, lag), SHIFT) if share is None else share
+        reuse = int(again * (1 << SHIFT))
     bound = squared_bound(reports, max(chains, lag), levels, steps, shift, reuse)
     noise = (_variances if kind == GAUSSIAN else _steps)(bound, rho, levels, steps, shift, reuse)
     fields: dict[str, Any] = {
