@@ -65,7 +65,8 @@ def digest_bytes(is_snapshot: bool, data: bytearray) -> NDArray[np.uint8]:
     if is_snapshot:
         return np.frombuffer(data, dtype=np.uint8)[24 * (len(data) // 32) : 32 * (len(data) // 32)]
     rows = len(data) // RECORD_BYTES
-    at = _RECORDS.fields["code"][1]
+    # The code is the last word of a record.
+    at = RECORD_BYTES - _RECORDS["code"].itemsize
     return np.frombuffer(data, dtype=np.uint8)[: rows * RECORD_BYTES].reshape(rows, RECORD_BYTES)[:, at:]
 
 

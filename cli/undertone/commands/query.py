@@ -161,8 +161,8 @@ def _refuse_others(context: typer.Context) -> None:
     """Raise Invalid for options that contradict each other, or of which the other would be ignored."""
     given = {name for name, value in context.params.items() if value not in (None, False)}
     if "losses" in given:
-        others = (*_SELECTS, "every", "quantiles", "filtered", "newest", "settled")
-        refuse(context, others, "with --losses, which goes with a time and groups")
+        unlike = (*_SELECTS, "every", "quantiles", "filtered", "newest", "settled")
+        refuse(context, unlike, "with --losses, which goes with a time and groups")
     for name, (others, where) in _OTHERS.items():
         if name in given:
             refuse(context, others, where)
