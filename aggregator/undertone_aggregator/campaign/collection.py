@@ -151,7 +151,9 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
         campaign = epoch.campaign
         costs.append((rest_of(campaign), -own.epsilon, collection_of(campaign.rule.kind).guarantee(campaign, largest)))
     exact = [cost.certificate for _, _, cost in costs if cost.certificate is not None]
-    stated = replace(min(costs, key=lambda cost: cost[:2])[2], certificate=max(exact, default=None))
+    # Without a ratio for the reports of one epoch, such as Gaussian ones, there is none for all reports.
+    certificate = max(exact) if exact and len(exact) == len(costs) else None
+    stated = replace(min(costs, key=lambda cost: cost[:2])[2], certificate=certificate)
     if stated.level != USER:
         return stated
     rounds = [own for epoch, own in zip(timeline.epochs, budgets, strict=True) if epoch.phase == THRESHOLD_PHASE]
