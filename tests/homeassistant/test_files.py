@@ -154,7 +154,14 @@ def test_every_word_of_the_code_has_a_text():
     assert set(reasons) == household.WHY.keys() - {"one_shot"}
     shown = re.findall(r'Shown\(\s*"(\w+)"', (FOLDER / "sensor.py").read_text("utf-8"))
     entities = load("strings.json")["entity"]
-    assert set(shown) == set(entities["sensor"])
+    sides, spans = (
+        ast.literal_eval(node.value)
+        for name in ("SIDES", "SPANS")
+        for node in code("sensor.py").body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name
+    )
+    compared = {f"{side}_{span}" for side in sides for span in spans}
+    assert {*shown, *compared} == set(entities["sensor"])
     [options] = re.findall(r"_attr_options = (\[.*\])", (FOLDER / "sensor.py").read_text("utf-8"))
     assert set(ast.literal_eval(options)) == set(entities["sensor"]["status"]["state"])
 

@@ -100,13 +100,12 @@ async def async_setup_entry(
     """Add the sensors of one participation."""
     participation = entry.runtime_data
     async_add_entities(ParticipationSensor(entry, participation, shown) for shown in SENSORS)
-    async_add_entities(
-        ComparedSensor(entry, participation, side, span) for span in ("newest", "evening", "week") for side in SIDES
-    )
+    async_add_entities(ComparedSensor(entry, participation, side, span) for span in SPANS for side in SIDES)
 
 
-# A side of the comparison -> its number in a span of `undertone_device.host.others.Comparison.summary`.
+# A side of the comparison -> its number in a span of `undertone_device.host.others.Comparison.summary`; then the spans.
 SIDES = {"home": "own", "others": "mean"}
+SPANS = ("newest", "evening", "week")
 
 
 class ComparedSensor(ParticipationEntity, SensorEntity):
