@@ -1,11 +1,12 @@
 """Checks a plan before its campaign begins: the files that it names, its guarantee, its warnings."""
 
 import time
+from collections.abc import Sequence
 
 from undertone_aggregator.base.files import read_secret
 from undertone_aggregator.campaign.collection import collection_of, guarantee_of
 from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
-from undertone_aggregator.counts.epochs import Timeline
+from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.settings.config import Config
 from undertone_aggregator.settings.groups import read_groups
@@ -17,6 +18,17 @@ def epochs_of(config: Config) -> EpochSource:
     """Return the object that would decide on the plan's epochs before any report has come. Raises Invalid."""
     seed = config.campaign.cohort_seed or bytes(SEED_BYTES)
     return collection_of(config.kind).epochs(config, EpochMeans(seed, lambda *_: Partial()))
+
+
+def end_of(config: Config, epochs: Sequence[Epoch]) -> int:
+    """Return the Unix second at which the campaign ends, by the ``epochs`` that were issued.
+
+    A stream's threshold round ends before the stream begins: during the round the end is the planned one.
+    """
+    newest = epochs[-1]
+    if newest.phase != THRESHOLD_PHASE:
+        return newest.campaign.end
+    return (epochs_of(config).last_slot(Timeline(epochs)) + 1) * newest.campaign.slot_seconds
 
 
 def check_files(config: Config) -> None:

@@ -22,6 +22,7 @@ from undertone_aggregator.campaign.binding import (
 )
 from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
+from undertone_aggregator.campaign.preview import end_of
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
 from undertone_aggregator.campaign.watch import Look, Watch
 from undertone_aggregator.counts.epochs import Epoch, Timeline
@@ -405,7 +406,7 @@ class Running:
         if self._epochs != store.epoch_count():
             epochs = store.epochs()
             self._epochs = len(epochs)
-            self._know(due=epochs[0].campaign.epoch, end=epochs[-1].campaign.end)
+            self._know(due=epochs[0].campaign.epoch, end=end_of(self.config, epochs))
             self._last = epochs[-1]
         if self._last is not None:
             self._know(spent=spent_until(self._last, newest))

@@ -9,6 +9,7 @@ from support import server
 from support.refusal import refused
 from undertone_aggregator.campaign.collection import guarantee_of
 from undertone_aggregator.campaign.epoch_source import EpochMeans
+from undertone_aggregator.campaign.preview import end_of
 from undertone_aggregator.campaign.stream_rounds import StreamRounds, round_length, stream_rule
 from undertone_aggregator.counts.epochs import REPORT_PHASE, THRESHOLD_PHASE, Timeline
 from undertone_aggregator.counts.partial import Partial
@@ -118,6 +119,13 @@ def test_a_round_in_which_nobody_reports_is_repeated(tmp_path):
     assert again.phase == THRESHOLD_PHASE
     assert again.campaign.first_slot > first.campaign.last_slot
     assert source.last_slot(Timeline([first])) == source.learning_ends(Timeline([first])) // 1800 + SLOTS - 1
+
+
+def test_a_campaign_does_not_end_with_its_round(tmp_path):
+    made = config(tmp_path)
+    first, stream = rounds(made).planned(NOW)
+    assert end_of(made, [first]) == stream.campaign.end > first.campaign.end
+    assert end_of(made, [first, stream]) == stream.campaign.end
 
 
 @pytest.mark.parametrize(
