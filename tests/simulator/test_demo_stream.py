@@ -62,6 +62,9 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
     assert result.worst < 6
     assert len(result.slots) >= 8 * dimension
     assert "user-level" in result.guarantee
+    # A round finds θ, and its report is in the guarantee; it asks for readings of one coordinate.
+    assert result.found is (dimension == 1)
+    assert ("for the one report that finds theta" in result.guarantee) is result.found
     if find_micropython():
         assert result.micropython >= 7 - late
     for flags in ([], ["--filtered"]):

@@ -58,7 +58,7 @@ def _streams(result: StreamResult, path: Path) -> None:
     for coordinate in coordinates:
         slots = [slot for slot in result.slots if slot.coordinate == coordinate]
         axes = figure.add_subplot(len(coordinates), 1, coordinate)
-        x = np.arange(len(slots), dtype=float)
+        x = np.array([slot.slot - result.first_slot for slot in slots], dtype=float)
         estimate, error = (np.array([getattr(slot, name) for slot in slots]) for name in ("estimate", "standard_error"))
         axes.fill_between(x, estimate - Z * error, estimate + Z * error, color=LIGHT, alpha=0.75, label="95 % interval")
         axes.plot(x, estimate, color=BLUE, linewidth=1.6, label="estimate")

@@ -58,7 +58,7 @@ class StreamResult:
     """Result for the table and the JSON.
 
     ``found``: a threshold round found θ, which was not in the plan. ``micropython``: number of slots that the
-    MicroPython device reported.
+    MicroPython device reported. ``first_slot``: of the stream.
     """
 
     unit: str
@@ -68,6 +68,7 @@ class StreamResult:
     found: bool
     rho: float
     micropython: int
+    first_slot: int
     slots: list[StreamSlot]
     ways: list[StreamWay]
     accounts: Accounts
@@ -221,6 +222,7 @@ chains = {_CHAINS}
             bool(plan.rounds),
             num / den,
             by_micropython,
+            streams[0].first_slot,
             slots,
             stream_ways(plan, rule, _played(plan.config.stream.mechanism, slots)),
             reconcile(sent, store),
