@@ -109,7 +109,8 @@ class Joining:
         self._home = home
         self._codes = JoinCodes(home.folder)
         self._clock = clock
-        self._offers: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
+        # (campaign, what for, when the code was made) -> (when the offer was computed, the offer).
+        self._offers: dict[tuple[str, str, int], tuple[float, dict[str, Any]]] = {}
 
     def offer(self, code: bytes) -> dict[str, Any]:
         """Return what a person reads before joining. Raises JoinRefused; Invalid, OSError for a broken campaign."""
@@ -120,7 +121,7 @@ class Joining:
         state = found.state(now)
         if state != OPEN:
             raise JoinRefused(USED if state in (BOUND, REDEEMED) else state)
-        return {**self._offer(found.campaign, found.about, now), "code_expires": iso(found.expires)}
+        return {**self._offer(found, now), "code_expires": iso(found.expires)}
 
     def redeem(self, asked: Sequence[Redemption]) -> list[dict[str, Any] | JoinRefused]:
         """Redeem codes, each with its key; return the reply or the refusal of each.
@@ -192,7 +193,7 @@ class Joining:
         target = fleet.with_certificates(target)
         registered = fleet.store.devices()
         by_group: dict[str, dict[str, Secret]] = {}
-        policies: dict[str, str] = {}
+        policies: dict[tuple[str, int], str] = {}
         for _, asked in new:
             code, seed = found[asked.code], secret_seed(asked)
             name = code.device
@@ -202,10 +203,11 @@ class Joining:
             folder = fleet.devices_folder / name
             if not _is_complete(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-                if code.about not in policies:
-                    asks = self._home.join.asks
-                    policies[code.about] = offered_policy(fleet.config, model, asks, code.about, now)
-                policy = policies[code.about]
+                if (code.about, code.created) not in policies:
+                    policies[code.about, code.created] = offered_policy(
+                        fleet.config, model, self._home.join.asks, code.about, code.created
+                    )
+                policy = policies[code.about, code.created]
                 write_folder(folder, device_files(fleet.config, name, target, policy, outbox, seed).public)
             by_group.setdefault(code.group, {})[name] = _secret(fleet.config, folder, seed)
         for group, admitted in by_group.items():
@@ -229,25 +231,26 @@ class Joining:
                 raise JoinRefused(REVOKED) if gone else JoinRefused(EXPIRED, ENDED)
             campaign = successor
 
-    def _offer(self, campaign: str, about: str, now: float) -> dict[str, Any]:
-        computed, fields = self._offers.get((campaign, about), (0.0, {}))
+    def _offer(self, code: JoinCode, now: float) -> dict[str, Any]:
+        key = code.campaign, code.about, code.created
+        computed, fields = self._offers.get(key, (0.0, {}))
         if fields and computed <= now < computed + _OFFER_SECONDS:
             return fields
-        current = self._current(campaign, int(now))
+        current = self._current(code.campaign, int(now))
         config = self._home.config(current)
         with open_store(config.store_url, campaign=current) as store:
             fleet = FleetFiles.at_home(self._home, current, store)
             target, model, _ = model_of(fleet)
             certificates = fleet.with_certificates(target).certificates
         asks = self._home.join.asks
-        fields = offer(config, offered_policy(config, model, asks, about, int(now)), asks, about)
+        fields = offer(config, offered_policy(config, model, asks, code.about, code.created), asks, code.about)
         # A phone's browser needs a password and the WebSocket, so it refuses an offer without them.
         fields["credentials"] = "certificate" if certificates else "password"
         fields["websocket"] = websocket_address(config.broker, target.host)
-        # Each wording of a code is an entry: a home has few, but nothing bounds their number.
+        # Codes that were made together have one entry: a home has few, but nothing bounds their number.
         if len(self._offers) >= _MOST_OFFERS:
             self._offers.clear()
-        self._offers[campaign, about] = now, fields
+        self._offers[key] = now, fields
         return fields
 
 

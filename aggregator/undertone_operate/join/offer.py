@@ -27,25 +27,29 @@ def offer(config: Config, policy: str, operator: str, about: str) -> dict[str, A
     }
 
 
-def offered_policy(config: Config, model: str, operator: str, about: str, now: int) -> str:
+def offered_policy(config: Config, model: str, operator: str, about: str, made: int) -> str:
     """Return the policy of a device that joins: the model, the second by which all ends, and what is agreed to.
 
-    Raises Invalid for a campaign that cannot begin, OSError.
+    It is the same for as long as a code lives, which was ``made`` at this Unix second: a person gets what the person
+    has read, at whatever time. Raises Invalid for a campaign that cannot begin, OSError.
     """
     fields = json.loads(model)
-    fields["until"] = _until(config, model, now)
+    fields["until"] = _until(config, model, made)
     return json.dumps(agreeing(fields, operator, about), indent=2) + "\n"
 
 
-def _until(config: Config, model: str, now: int) -> int:
+def _until(config: Config, model: str, made: int) -> int:
     """Return the second by which a device that reports in each of its turns has used up its lifetime, 0 without one.
 
-    It counts from the campaign's first slot, and is rounded up to the end of a day (UTC).
+    It counts from the campaign's first slot, and is rounded up to the end of a day (UTC). For a campaign that had not
+    begun when the code was ``made``, it counts from the first slot that the campaign would have had then.
     """
     seconds = _life_seconds(config.campaign, parse_policy(model.encode()))
     if not seconds:
         return 0
-    first, _ = _epochs(config, now)
+    first, _ = _epochs(config, made)
+    if first.epoch > made:
+        first = epochs_of(config).first(made).campaign
     return min(-(-(first.epoch + seconds) // DAY) * DAY, 0xFFFFFFFF)
 
 

@@ -387,6 +387,26 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
     assert 0 <= policy.until - end <= DAY + 2 * 1800
 
 
+@pytest.mark.parametrize("begins_after", [None, DAY // 2, 3 * DAY])
+def test_an_offer_stays_what_it_was_over_midnight_and_the_campaigns_beginning(home, begins_after):
+    """Who reads an offer in the evening and agrees after midnight (UTC) gets what was read."""
+    codes = JoinCodes(home.folder).create("power", 6, "all", "", NOW, NOW + 14 * DAY)
+    clock = Clock()
+    joining = Joining(home, clock)
+    read = joining.offer(parse_code(codes[0]))["policy"]
+    assert read["until"] > 0
+    config = home.config("power")
+    for code, after in zip(codes, (0, DAY // 3, DAY, 2 * DAY, 4 * DAY, 9 * DAY), strict=True):
+        clock.now = NOW + after
+        if begins_after is not None and after > begins_after:
+            with open_store(config.store_url, campaign="power") as store:
+                if not store.epoch_count():
+                    store.set_meta({"campaign": "power"})
+                    store.add_epoch(epochs_of(config).first(NOW + begins_after))
+        assert joining.offer(parse_code(code))["policy"] == read
+        same_policy(read, joined(joining, redemption(parse_code(code)))["files"]["policy.json"])
+
+
 def test_a_policy_of_an_offer_names_who_asks_and_what_for(home):
     texts = [JoinCodes(home.folder).create("power", 1, "all", about, NOW, NOW + DAY)[0] for about in ("", "noise")]
     plain, noise = (Joining(home).offer(parse_code(text)) for text in texts)
