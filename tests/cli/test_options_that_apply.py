@@ -32,7 +32,7 @@ MODES: dict[str, dict[str, str]] = {
     },
     "demo": {
         "": "--delta --slew --mechanism --theta --dimension --unit",
-        "--collect stream": "--window --unit",
+        "--collect stream": "--window --unit --as-papers",
     },
     "experiment": {"all --output figures": "--png"},
     "fleet": {
@@ -97,6 +97,7 @@ EVERYWHERE: dict[str, str] = {
     "campaign retire": "--although-waiting",
     "campaign show": "--json",
     "campaign succeed": "--set --about --although-refused --preview",
+    "capacity": "--homes --slot --json",
     "certify": "--epsilon --published --json",
     "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-aggregator-at"
     " --kill-device-at --collect --broker",
