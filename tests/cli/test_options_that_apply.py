@@ -85,6 +85,7 @@ EVERYWHERE: dict[str, str] = {
     "backup": "--passphrase-file --json",
     "bench": "--quick --json",
     "broker rotate": "",
+    "capacity": "--homes --slot --json",
     "campaign apply": "--although-refused",
     "campaign create": "--sensor --unit --bound --epsilon --slot-seconds --set --collect --preview",
     "campaign delete": "",
@@ -100,7 +101,7 @@ EVERYWHERE: dict[str, str] = {
     "capacity": "--homes --slot --json",
     "certify": "--epsilon --published --json",
     "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-aggregator-at"
-    " --kill-device-at --collect --broker",
+    " --kill-device-at --collect --broker --as-papers",
     # The device's own program reads its command line by itself: tests/device/test_main.py.
     "device": "",
     "devices add": "--home --campaign --group --successors --absence --json",

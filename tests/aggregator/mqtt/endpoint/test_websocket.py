@@ -198,7 +198,7 @@ def test_a_port_that_is_taken_is_named(files: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         listener = Listener(port=0, websocket=("127.0.0.1", port))
-        with pytest.raises(Invalid, match=f"cannot listen on 127.0.0.1:{port}"), open_endpoint(files, None, listener):
+        with pytest.raises(Invalid, match=f"port {port} of 127.0.0.1 is in use"), open_endpoint(files, None, listener):
             pass
 
 
