@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build MicroPython with the words of a board, for scripts/board_memory.py: the unix port with 32 bits, with the code of
+# Build MicroPython with the words of a board, for scripts/board_results.py: the unix port with 32 bits, with the code of
 # a board frozen into it and without, each with TLS outside MicroPython's heap (as on an ESP32) and in it (as on a Pico
 # W). Only these measurements need it. It needs Debian or Ubuntu, gcc, make, 200 MB, and the network; not root. The
 # sources are Debian's packages micropython and mbedtls; nothing is installed outside .tools/board.

@@ -1,20 +1,10 @@
-"""Measure the heap of a device by the form of its code, and write docs/results/boards.md.
+"""The heap of a device by the form of its code, measured for scripts/board_results.py.
 
-usage: scripts/board_interpreter.sh, which freezes the code as it is now; then .venv/bin/python
-scripts/board_memory.py [OUT]
-
-The page shows the memory that the device's code needs. The first table is for the client alone, with a simulated broker
-(device/measure.py). The second is for a whole board. For it, device/main.py runs with a real broker and a campaign of
-128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated. The code is compiled. The
-tables have a column for each of three forms of the code: .mpy files, a read-only file system that is used in place
-(like ROMFS), and code that is frozen into the interpreter together with main.py. The interpreter is MicroPython's unix
-port with words of 32 bits, which `scripts/board_interpreter.sh` builds. Its objects are as large as those on a board.
-The size of the read-only file system is subtracted, because a board has it in flash. On an ESP32, TLS takes its memory
-outside of MicroPython's heap. On a Pico W, TLS takes its memory from this heap. The second table shows both cases. The
-firmware itself needs further memory for Wi-Fi, which is not in the tables.
+``client_rows``: the client alone, with a simulated broker (device/measure.py). ``board_rows``: device/main.py with a
+real broker and a campaign of 128 bins until two reports are acknowledged, while Wi-Fi, clock and watchdog are imitated.
+The interpreter is MicroPython's unix port with words of 32 bits, which scripts/board_interpreter.sh builds.
 """
 
-import concurrent.futures
 import contextlib
 import functools
 import io
@@ -28,7 +18,6 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPO / "tests"), str(REPO / "scripts")]
 
-import mpy_sizes  # noqa: E402
 from mpremote.romfs import make_romfs  # noqa: E402
 
 from support import micropython as mp  # noqa: E402
@@ -62,6 +51,7 @@ BOARDS = {
     "TLS outside the heap": (True, False, False),
     "TLS outside the heap, signed campaign": (True, False, True),
     "TLS in the heap": (True, True, False),
+    "TLS in the heap, signed campaign": (True, True, True),
 }
 INTERPRETERS = REPO / ".tools/board"
 LEAST = "least heap in which it runs, a signature too"
@@ -160,19 +150,35 @@ def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed
     return done.returncode == 0 and "True True" in done.stdout
 
 
-def whole_boards(form: str, scratch: Path) -> dict[str, int]:
-    """Return the rows of a whole board: the least heap in KB for each of BOARDS."""
+def client_rows(form: str) -> dict[str, int]:
+    """Return the bytes that the client alone takes, by row."""
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
+        code, paths, offset = forms(scratch)[form]
+        own = scratch / "files"
+        own.mkdir()
+        program = board_interpreter(form)
+        rows = measure(code, paths, own, program=program) or {}
+        rows[LEAST] = least(lambda heap: measure(code, paths, own, heap + offset, program) is not None, 32 * STEP, STEP)
+    return {row: rows[row] for row in (*SHOWN, LEAST)}
+
+
+def board_rows(form: str) -> dict[str, int]:
+    """Return the least heap in KB of a whole board, for each of BOARDS."""
     rows, start = {}, STEP * (BOARD_KB[form] - 6)
-    for what, (tls, inside, signed) in BOARDS.items():
-        start = least(
-            lambda heap, tls=tls, inside=inside, signed=signed: runs(  # type: ignore[misc]
-                form, scratch, heap, tls=tls, inside=inside, signed=signed
-            ),
-            start,
-            STEP,
-        )
-        rows[what] = start // STEP
-        print(f"{form}, {what}: {rows[what]} KB", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
+        forms(scratch)
+        for what, (tls, inside, signed) in BOARDS.items():
+            start = least(
+                lambda heap, tls=tls, inside=inside, signed=signed: runs(  # type: ignore[misc]
+                    form, scratch, heap, tls=tls, inside=inside, signed=signed
+                ),
+                start,
+                STEP,
+            )
+            rows[what] = start // STEP
+            print(f"{form}, {what}: {rows[what]} KB", file=sys.stderr)
     return rows
 
 
@@ -187,46 +193,3 @@ def promises() -> dict[str, str]:
         f"{signed[1]} KB if the code is in a ROMFS partition, and {signed[2]} KB for .mpy files. If campaigns are not "
         f"signed, these numbers are {unsigned[0]}, {unsigned[1]} and {unsigned[2]} KB.",
     }
-
-
-def table() -> str:
-    """Return the page."""
-    with tempfile.TemporaryDirectory() as temporary:
-        scratch = Path(temporary)
-        made = forms(scratch)
-
-        def column(form: str) -> tuple[dict[str, int], dict[str, int]]:
-            code, paths, offset = made[form]
-            program = board_interpreter(form)
-            # A folder of its own, because measure.py writes a file.
-            own = scratch / f"files-{list(made).index(form)}"
-            own.mkdir()
-            rows = measure(code, paths, own, program=program) or {}
-            rows[LEAST] = least(
-                lambda heap: measure(code, paths, own, heap + offset, program) is not None, 32 * STEP, STEP
-            )
-            return rows, whole_boards(form, scratch)
-
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            measured = dict(zip(made, pool.map(column, made), strict=True))
-    columns, boards = ({form: rows[i] for form, rows in measured.items()} for i in (0, 1))
-    every = mpy_sizes.totals()["every board"]
-    about = " ".join((__doc__ or "").split("\n\n")[2].split())
-    lines = ["# What the code takes on a board", "", f"`scripts/{Path(__file__).name}` makes this page. {about}", ""]
-    lines += [f"The .mpy files that every board loads are {every:,} bytes together.", ""]
-    lines += ["| bytes, 32-bit words | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
-    for row in [*SHOWN, LEAST]:
-        values = " | ".join(f"{column[row]:,}" for column in columns.values())
-        lines.append(f"| {SHOWN.get(row, row)} | {values} |")
-    lines += ["", "| heap of a whole board in KB | " + " | ".join(boards) + " |", "|---|" + "---:|" * len(boards)]
-    lines += [f"| least: {what} | " + " | ".join(str(rows[what]) for rows in boards.values()) + " |" for what in BOARDS]
-    for row, promised in (("", BOARD_KB), (" where campaigns are signed", SIGNED_KB)):
-        lines.append(
-            f"| **to count on**{row} | " + " | ".join(f"**{kilobytes}**" for kilobytes in promised.values()) + " |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "docs/results/boards.md"
-    out.write_text(table(), encoding="utf-8")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetch the sources of MicroPython and mbedTLS into .tools/board/build, and build mpy-cross, for the measurements of
-# scripts/board_interpreter.sh and scripts/board_time.py. It needs Debian or Ubuntu, gcc, make and the network; not
+# scripts/board_interpreter.sh and scripts/board_results.py. It needs Debian or Ubuntu, gcc, make and the network; not
 # root. The sources are Debian's packages micropython and mbedtls; nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

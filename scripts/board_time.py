@@ -1,6 +1,4 @@
-"""Measure the time of a slot on an emulated Cortex-M3, and write docs/results/board-time.md.
-
-usage: .venv/bin/python scripts/board_time.py [OUT]
+"""The time of a slot on an emulated Cortex-M3, measured for scripts/board_results.py.
 
 MicroPython's qemu port runs on QEMU's MPS2 board with the device's code frozen into it, as in `device/manifest.py`.
 QEMU counts 32 ns of the board's time for every instruction, that is 31.25 million instructions a second, whatever else
@@ -24,7 +22,6 @@ from undertone_aggregator.design.table import LEVELS, optimal_table  # noqa: E40
 WORK = REPO / ".tools/board/build"
 PLACE = WORK / "emulated"
 HEAP_KB = 64
-OUT = REPO / "docs/results/board-time.md"
 
 # os.urandom: xorshift, about as fast as reading a hardware generator's register.
 URANDOM = """\
@@ -213,32 +210,9 @@ def run(firmware: Path) -> dict[tuple[str, str], int]:
     return {(name, what): int(value) for name, what, value in re.findall(r"([\w ]+): ([\w ]+): (\d+)\r?$", text, re.M)}
 
 
-def page(measured: dict[tuple[str, str], int]) -> str:
-    """Return the page with its table."""
-    names = list(dict.fromkeys(name for name, _ in measured))
-    lines = [
-        "# The time of a slot on a board",
-        "",
-        "`scripts/board_time.py` makes this page on an emulated Cortex-M3. The emulator executes 31.25 million "
-        f"instructions a second, none of which waits for memory. MicroPython's heap has {HEAP_KB} KB, and the code "
-        "is frozen. The campaign has ε = 1. One report in five is for the threshold, and is drawn by a square "
-        "wave of 256 bins. In the last column all reports are for the threshold. The ledger is in memory, so the "
-        "table leaves out the time that a board's file system needs. It also leaves out the network. A board with "
-        "another processor, or with wait states of its flash, takes another time.",
-        "",
-        "| ms | " + " | ".join(names) + " |",
-        "|---|" + "---:|" * len(names),
-    ]
-    for what, label in ROWS.items():
-        lines.append(f"| {label} | " + " | ".join(f"{measured[name, what] / 1000:.1f}" for name in names) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """Write the page."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
-    out.write_text(page(run(build())), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def slot_rows() -> dict[str, dict[str, int]]:
+    """Return the microseconds of a slot: mechanism -> row -> value."""
+    rows: dict[str, dict[str, int]] = {}
+    for (name, what), value in run(build()).items():
+        rows.setdefault(name, {})[what] = value
+    return rows

@@ -1,6 +1,6 @@
 """measure.py, the board's own table of what the code takes, in a heap that bounds its growth."""
 
-import re
+import json
 import sys
 
 import pytest
@@ -10,11 +10,12 @@ from support.ci import absent, unavailable
 
 sys.path.append(str(mp.REPO / "scripts"))
 
+import board_results
 from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms, measure, promises, runs
 
 # Of 64-bit words, beside the image; docs/results/boards.md has what it takes with 32 bits.
 HEAP = 84 * 1024
-# What a slot may take on the emulated board of docs/results/board-time.md.
+# What a slot may take on the emulated board of docs/results/boards.md.
 MOST_MS = 24
 
 
@@ -34,23 +35,27 @@ def test_the_guides_promise_the_heap_of_the_table(page):
     assert promises()[page] in " ".join((mp.REPO / "docs" / page).read_text(encoding="utf-8").split())
 
 
-def test_the_table_promises_more_than_the_least_heap():
-    lines = (mp.REPO / "docs/results/boards.md").read_text(encoding="utf-8").splitlines()
-    promises = [list(map(int, re.findall(r"\*\*(\d+)\*\*", line))) for line in lines if "to count on" in line]
-    assert promises == [list(BOARD_KB.values()), list(SIGNED_KB.values())]
-    for promised, least in (
-        (BOARD_KB, "| least: TLS outside the heap |"),
-        (SIGNED_KB, "| least: TLS outside the heap, signed campaign |"),
-    ):
-        (row,) = [line for line in lines if line.startswith(least)]
-        measured = [int(cell) for cell in row.split("|")[2:-1]]
-        assert all(kilobytes < sure for kilobytes, sure in zip(measured, promised.values(), strict=True))
+def measured():
+    return json.loads(board_results.ROWS.read_text(encoding="utf-8"))
+
+
+def test_the_page_shows_what_was_measured():
+    assert board_results.PAGE.read_text(encoding="utf-8") == board_results.page(measured())
+
+
+@pytest.mark.parametrize(
+    ("promised", "what"),
+    [(BOARD_KB, "TLS outside the heap"), (SIGNED_KB, "TLS outside the heap, signed campaign")],
+)
+def test_the_table_promises_more_than_the_least_heap(promised, what):
+    parts = {form: name for name, form in board_results.FORMS.items()}
+    rows = measured()
+    for form, kilobytes in promised.items():
+        assert rows[parts[form]]["board"][what] < kilobytes, form
 
 
 def test_the_guide_says_how_long_a_slot_takes():
-    table = (mp.REPO / "docs/results/board-time.md").read_text(encoding="utf-8")
-    (row,) = [line for line in table.splitlines() if line.startswith("| **one slot**")]
-    times = [float(cell) for cell in row.split("|")[2:-1]]
+    times = [row["slot"] / 1000 for row in measured()["time"]["slots"].values()]
     guide = " ".join((mp.REPO / "docs/boards.md").read_text(encoding="utf-8").split())
     assert f"The work for one slot takes {min(times):.0f} to {max(times):.0f} ms on an emulated Cortex-M3" in guide
     assert max(times) <= MOST_MS
