@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import hybrid, most_levels, square_wave, worst_variance
-from undertone_aggregator.estimate.estimates import estimates_of
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, first_edges
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports

@@ -64,7 +64,9 @@ MODES: dict[str, dict[str, str]] = {
         "s.sqlite --every 48": "--filtered --settled",
         "s.sqlite --quantiles 0.5": "--filtered --settled --group --groups",
         "s.sqlite --by all": "--every --quantiles --filtered --newest --settled",
-        "s.sqlite --losses": "--every --quantiles --filtered --newest --settled --between --days --by --total",
+        "s.sqlite --total": "--against",
+        "s.sqlite --losses": "--every --quantiles --filtered --newest --settled --between --days --by --total"
+        " --against",
     },
     "simulate": {
         "": "--unit --delta --slew --theta --dimension --late-slots",
@@ -178,6 +180,7 @@ MODES["release pak"]["--epsilon 1 --bound 9 --input w.csv --theta 4"] = (
 )
 # Valid values, so that nothing but the option itself is refused.
 VALUES = {
+    "--against": "7d",
     "--as-papers": "", "--bound": "9", "--by": "all", "--ca-file": "ca.crt", "--collect": "reports", "--days": "9",
     "--error": "5", "--every": "4", "--from": "2026-01-01", "--group": "north", "--host": "h", "--method": "ems",
     "--mechanism": "gaussian", "--noise": "laplace", "--objective": "excess", "--population": "phones",

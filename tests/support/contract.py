@@ -13,7 +13,7 @@ from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.counts.seen import COUNTED, Seen
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.mechanisms import missing, traits_of
-from undertone_aggregator.estimate.estimates import estimates_of
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.ingest.admission import Admission
 from undertone_aggregator.ingest.fast_path import FastPath

@@ -16,7 +16,7 @@ from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
     from undertone_aggregator.design.budget import Budget
-    from undertone_aggregator.estimate.estimates import Estimator
+    from undertone_aggregator.estimate.estimator import Estimator
     from undertone_aggregator.estimate.guarantee import Guarantee
     from undertone_aggregator.settings.config import Config
     from undertone_shared.scalar import ScalarRule

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from importlib import metadata
 
+from undertone_aggregator.campaign.today import TOPIC
 from undertone_aggregator.estimate.estimates import MODEL, Series
 from undertone_shared.campaign import Campaign
 from undertone_shared.off_board.discovery import Sensor, config_topic, message
@@ -92,6 +93,21 @@ def discovery(
                     state_class="measurement",
                 )
             )
+    today = aggregate_topic(prefix, campaign.name, TOPIC)
+    for field, words in (("estimate", ""), ("low", ", at least"), ("high", ", at most")):
+        sensors.append(
+            Sensor(
+                f"today_{field}",
+                f"today so far, against the same day last week{words}",
+                today,
+                field,
+                campaign.unit,
+                template=f"value_json.{field} | round({digits})",
+                precision=digits,
+                device_class="" if kind == "temperature" else kind,
+                state_class="measurement",
+            )
+        )
     stale = max(_STALE_SLOTS * campaign.slot_seconds, _LEAST_STALE_SECONDS)
     identifier = identifier_of(campaign.name)
     model = f"{campaign.measure} of {campaign.sensor}; {guarantee}"

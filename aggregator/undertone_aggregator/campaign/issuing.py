@@ -12,7 +12,7 @@ from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.handover import HandoverFile
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.estimate.estimates import estimates_of
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.ingest.lag import Lag
 from undertone_shared import report
 from undertone_shared.errors import Invalid

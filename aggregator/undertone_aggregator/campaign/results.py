@@ -5,7 +5,7 @@ from pathlib import Path
 from undertone_aggregator.campaign.collection import estimator_of, guarantee_of
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.design import Budget
-from undertone_aggregator.estimate.estimates import Estimator
+from undertone_aggregator.estimate.estimator import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.public import PublicResults
 from undertone_aggregator.estimate.query import Results

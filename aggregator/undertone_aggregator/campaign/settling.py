@@ -10,9 +10,11 @@ from undertone_aggregator.campaign.issuing import Issuing
 from undertone_aggregator.campaign.newest_means import NEWEST
 from undertone_aggregator.campaign.publish import estimate_message
 from undertone_aggregator.campaign.restored import SettledMark
+from undertone_aggregator.campaign.today import TOPIC, Today
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.design.published import Published
-from undertone_aggregator.estimate.estimates import MODEL, Estimate, Estimates, Estimator, Series, Z
+from undertone_aggregator.estimate.estimates import MODEL, Estimate, Estimates, Series, Z
+from undertone_aggregator.estimate.estimator import Estimator
 from undertone_aggregator.estimate.misfit import ALARMING
 from undertone_aggregator.estimate.publication import publication_of, settle
 from undertone_aggregator.estimate.series_filter import LiveFilter, SeriesFilter
@@ -77,6 +79,7 @@ class Settling:
         database = store_address(context.config.store_url).file is None
         self._mark = SettledMark(context.config.folder, context.plan.name) if database else None
         self._compared = False
+        self._today = Today(context.store, context.plan)
         self.published: Published | None = None
         # True if the store may lack the sums of settled slots. A store of an earlier version has none.
         self._sums_lack = True
@@ -106,6 +109,9 @@ class Settling:
             topic = aggregate_topic(context.prefix, context.plan.name, estimate.series.topic)
             message = estimate_message(estimate, newest.campaign, cost, self.published)
             context.outlet.publish(topic, message, again=True)
+        today = self._today.message(settled, newest.campaign, self._estimator())
+        if today is not None:
+            context.outlet.publish(aggregate_topic(context.prefix, context.plan.name, TOPIC), today, again=True)
         NEWEST.publish(context.plan.name, settled, estimates)
         self._announce_at_home(newest, {estimate.series for estimate in estimates})
         self._log([estimate for estimate in estimates if estimate.series == Series()], now)

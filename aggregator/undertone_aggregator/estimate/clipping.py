@@ -58,7 +58,8 @@ class ClippingBias:
         """Return what is removed where the clipped readings, less the offset, have the means ``levels`` [slots]."""
         shares = (levels - self._low) / self._width
         bias = PART * self._width * np.interp(shares, self._clipped, self._removed)
-        return Removed(bias, _SHARED * np.abs(bias), _SHAPE * np.abs(bias), np.zeros(len(bias)))
+        none = np.zeros(len(bias))
+        return Removed(bias, _SHARED * np.abs(bias), none, none, _SHAPE * np.abs(bias), none, none)
 
 
 def stationary_means(rates: Vector, slew: float, top: float) -> Vector:

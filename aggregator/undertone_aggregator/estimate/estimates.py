@@ -1,17 +1,15 @@
 """Rows of results: an estimate of one series in one slot is always given with its errors."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Protocol, get_args, get_type_hints, overload
+from typing import Any, ClassVar, NamedTuple, get_args, get_type_hints, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.compact import Tables
-from undertone_aggregator.counts.histograms import Histograms
-from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key
+from undertone_aggregator.counts.partial import EVERYBODY
 
 # Quantile of the normal distribution for nominal 95 % intervals.
 Z = 1.959963984540054
@@ -423,33 +421,3 @@ class RangeEstimate(MeanRow):
     bias: float | None = None
     bias_se: float | None = None
     spread: float | None = None
-
-
-class Estimator(Protocol):
-    """Estimator of one way of collecting: it computes a group's raw series from its histograms, all slots at once."""
-
-    @property
-    def memory(self) -> int:
-        """Number of preceding slots whose reports the estimate of a slot needs."""
-
-    @property
-    def chains(self) -> int:
-        """Number of chains of correlated noise that alternate by slot; 1 also if the noise of slots is independent."""
-
-    def estimates(self, reports: Tables, group: str) -> Estimates:
-        """Return an estimate per slot and series of a group with ``reports``, by slot, then series."""
-
-    def warnings(self, estimates: Estimates) -> list[str]:
-        """Return plain sentences about problems of the campaign's settings that raw estimates show."""
-
-    def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
-        """Return means over runs of ``every`` slots, counted from slot 0 of Unix time, by run, then series."""
-
-    def means(self, reports: Tables, group: str, slots: Collection[int]) -> list[RangeEstimate]:
-        """Return the mean over the given slots that have a number, by series; no row for a series without one."""
-
-
-def estimates_of(estimator: Estimator, partial: Mapping[Key, Counts], groups: Iterable[str] | None = None) -> Estimates:
-    """Return the estimates of a Partial's reports, by slot, then series: of all groups, or of ``groups`` only."""
-    parts = Histograms.of(partial).each_group(groups)
-    return Estimates.together([estimator.estimates(reports, group) for group, reports in parts])

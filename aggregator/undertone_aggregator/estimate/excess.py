@@ -14,10 +14,10 @@ E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. Or more devices are active
 The probability w of the first is its likelihood: under each explanation the pieces' e_p would follow from their μ_p and
 the distribution of the whole cycle. X is the mean over both, and over what the noise leaves possible of f.
 
-*The error* has three parts, which average out differently over many slots (`Removed`): `shared` is the error of the
-fit's mean over the cycle, of the level, and of the explanation; `shape` the rest of the error of each piece's fit;
-`own` the error of the slot's factor, and the chance of few devices with large readings, whose variance is
-E[((x - θ)⁺)²] / n = 2/n ∫_θ E[(x - t)⁺] dt.
+*The error* has three parts, which average out differently over many slots (`Removed`): `fit`, `level` and
+`explained` are the errors of the fit's mean over the cycle, of the level, and of the explanation; `shape` the rest of
+the error of each piece's fit; `own` the error of the slot's factor; `chance` that of few devices with large readings,
+whose variance is E[((x - θ)⁺)²] / n = 2/n ∫_θ E[(x - t)⁺] dt.
 
 All of this is post-processing of private reports.
 """
@@ -117,13 +117,13 @@ class ExcessModel:
         bias = w * larger + (1.0 - w) * active
         spread = w * spread + (1.0 - w) * self.excess[row] * np.sqrt(factor.variance)
         relative, common = self.doubt[row], np.minimum(self.common[row], self.doubt[row])
-        explained = doubt * np.abs(larger - active)
+        explained = doubt * (larger - active)
         part = factor.level_variance / np.maximum(factor.variance, _TINY)
-        shared = np.sqrt(np.square(common * bias) + np.square(explained) + np.minimum(part, 1.0) * np.square(spread))
+        level = np.sqrt(np.minimum(part, 1.0)) * spread
         shape = np.sqrt(np.maximum(np.square(relative) - np.square(common), 0.0)) * bias
         chance = self.square[row] * np.maximum(1.0, bias / np.maximum(self.excess[row], _TINY)) / reported.devices
-        own = np.sqrt(np.maximum(1.0 - part, 0.0) * np.square(spread) + chance + np.square(_DAYS * bias))
-        return Removed(bias, shared, shape, own)
+        own = np.sqrt(np.maximum(1.0 - part, 0.0) * np.square(spread) + np.square(_DAYS * bias))
+        return Removed(bias, common * bias, explained, level, shape, own, np.sqrt(chance))
 
     def moved(self, reported: Reported) -> Vector | None:
         """Return (factor of the readings since the rounds, lower limit, upper limit) of each slot; [slots, 3].

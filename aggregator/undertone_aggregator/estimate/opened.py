@@ -14,7 +14,7 @@ from undertone_aggregator.counts.facts import MechanismFacts, mechanism_facts
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.design import Budget
 from undertone_aggregator.estimate.calendar import Days, days_of
-from undertone_aggregator.estimate.estimates import Estimator
+from undertone_aggregator.estimate.estimator import Estimator
 from undertone_aggregator.estimate.guarantee import Guarantee
 from undertone_aggregator.estimate.odds import Odds, odds
 from undertone_aggregator.estimate.series_filter import SeriesFilter

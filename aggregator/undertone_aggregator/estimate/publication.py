@@ -10,7 +10,8 @@ Three rules:
    *remainder* of all devices less the published groups, is over no report or at least ``min_reports``: see `released`.
    This holds for the reports of each epoch by themselves: where an epoch begins, a few devices still send reports of
    the last one, and what two mechanisms drew can be told apart in a sum.
-3. Everything else that is published (filtered series, means over slots, quantiles) is made of released cells alone.
+3. Everything else that is published (filtered series, means over slots, differences of these, quantiles) is made of
+   released cells alone: a difference has a slot of a group only if that cell is released.
    Quantiles need the few reports for the threshold, of which a slot alone has too few: see `ReleasedCells.pooled`.
 
 Groups are disjoint, so any sum or difference of published numbers is a combination of released groups and remainders.

@@ -13,6 +13,8 @@ from undertone_aggregator.counts.compact import Compact, Tables
 from undertone_aggregator.counts.histograms import Histograms
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.design.published import Published
+from undertone_aggregator.estimate.against import Against
+from undertone_aggregator.estimate.difference import MeanDifference, Side
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares, runs_of
 from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row, with_absent
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals, reports_by_slot
@@ -114,16 +116,64 @@ class Results(OpenCampaign):
         selection without a slot, or with more than `LARGEST_SELECTION`.
         """
         low, high = self._existing(first, last)
-        hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
-        days = OnDays.parse("days", days) if isinstance(days, str) else days
-        calendar = replace(self.days, zone=zone or self.days.zone)
-        slots = set(chosen_slots(low, high, self.campaign.slot_seconds, hours, days, calendar))
-        if not slots:
-            raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
+        slots = set(self._slots(low, high, hours, days, zone))
         parts = self._parts(max(low - self._estimator.memory, 0), high, self._wanted(groups))
         means = [row for group, of in parts for row in self._estimator.means(of.tables(), group, slots)]
         rows = [selection(mean, slots, self._fleet(mean.group)) for mean in means]
         return sorted(rows, key=lambda row: row.series)
+
+    def difference(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        against: Against | str,
+        hours: Hours | str | None = None,
+        days: OnDays | str | None = None,
+        zone: tzinfo | None = None,
+    ) -> list[MeanDifference]:
+        """Return the mean of each group's selected slots less another mean, with its error: see `MeanDifference`.
+
+        ``against``: "group:north", a time ago such as "7d" (days by the clock of ``zone``), or another time such as
+        "2026-03-02..2026-03-09". The other arguments are those of ``selection``, and select slots on both sides. A
+        group is not compared with itself at the same time, and there is no row where a side has no number. Raises
+        Invalid as ``selection`` does.
+        """
+        against = Against.parse("against", against) if isinstance(against, str) else against
+        low, high = self._existing(first, last)
+        wanted = against.differing(self._wanted(groups))
+        if against.group is not None:
+            self._wanted(against.group)
+        clock = zone or self.days.zone
+        span = against.span(low, high, self.campaign.slot_seconds, clock, self._slot)
+        if span[0] < 0:
+            raise Invalid(f"against is {against}, expected a time after 1970")
+        # Of a time that begins before the campaign, the slots before it have no number, and so no counterpart counts.
+        other = span if against.begin is None else self._existing(*span)
+        sides = [self._slots(*each, hours, days, zone) for each in ((low, high), other)]
+        rows = []
+        for group in wanted:
+            one = self._side(group, sides[0])
+            rows += self._estimator.differences(one, self._side(against.group or group, sides[1]))
+        return sorted(rows, key=lambda row: row.series)
+
+    def _side(self, group: str, slots: list[int]) -> Side:
+        """Return the reports that one side of a difference needs."""
+        ((_, reports),) = self._parts(max(slots[0] - self._estimator.memory, 0), slots[-1], [group])
+        return Side(reports.tables(), group, slots)
+
+    def _slots(
+        self, low: int, high: int, hours: Hours | str | None, days: OnDays | str | None, zone: tzinfo | None
+    ) -> list[int]:
+        """Return the selected slots of low..high, ascending. Raises Invalid if there is none."""
+        hours = Hours.parse("hours", hours) if isinstance(hours, str) else hours
+        days = OnDays.parse("days", days) if isinstance(days, str) else days
+        calendar = replace(self.days, zone=zone or self.days.zone)
+        slots = chosen_slots(low, high, self.campaign.slot_seconds, hours, days, calendar)
+        if not slots:
+            raise Invalid("the selection has no slot: choose a longer time, other days, or other hours of the day")
+        return slots
 
     def _fleet(self, group: str) -> RegisteredFleet:
         """Return what the total of a group needs. Without a threshold round the range bounds the readings' variance."""

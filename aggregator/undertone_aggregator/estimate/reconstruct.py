@@ -20,7 +20,8 @@ from undertone_aggregator.counts.compact import Tables
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Counts
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimates, RangeEstimate, Z
+from undertone_aggregator.estimate.difference import GroupNoise, MeanDifference, Means, Side, difference
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimates, RangeEstimate, Series, Z
 from undertone_aggregator.estimate.excess import ExcessModel
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
@@ -156,6 +157,28 @@ class Reconstruction:
         """See `estimate.ranges.over_slots`."""
         estimates, bias_error = self._with_bias(reports, group)
         return over_slots(estimates, slots, bias_error)
+
+    def differences(self, one: Side, other: Side) -> list[MeanDifference]:
+        """See `estimate.difference`."""
+        cycle = self.timeline.epochs[0].campaign.cycle
+        row = difference(self._side(one), self._side(other), self._slot_seconds, cycle)
+        return [] if row is None else [row]
+
+    def _side(self, side: Side) -> Means:
+        """Return what is known of one side of a difference."""
+        truncated, begun = self._truncated(side.reports, side.group)
+        estimates, removed = self._corrected(truncated, begun)
+        places = np.flatnonzero((estimates.kind == MEASURED) & np.isin(estimates.slot, side.slots))
+        table, begun = estimates.take(places), begun[places]
+        choices = [epoch.chosen for epoch in self.timeline.epochs]
+        choice = np.zeros(len(table), dtype=np.int64)
+        for epoch in self.timeline.epochs:
+            choice[begun == epoch.campaign.epoch] = choices.index(epoch.chosen)
+        reports = table.reports.astype(np.float64)
+        noise = GroupNoise(table.slot, reports, np.square(table.truncated_se)[:, None])
+        series = Series(side.group)
+        mean = table.truncated_mean
+        return Means(series, side.slots, table.slot, mean, reports, removed.take(places), choice, noise)
 
     def warnings(self, estimates: Estimates) -> list[str]:
         """Return a sentence if readings have changed so much since the rounds that θ no longer fits them."""

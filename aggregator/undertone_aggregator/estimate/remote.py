@@ -18,6 +18,8 @@ from undertone_aggregator.counts.facts import MechanismFacts
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.design import Budget
 from undertone_aggregator.design.published import Published
+from undertone_aggregator.estimate.against import Against
+from undertone_aggregator.estimate.difference import MeanDifference
 from undertone_aggregator.estimate.distribution import Quantile
 from undertone_aggregator.estimate.estimates import ABSENT, Estimate, Estimates, RangeEstimate, Row, Series
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
@@ -195,10 +197,28 @@ class RemoteResults(Results):
         rows: list[Selection] = []
         for group in self.groups if wanted is None else wanted:
             asked = self._between(*self._chosen(first, last)) | {"group": group}
-            asked |= {} if hours is None else {"between": str(hours)}
-            asked |= {} if days is None else {"days": str(days)}
-            asked |= {} if zone is None else {"tz": str(zone)}
+            asked |= _limits(hours, days, zone)
             rows += [_row(Selection, row) for row in self._ask(f"{self._at}/selection", asked)["selections"]]
+        return sorted(rows, key=lambda row: row.series)
+
+    def difference(
+        self,
+        first: When = None,
+        last: When = None,
+        groups: Iterable[str] | str | None = (EVERYBODY,),
+        *,
+        against: Against | str,
+        hours: Hours | str | None = None,
+        days: OnDays | str | None = None,
+        zone: tzinfo | None = None,
+    ) -> list[MeanDifference]:
+        """See `Results.difference`, over published slots. ``zone`` is the campaign's, or one with an IANA name."""
+        other = Against.parse("against", against) if isinstance(against, str) else against
+        rows: list[MeanDifference] = []
+        for group in other.differing(self._wanted(groups)):
+            asked = self._between(*self._chosen(first, last)) | {"group": group, "against": str(other)}
+            asked |= _limits(hours, days, zone)
+            rows += [_row(MeanDifference, row) for row in self._ask(f"{self._at}/difference", asked)["differences"]]
         return sorted(rows, key=lambda row: row.series)
 
     def losses(
@@ -307,6 +327,12 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
         if time.monotonic() > ends:
             raise ValueError(f"its answer takes more than {_PATIENCE_SECONDS:g} s")
     return bytes(data)
+
+
+def _limits(hours: Hours | str | None, days: OnDays | str | None, zone: tzinfo | None) -> dict[str, str]:
+    """Return the parameters that select hours of the day and days of the week."""
+    asked = {"between": hours, "days": days, "tz": zone}
+    return {name: str(value) for name, value in asked.items() if value is not None}
 
 
 def printable(text: str) -> str:

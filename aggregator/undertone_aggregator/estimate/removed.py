@@ -29,28 +29,44 @@ class Reported(NamedTuple):
 class Removed(NamedTuple):
     """What truncation removes from the means of some slots; arrays [slots].
 
-    Its error has three independent parts, as standard deviations. ``shared``: the same in all slots. ``shape``: the
-    error of the day's shape, which is the same every day and averages out over a cycle. ``own``: of the slot alone.
+    Its error has independent parts, as standard deviations. ``fit``, ``explained`` and ``level`` are the same in all
+    slots: those of the fit's mean, of what explains a changed mean (with its sign), and of the level of the cycle
+    around the slot. The first two are of the choice of θ, so they are the same for all groups, too. ``shape``: the
+    error of the day's shape, which is the same every day and averages out over a cycle. ``own`` and ``chance`` are of
+    the slot alone; the second is the chance of few devices with large readings.
     """
 
     bias: Vector
-    shared: Vector
+    fit: Vector
+    explained: Vector
+    level: Vector
     shape: Vector
     own: Vector
+    chance: Vector
 
     @classmethod
     def unknown(cls, slots: int) -> "Removed":
         """Return nan for ``slots`` slots."""
-        return cls(*np.full((4, slots), np.nan))
+        return cls(*np.full((len(cls._fields), slots), np.nan))
+
+    @property
+    def shared(self) -> Vector:
+        """The part of the error that is the same in all slots."""
+        return np.asarray(np.sqrt(np.square(self.fit) + np.square(self.explained) + np.square(self.level)))
 
     @property
     def standard_error(self) -> Vector:
         """The standard error of each ``bias``."""
-        return np.asarray(np.sqrt(np.square(self.shared) + np.square(self.shape) + np.square(self.own)))
+        return np.asarray(np.sqrt(np.square(self.shared) + np.square(self.shape) + self.alone))
+
+    @property
+    def alone(self) -> Vector:
+        """The variance of the part of the error that is of the slot alone."""
+        return np.asarray(np.square(self.own) + np.square(self.chance))
 
     def as_error(self) -> "Removed":
-        """Return what is removed as an error of means to which nothing is added: its size is part of ``shared``."""
-        return self._replace(bias=np.zeros_like(self.bias), shared=np.hypot(self.shared, self.bias))
+        """Return what is removed as an error of means to which nothing is added: its size is part of ``fit``."""
+        return self._replace(bias=np.zeros_like(self.bias), fit=np.hypot(self.fit, self.bias))
 
     def take(self, places: NDArray[np.intp]) -> "Removed":
         """Return what is removed from the slots at these places."""
@@ -58,22 +74,25 @@ class Removed(NamedTuple):
 
 
 def error_of_mean(removed: Removed, slots: Slots, cycle: int) -> float:
-    """Return the standard error of the mean of some slots' biases.
-
-    With a_p the sum of the shape errors in phase p, over the number of slots, the variance of their sum is a'Ca, where
-    C has correlations e^(-d/(cycle/12)) by circular distance d and is conditioned on errors that add up to 0 over the
-    cycle. C is circulant, so a'Ca is a sum over the Fourier transforms of a and of C's first row without their first
-    terms.
-    """
+    """Return the standard error of the mean of some slots' biases."""
     n = len(slots)
-    shared, own = float(removed.shared.sum()) / n, float(np.sqrt(np.square(removed.own).sum())) / n
-    weights = np.bincount(np.asarray(slots) % cycle, removed.shape, minlength=cycle) / n
+    shared, own = float(removed.shared.sum()) / n, float(np.sqrt(removed.alone.sum())) / n
+    return math.sqrt(shared**2 + own**2 + shape_variance(removed.shape / n, slots, cycle))
+
+
+def shape_variance(errors: Vector, slots: Slots, cycle: int) -> float:
+    """Return the variance of the sum of some slots' errors of the day's shape; ``errors`` with their signs.
+
+    With a_p the sum of the errors in phase p, it is a'Ca, where C has correlations e^(-d/(cycle/12)) by circular
+    distance d and is conditioned on errors that add up to 0 over the cycle. C is circulant, so a'Ca is a sum over the
+    Fourier transforms of a and of C's first row without their first terms.
+    """
+    weights = np.bincount(np.asarray(slots) % cycle, errors, minlength=cycle)
     distance = np.minimum(np.arange(cycle), cycle - np.arange(cycle))
     spectrum = np.fft.fft(np.exp(-distance / (cycle * _ALIKE))).real
     left = 1.0 - spectrum[0] / cycle
     if left <= 0.0:
         # A cycle of one slot has no shape: its error is the same in every slot.
-        return math.hypot(shared, own, float(weights.sum()))
+        return float(np.square(weights.sum()))
     power = np.square(np.abs(np.fft.fft(weights)[1:]))
-    shape = float(power @ spectrum[1:]) / cycle / left
-    return math.sqrt(shared**2 + own**2 + max(shape, 0.0))
+    return max(float(power @ spectrum[1:]) / cycle / float(left), 0.0)

@@ -17,6 +17,7 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS, Layout, layout_of
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.clipping import ClippingBias
+from undertone_aggregator.estimate.difference import GroupNoise, MeanDifference, Means, Side, difference
 from undertone_aggregator.estimate.estimates import RELEASED, Estimates, Load, RangeEstimate, Series
 from undertone_aggregator.estimate.ranges import Places, by_run, spread_of
 from undertone_aggregator.estimate.removed import Removed, error_of_mean
@@ -156,6 +157,34 @@ class StreamReconstruction:
                 rows.append(self._mean(min(slots), max(slots), series, curve, self._removed(curve), places))
         return rows
 
+    def differences(self, one: Side, other: Side) -> list[MeanDifference]:
+        """See `estimate.difference`; noise of neighbouring slots is correlated, also between the sides."""
+        both = (one, other)
+        reports = [side.reports for side in both]
+        if one.group == other.group:
+            reports = [_together(*reports)] * 2
+        campaign = self._newest[0]
+        curves = [dict(self._curves(tables, side.group)) for tables, side in zip(reports, both, strict=True)]
+        rows = []
+        for coordinate in range(1, campaign.rule.dimension + 1) if all(curves) else ():
+            first, second = (
+                self._side(Series(side.group, coordinate), side, of[Series(side.group, coordinate)])
+                for side, of in zip(both, curves, strict=True)
+            )
+            row = difference(first, second, campaign.slot_seconds, campaign.cycle)
+            rows += [] if row is None else [row]
+        return rows
+
+    def _side(self, series: Series, side: Side, curve: Curve) -> Means:
+        """Return what is known of one side of a difference."""
+        places = np.flatnonzero(np.isin(curve.slots, side.slots))
+        reports = curve.reports.astype(np.float64)
+        noise = GroupNoise(curve.slots, reports, curve.band)
+        removed = self._removed(curve).take(places)
+        slots, mean = curve.slots[places], curve.mean[places]
+        choice = np.zeros(len(places), dtype=np.int64)
+        return Means(series, side.slots, slots, mean, reports[places], removed, choice, noise)
+
     def _mean(
         self, first: int, last: int, series: Series, curve: Curve, removed: Removed, places: Places
     ) -> RangeEstimate:
@@ -205,3 +234,13 @@ class StreamReconstruction:
         dimensions = [self._rules[origin.fingerprint][1].dimension for origin in self._known(reports)]
         for coordinate in range(1, max(dimensions, default=0) + 1):
             yield Series(group, coordinate), self.curve(reports, coordinate)
+
+
+def _together(one: Tables, other: Tables) -> Tables:
+    """Return the reports of both; those of a slot are the same in both, and are taken once."""
+    tables = {}
+    for origin in {**one, **other}:
+        parts = [each[origin] for each in (one, other) if origin in each]
+        slots, first = np.unique(np.concatenate([at for at, _ in parts]), return_index=True)
+        tables[origin] = slots, np.concatenate([counts for _, counts in parts])[first]
+    return tables

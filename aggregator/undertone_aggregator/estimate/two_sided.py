@@ -58,15 +58,16 @@ class TwoSided:
     def removed(self, reported: Reported) -> Removed:
         """Return what is removed from the means of some slots."""
         n, levels = len(reported.slot), near(reported, self.cycle, self.width / _SHARP)
-        means, shared, own = np.empty((3, n))
+        means, fit, doubts, own = np.empty((4, n))
         for first in range(0, n, _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
             chances = self._chances(levels.mean[part], levels.error[part])
             means[part] = chances @ self._removed
-            doubts = np.sqrt((chances * np.square(self._removed - means[part, None])).sum(axis=1))
-            shared[part] = np.hypot(doubts, (_WHOLE if levels.whole else _NEAR_BY) * (chances @ self._outside))
+            doubts[part] = np.sqrt((chances * np.square(self._removed - means[part, None])).sum(axis=1))
+            fit[part] = (_WHOLE if levels.whole else _NEAR_BY) * (chances @ self._outside)
             own[part] = np.sqrt(chances @ self._square / reported.devices[part])
-        return Removed(means, shared, np.zeros(n), own)
+        none = np.zeros(n)
+        return Removed(means, fit, none, doubts, none, none, own)
 
     def moved(self, reported: Reported) -> Vector | None:
         """Return (shift of the readings since the rounds, lower limit, upper limit) of each slot, [slots, 3].

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from undertone_aggregator.base.plain import plain
 from undertone_aggregator.campaign.publish import told
 from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.estimate.against import Against
 from undertone_aggregator.estimate.distribution import Quantile, Run, check_shares
 from undertone_aggregator.estimate.estimates import Estimate, Estimates
 from undertone_aggregator.estimate.formats import FORMATS
@@ -147,6 +148,21 @@ def selection(results: PublicResults, query: "Parameters", hours: Hours | None, 
         "group": query.group,
         "guarantee": results.guarantee,
         "selections": [plain(row.row()) for row in rows],
+    }
+
+
+def difference(
+    results: PublicResults, query: "Parameters", against: Against, hours: Hours | None, days: OnDays | None
+) -> dict[str, Any]:
+    """Return the mean of all selected slots less another mean, with its error. Raises Invalid."""
+    first, last = query.span(results)
+    groups = None if query.by_group else query.group
+    rows = results.difference(first, last, groups, against=against, hours=hours, days=days, zone=query.zone)
+    return {
+        "campaign": results.campaign.name,
+        "unit": results.campaign.unit,
+        "guarantee": results.guarantee,
+        "differences": [plain(row.row()) for row in rows],
     }
 
 

@@ -17,6 +17,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from undertone_aggregator.estimate.against import Against
 from undertone_aggregator.estimate.estimates import Estimate
 from undertone_aggregator.estimate.formats import format_of
 from undertone_aggregator.estimate.losses import SlotLosses, SlotRefusals
@@ -74,6 +75,7 @@ class Pages:
             Route(f"{each}/estimates", self.estimates),
             Route(f"{each}/ranges", self.ranges),
             Route(f"{each}/selection", self.selection),
+            Route(f"{each}/difference", self.difference),
             Route(f"{each}/losses", self.losses),
             Route(f"{each}/quantiles", self.quantiles),
             Route(f"{each}/epochs", self.epochs),
@@ -164,6 +166,18 @@ class Pages:
         days = None if on is None else OnDays.parse("days", on)
         query = api.Parameters(parameters, ("from", "to", "tz", "group", "by", "between", "days"))
         return await self._read(request, lambda results: api.selection(results, query, hours, days))
+
+    async def difference(self, request: Request) -> Response:
+        """Return the mean of a selection of slots less another mean."""
+        parameters = dict(request.query_params)
+        if "against" not in parameters:
+            raise Invalid("against is missing, expected group:NAME, a time ago such as 7d, or two moments")
+        against = Against.parse("against", parameters.pop("against"))
+        between, on = parameters.pop("between", None), parameters.pop("days", None)
+        hours = None if between is None else Hours.parse("between", between)
+        days = None if on is None else OnDays.parse("days", on)
+        query = api.Parameters(parameters, ("from", "to", "tz", "group", "by", "against", "between", "days"))
+        return await self._read(request, lambda results: api.difference(results, query, against, hours, days))
 
     async def losses(self, request: Request) -> Response:
         """Return a group's reports by slot: those that came, came late, or are missing."""

@@ -15,6 +15,8 @@ _PARAMETERS = {
     "filtered": "`true`: the filtered series beside the raw one",
     "every": f"slots of one run, 1 to {LARGEST_SELECTION}; one cycle by default",
     "between": "hours of the day by `tz`, such as `18:00-23:00`; over midnight where the second is the earlier one",
+    "against": "what the mean is compared with: `group:NAME`, a time ago such as `7d` (days by the clock of `tz`), or"
+    " another time `FROM..TO`",
     "by": "`group`: a row for each published group",
     "days": "`workdays` or `days-off` by the campaign's calendar, or days of the week such as `mon,sat`",
     "of": "`slots`: estimates (the default); `losses`: reports that came, came late, or are missing; `refusals`:"
@@ -45,6 +47,10 @@ def document() -> dict[str, Any]:
             f"{each}/selection": _get(
                 "the mean of all selected slots and the total over all registered devices, each with its error",
                 ("name", "from", "to", "tz", "group", "by", "between", "days"),
+            ),
+            f"{each}/difference": _get(
+                "the mean of all selected slots less another mean, with its error: what both have in common cancels",
+                ("name", "from", "to", "tz", "group", "by", "against", "between", "days"),
             ),
             f"{each}/losses": _get(
                 "reports by slot: those that came, came late, or are missing; the gaps; refused deliveries by reason",

@@ -71,6 +71,12 @@ def query(
         bool,
         typer.Option("--total", help="Beside that mean, print the total of all registered devices over these slots."),
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Print how much that mean differs from another one: group:NAME, a time ago such as 7d, or FROM..TO."
+        ),
+    ] = None,
     losses: Annotated[
         bool,
         typer.Option(
@@ -89,8 +95,11 @@ def query(
     --every 48 prints means over days of half-hours, --quantiles the distribution of the readings.
     --from 2026-03-02 --to 2026-03-09 --between 18:00-23:00 --days workdays --by group --total prints, for each group,
     the mean of that week's evenings on workdays, and the sum of all devices' readings in them.
+    --since 7d --against 7d prints how much the last seven days differ from the seven before, with the error.
     """
     from undertone_aggregator.campaign.results import open_results
+    from undertone_aggregator.estimate.against import Against
+    from undertone_aggregator.estimate.difference import MeanDifference
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate
     from undertone_aggregator.estimate.losses import Gap, SlotLosses, gaps
@@ -105,7 +114,8 @@ def query(
         raise Invalid(f"--format {form} needs --output FILE")
     if by not in (None, "group", "all"):
         raise Invalid(f"--by is {by!r}, expected group or all")
-    selects = between is not None or days is not None or by is not None or total
+    selects = between is not None or days is not None or by is not None or total or against is not None
+    other = None if against is None else Against.parse("--against", against)
     hours = None if between is None else Hours.parse("--between", between)
     on = None if days is None else OnDays.parse("--days", days)
     with open_results(store, campaign) as results:
@@ -117,7 +127,12 @@ def query(
         estimates = results.estimates(*span, wanted, filtered=filtered, settled=settled, absent=True)
         rows: Sequence[Row] = estimates
         kind: type[Row] = Estimate
-        if selects:
+        if other is not None:
+            rows, kind = (
+                results.difference(*span, wanted, against=other, hours=hours, days=on, zone=zone),
+                MeanDifference,
+            )
+        elif selects:
             rows, kind = results.selection(*span, wanted, hours=hours, days=on, zone=zone), Selection
             chosen = {slot for row in rows for slot in (row.first, row.last)}
             inside = (min(chosen, default=0) <= estimates.slot) & (estimates.slot <= max(chosen, default=0))
@@ -142,7 +157,7 @@ def query(
 
 
 # Options that print something else than single slots: the options that do not go with them, and why.
-_SELECTS = ("between", "days", "by", "total")
+_SELECTS = ("between", "days", "by", "total", "against")
 _RUNS = "but for single slots: the noise of a run averages out without a filter"
 _ONE_MEAN = f"with {', '.join(f'--{name}' for name in _SELECTS)}, which give one mean"
 _OTHERS = {
@@ -154,6 +169,7 @@ _OTHERS = {
     "every": (("filtered",), _RUNS),
     "quantiles": (("filtered",), _RUNS),
     **dict.fromkeys(_SELECTS, (("every", "quantiles", "filtered", "newest"), _ONE_MEAN)),
+    "total": (("every", "quantiles", "filtered", "newest", "against"), _ONE_MEAN),
 }
 
 
@@ -246,6 +262,7 @@ def _show(
 
     from undertone.long_table import long_table
     from undertone_aggregator.design.budget import shown
+    from undertone_aggregator.estimate.difference import MeanDifference
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import RangeEstimate
     from undertone_aggregator.estimate.losses import Gap
@@ -260,6 +277,9 @@ def _show(
         heads = [starts, "ends", "group", "slots", "without a number", "late", "lost", "refused"]
     elif rows and isinstance(rows[0], Quantile):
         heads = [starts, "reports", "share", f"at most, {campaign.unit}", "90 % band (a model)"]
+    elif kind is MeanDifference:
+        heads = [starts, "series", f"mean, {campaign.unit}", "less the mean of", f"which is, {campaign.unit}"]
+        heads += [f"difference, {campaign.unit}", "95 %", "which is", "by chance"]
     elif rows and isinstance(rows[0], Selection):
         heads = [starts, "series", "slots", "absent", f"mean, {campaign.unit}", "95 %", "mean of min(x, θ)"]
         heads += [f"total of all devices, {campaign.unit}", "± 95 %"] if total else []
@@ -309,6 +329,7 @@ def _show(
 
 
 def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
+    from undertone_aggregator.estimate.difference import MeanDifference, chance_of
     from undertone_aggregator.estimate.distribution import Quantile
     from undertone_aggregator.estimate.estimates import Estimate, RangeEstimate, Z
     from undertone_aggregator.estimate.export import local
@@ -321,6 +342,11 @@ def _cells(row: "Row", zone: tzinfo, settled: int) -> list[str]:
     if isinstance(row, Quantile):
         reports = str(row.cohort + row.reports)
         return [local(row.start, zone), reports, f"{row.share:g}", str(row.value), f"{row.low} to {row.high}"]
+    if isinstance(row, MeanDifference):
+        other = "at the same time" if row.against_start == row.start else f"from {local(row.against_start, zone)}"
+        sides = [f"{row.mean:.1f}", f"{row.against_group} {other}", f"{row.against:.1f}"]
+        difference = [f"{row.estimate:+.1f}", f"{row.low:+.1f} to {row.high:+.1f}", row.verdict]
+        return [local(row.start, zone), str(row.series), *sides, *difference, chance_of(row)]
     if isinstance(row, Selection):
         total = ["", ""]
         if row.total is not None and row.total_se is not None:

@@ -1,6 +1,6 @@
 """Simulation of a whole campaign on a simulated fleet, from its options."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -32,9 +32,13 @@ def simulate_readings(
     options: SimulateOptions,
     readings: ChosenReadings,
     progress: Callable[[int, int], None] = lambda done, planned: None,
+    groups: Mapping[str, str] | None = None,
 ) -> Simulated:
-    """Return `simulate` of these ``readings`` instead of those that the options select."""
-    plan, stream, groups = _configured(options) if options.plan is not None else _planned(options, readings)
+    """Return `simulate` of these ``readings`` instead of those that the options select.
+
+    ``groups``: device -> group, where no campaign's file names them.
+    """
+    plan, stream, named = _configured(options) if options.plan is not None else _planned(options, readings)
     late_slots = LATE_SLOTS if options.late_slots is None else options.late_slots
     with workers(options.workers) as pool:
         simulated = Simulation(
@@ -44,7 +48,7 @@ def simulate_readings(
             options.seed,
             stream=stream,
             behaviour=Behaviour(options.seed, options.drop_out, options.late, late_slots, options.liars),
-            groups=groups,
+            groups=named or groups,
             chunk=options.chunk,
             workers=pool,
             progress=progress,

@@ -12,7 +12,8 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.budget import Budget
-from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, Z, estimates_of
+from undertone_aggregator.estimate.estimates import MEASURED, RELEASED, Estimate, Estimates, Z
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.opened import MODELS
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.settings.config import CampaignPlan, StreamPlan

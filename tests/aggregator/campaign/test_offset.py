@@ -13,7 +13,8 @@ from undertone_aggregator.campaign.results import guarantee_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_from_json, threshold_to_json
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.design import Budget
-from undertone_aggregator.estimate.estimates import Estimate, Estimates, Series, estimates_of
+from undertone_aggregator.estimate.estimates import Estimate, Estimates, Series
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.threshold import Threshold

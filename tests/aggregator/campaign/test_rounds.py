@@ -23,7 +23,7 @@ from undertone_aggregator.campaign.presence import REMEMBERED, Presence, presenc
 from undertone_aggregator.campaign.rounds import Rounds
 from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.partial import Key, Partial
-from undertone_aggregator.estimate.estimates import Estimator
+from undertone_aggregator.estimate.estimator import Estimator
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import Batch, Store, open_store

@@ -17,7 +17,7 @@ from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import best_fraction, hybrid, mechanisms, piecewise, stochastic_rounding
 from undertone_aggregator.design.certificate import certify_campaign, certify_mechanism
 from undertone_aggregator.design.population import Population
-from undertone_aggregator.estimate.estimates import estimates_of
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.noise import noise_of
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction
 from undertone_shared import notation, report

@@ -10,6 +10,7 @@ import pytest
 from support.memory_store import MemoryStore
 from support.publication import plain_smallest, plainly_released, shown, smallest_crowd
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
+from undertone_aggregator.estimate.difference import paired
 from undertone_aggregator.estimate.publication import (
     Publication,
     publication_of,
@@ -150,7 +151,11 @@ def histories(slots: int) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
 
 
 def played(
-    groups: tuple[str, ...], times: tuple[int, ...], least: int, read: Callable[[MemoryStore, int], OfGroup]
+    groups: tuple[str, ...],
+    times: tuple[int, ...],
+    least: int,
+    read: Callable[[MemoryStore, int], OfGroup],
+    poll: Callable[[MemoryStore, int, int, Callable[[MemoryStore, int], OfGroup]], set[Number]] = poll,
 ) -> frozenset[Number]:
     """Everything that is published in a history: polled while reports come, one late one after the other."""
     slots = len(times) // DEVICES
@@ -167,6 +172,56 @@ def played(
             send(store, [row])
             seen |= poll(store, least, slots, read)
     return frozenset(seen)
+
+
+# Any mean over up to two slots of up to four reports each is a whole number of reports after this multiplication.
+WHOLE = 24
+
+
+def differences(store: MemoryStore, least: int, slots: int, read: Callable[[MemoryStore, int], OfGroup]) -> set[Number]:
+    """Every difference of two means that can be asked for now: of any two groups, over any slots on either side."""
+    of = read(store, least)
+    cells = {group: {key.slot: counts for key, counts in of(group).items()} for group in GROUPS}
+    chosen = [asked for n in range(1, slots + 1) for asked in itertools.combinations(range(slots), n)]
+    numbers = set()
+    for (one, first), (other, second) in itertools.product(itertools.product(GROUPS, chosen), repeat=2):
+        sides = [(one, first), (other, second)]
+        known = paired(
+            *((asked, np.array(sorted(set(asked) & set(cells[group])), dtype=int)) for group, asked in sides)
+        )
+        if all(len(each) for each in known):
+            vector = np.zeros((slots, DEVICES), dtype=int)
+            for (group, _), of_side, sign in zip(sides, known, (1, -1), strict=True):
+                for slot in of_side.tolist():
+                    counts = cells[group][slot]
+                    vector[slot] += sign * counts * (WHOLE // (len(of_side) * int(counts.sum())))
+            numbers.add(tuple(vector.ravel().tolist()))
+    return {number for number in numbers if any(number)}
+
+
+def compared(groups: tuple[str, ...], times: tuple[int, ...], least: int) -> frozenset[Number]:
+    """Every difference that can be asked for in a history, whenever it is asked for."""
+    return played(groups, times, least, now, differences)
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_no_difference_of_means_lets_a_report_out(least: int) -> None:
+    """Differences beside all other numbers, of histories of one slot, and of some of two: every 290th of 82,000."""
+    for groups, times in itertools.chain(histories(1), itertools.islice(histories(2), 0, None, 290)):
+        numbers = played(groups, times, least, now) | compared(groups, times, least)
+        assert not isolates(numbers, (1,) * len(times), least), (groups, times)
+
+
+def test_a_difference_from_a_mean_of_a_few_reports_would_let_one_out() -> None:
+    """Had the one device of b a number, a - b beside a would be it."""
+
+    def everything(store: MemoryStore, _: int) -> OfGroup:
+        return before(store, 1)
+
+    groups, times = ("a", "a", "a", "b"), (IN_TIME,) * DEVICES
+    numbers = played(groups, times, 2, everything, differences)
+    assert isolates(numbers | played(groups, times, 2, now), (1,) * DEVICES, 2)
+    assert not isolates(compared(groups, times, 2) | played(groups, times, 2, now), (1,) * DEVICES, 2)
 
 
 @pytest.mark.parametrize("least", [2, 3])

@@ -342,6 +342,28 @@ def test_the_mean_of_a_selection_by_group(store: Path) -> None:
         assert wrong[0] in done.stderr
 
 
+def test_a_mean_against_another(store: Path) -> None:
+    span = ("--first", str(FIRST + 104), "--last", str(FIRST + 107))
+    answer = json.loads(command(store, *span, "--against", "group:north", "--groups", "--json").stdout)
+    with open_results(store) as results:
+        expected = results.difference(FIRST + 104, FIRST + 107, None, against="group:north")
+        others = [group for group in results.groups if group != "north"]
+    assert [row["group"] for row in answer["differences"]] == others
+    assert [row["estimate"] for row in answer["differences"]] == [row.estimate for row in expected]
+    table = command(store, *span, "--against", "group:north").stdout
+    assert "by chance" in table
+    assert "north at" in table
+    for wrong in (
+        ("--against", "north"),
+        ("--against", "7d", "--total"),
+        ("--against", "7d", "--every", "4"),
+        ("--against", "group:nowhere"),
+    ):
+        done = command(store, *span, *wrong)
+        assert done.returncode == 2, wrong
+        assert "against" in done.stderr or "'nowhere'" in done.stderr
+
+
 def test_frames_carry_unit_and_guarantee(store: Path) -> None:
     pytest.importorskip("pandas")
     with open_results(store) as results:

@@ -11,7 +11,8 @@ from support.server import FIRST, campaign
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
 from undertone_aggregator.counts.partial import Key
 from undertone_aggregator.design import hybrid, piecewise
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, estimates_of
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.misfit import manipulation
 from undertone_aggregator.estimate.noise import QuadraticNoise, decoded
 from undertone_aggregator.estimate.reconstruct import Decoder, Reconstruction, _cell_means, model_of

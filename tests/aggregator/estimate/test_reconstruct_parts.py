@@ -12,7 +12,8 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_jso
 from undertone_aggregator.counts.partial import EVERYBODY, Key
 from undertone_aggregator.design import hybrid, square_wave
 from undertone_aggregator.estimate import reconstruct
-from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z, estimates_of
+from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
 from undertone_aggregator.estimate.reconstruct import STALE, Decoder, Reconstruction, _cell_means
 from undertone_aggregator.estimate.removed import Removed, Reported
@@ -171,7 +172,7 @@ class Known:
         return np.array([self.factors] * len(reported.slot))
 
     def removed(self, reported: Reported) -> Removed:
-        return Removed(*np.full((4, len(reported.slot)), 5.0))
+        return Removed(*np.full((7, len(reported.slot)), 5.0))
 
 
 def corrected(one: Estimate, removed: Removed) -> Estimates:
@@ -180,7 +181,7 @@ def corrected(one: Estimate, removed: Removed) -> Estimates:
 
 
 def test_the_mean_of_the_readings_adds_what_truncation_removed_with_its_error() -> None:
-    removed = Removed(*np.array([[3.0], [2.0], [2.0], [math.sqrt(8.0)]]))
+    removed = Removed(*np.array([[3.0], [1.0], [-1.0], [math.sqrt(2.0)], [2.0], [2.0], [2.0]]))
     (one,) = corrected(estimate(103, 100.0, 3.0), removed)
     assert (one.bias, one.bias_se) == (3.0, 4.0)
     assert (one.estimate, one.standard_error) == pytest.approx((103.0, 5.0))

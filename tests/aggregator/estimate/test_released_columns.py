@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from support.publication import plainly_shown, shown
 from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.partial import EVERYBODY, Key, Partial
-from undertone_aggregator.estimate.estimates import estimates_of
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.publication import Publication, publication_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.store import tables

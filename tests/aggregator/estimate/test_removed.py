@@ -11,7 +11,7 @@ DAY = 48
 
 
 def slots(n, shared=0.0, shape=0.0, own=0.0):
-    return Removed(*(np.full(n, value) for value in (9.0, shared, shape, own)))
+    return Removed(*(np.full(n, value) for value in (9.0, shared, 0.0, 0.0, shape, own, 0.0)))
 
 
 def test_the_parts_of_one_slots_error_add_up():

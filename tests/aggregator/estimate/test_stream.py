@@ -17,7 +17,8 @@ from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.counts.moments import LAGS
 from undertone_aggregator.counts.partial import EVERYBODY, Partial
 from undertone_aggregator.counts.seen import Seen
-from undertone_aggregator.estimate.estimates import Series, Z, estimates_of
+from undertone_aggregator.estimate.estimates import Series, Z
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.series_filter import SeriesFilter
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
 from undertone_aggregator.ingest.admission import Admission

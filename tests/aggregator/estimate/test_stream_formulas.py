@@ -13,7 +13,8 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.moments import LAGS, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.design.stream.integers import release_variance
-from undertone_aggregator.estimate.estimates import RELEASED, Series, Z, estimates_of
+from undertone_aggregator.estimate.estimates import RELEASED, Series, Z
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
 from undertone_shared.off_board.issue import build
 from undertone_shared.report import STREAM

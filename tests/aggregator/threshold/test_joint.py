@@ -18,7 +18,7 @@ from undertone_aggregator.design.named import LEAST_GAIN
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.reach import REACH, WIDE_REACH
 from undertone_aggregator.design.table import ideal_table
-from undertone_aggregator.estimate.estimates import estimates_of
+from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.reconstruct import Reconstruction
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.threshold import Query, Threshold, best_threshold, mean_excess, mean_square_error

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from undertone_aggregator.base.plain import plain
-from undertone_aggregator.campaign.results import open_results
+from undertone_aggregator.campaign.results import open_public, open_results
 from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.estimate.distribution import Run
 from undertone_aggregator.estimate.publication import settle, tell_groups
@@ -207,6 +207,22 @@ def test_a_selection_has_one_mean(site: StoreSite, name: str, store: Path) -> No
     assert "by is 'region'" in refused(site, path, by="region")
     assert "exclude each other" in refused(site, path, by="group", group="all")
     assert "'every'" in refused(site, path, every="2")
+
+
+def test_a_difference_of_two_means(site: StoreSite, name: str, store: Path) -> None:
+    path = f"campaigns/{name}/difference"
+    answer = get(site, path, against="1d", between="18:00-23:00").json()
+    with open_public(store) as results:
+        first = results.timeline.epochs[0].campaign.first_slot
+        (expected,) = results.difference(first, results.settled, against="1d", hours="18:00-23:00")
+    (row,) = answer["differences"]
+    assert row == plain(expected.row())
+    assert row["verdict"] in ("more", "less", "unclear")
+    assert answer["guarantee"]
+    assert "against is missing" in refused(site, path)
+    assert "against is 'yesterday'" in refused(site, path, against="yesterday")
+    assert "group is 'nowhere'" in refused(site, path, against="group:nowhere")
+    assert "another group" in refused(site, path, against="group:all")
 
 
 def test_one_call_selects_days_and_every_group(site: StoreSite, name: str, store: Path) -> None:

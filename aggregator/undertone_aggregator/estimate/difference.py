@@ -1,0 +1,282 @@
+"""The difference of two means, with its error: what both means have in common cancels, in the error as well.
+
+A *side* is the mean m = Σ_t u_t (y_t + x_t) over slots of one group, u_t = 1/n: of the truncated means y_t, which
+reports show, and of what truncation removes, x_t. The variance of a difference of two sides has these parts.
+
+*Noise.* Each report has noise of its own, so the noise of two groups is independent, and that of a group is a part of
+the noise of all devices: Cov(y_t of g, y_t of all) = n_g/n Var(y_t of g). The noise of a stream is correlated from slot
+to slot, with covariances that are known exactly.
+
+*What truncation removes.* `fit`, `explained` and `shape` of `Removed` are errors of the choice of θ, which all groups
+and slots share: they are added up with their signs, see `_levelled`. `own` and `chance` are a slot's, and
+`level` is that of a mean over the cycle around the slot, whose errors of two slots have the correlation
+max(0, 1 - |s - t| / cycle); these are independent for two groups, and of a group they are a part n_g/n of those of all
+devices. A group's homes with large readings stay in it, so a part of `chance` is the same in all slots.
+
+All of this is post-processing of the two sides, so a difference of published means tells nothing new of anybody.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertone_aggregator.counts.compact import Tables
+from undertone_aggregator.counts.partial import EVERYBODY
+from undertone_aggregator.estimate.estimates import Load, MeanRow, Series
+from undertone_aggregator.estimate.removed import Removed, Slots, Vector, shape_variance
+
+# Chances below this one are not told apart: the normal approximation does not hold so far out.
+_RAREST = 1e-4
+# The homes of a group with large readings are the same day after day: this share of the variance of `chance` does not
+# average out over slots. It was chosen on EDRP, see the study `differences`.
+_STAYING = 0.25
+MORE, LESS, UNCLEAR = "more", "less", "unclear"
+
+
+@dataclass(frozen=True)
+class MeanDifference(MeanRow):
+    """The mean of a series over slots, less another mean of the same campaign, in the reading's unit.
+
+    ``estimate``: the difference ``mean`` - ``against``, with its 95 % interval and errors as in `MeanRow`; ``bias`` is
+    the difference of what truncation removes. ``first``, ``last``, ``start`` and ``slots`` are of the mean, those that
+    begin with ``against`` of the other one. Both means are over the same number of slots wherever both selections have
+    the same number: a slot counts if its counterpart has a number, too.
+    """
+
+    plural: ClassVar[str] = "differences"
+    derived: ClassVar[tuple[str, ...]] = (*MeanRow.derived, "chance", "verdict")
+
+    first: int
+    last: int
+    start: int
+    series: Series
+    slots: int
+    mean: float
+    against_group: str
+    against_first: int
+    against_last: int
+    against_start: int
+    against_slots: int
+    against: float
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    bias: float | None = None
+    bias_se: float | None = None
+
+    @property
+    def chance(self) -> float | None:
+        """The probability of a difference at least as large, either way, if there were none; None without an error."""
+        if not self.standard_error:
+            return None
+        return math.erfc(abs(self.estimate) / self.standard_error / math.sqrt(2.0))
+
+    @property
+    def verdict(self) -> str:
+        """ "more" or "less" if the 95 % interval leaves out 0, otherwise "unclear"."""
+        if self.low > 0:
+            return MORE
+        return LESS if self.high < 0 else UNCLEAR
+
+
+def chance_of(row: MeanDifference) -> str:
+    """Return the chance of such a difference in words: "1 in 40"; "" without an error."""
+    if row.chance is None:
+        return ""
+    return f"1 in {1 / row.chance:,.0f}" if row.chance > _RAREST else f"less than 1 in {1 / _RAREST:,.0f}"
+
+
+class Side(NamedTuple):
+    """What is asked for on one side: a ``group`` with its ``reports``, and ``slots``, ascending."""
+
+    reports: Tables
+    group: str
+    slots: Sequence[int]
+
+
+class GroupNoise(NamedTuple):
+    """The noise of a group's means at ``slot`` [k], ascending, over ``reports`` [k].
+
+    ``band`` [k, lags]: covariance of each mean with that of the slot 0, 1, … slots before.
+    """
+
+    slot: Slots
+    reports: Vector
+    band: Vector
+
+
+class Means(NamedTuple):
+    """One side of a difference: its slots that have a number; arrays [slots], ascending.
+
+    ``asked``: all slots of the side. ``choice``: a number for the choice of θ that ``removed`` comes from.
+    ``noise``: of the group, at least at these slots.
+    """
+
+    series: Series
+    asked: Sequence[int]
+    slot: Slots
+    truncated: Vector
+    reports: Vector
+    removed: Removed
+    choice: NDArray[np.int64]
+    noise: GroupNoise
+
+    def at(self, places: NDArray[np.intp]) -> "Means":
+        """Return the side with the slots at these places alone."""
+        return self._replace(
+            slot=self.slot[places],
+            truncated=self.truncated[places],
+            reports=self.reports[places],
+            removed=self.removed.take(places),
+            choice=self.choice[places],
+        )
+
+
+def difference(one: Means, other: Means, slot_seconds: int, cycle: int) -> MeanDifference | None:
+    """Return the mean of ``one`` less that of ``other``; None if a side has no slot with a number."""
+    slots = paired((one.asked, one.slot), (other.asked, other.slot))
+    one, other = (side.at(np.flatnonzero(np.isin(side.slot, of))) for side, of in zip((one, other), slots, strict=True))
+    if not len(one.slot) or not len(other.slot):
+        return None
+    truncated = [float(side.truncated.mean()) for side in (one, other)]
+    biases = [side.removed.bias for side in (one, other)]
+    bias = bias_se = None
+    removed = [0.0, 0.0]
+    if not any(np.isnan(each).any() for each in biases):
+        removed = [float(each.mean()) for each in biases]
+        bias, bias_se = removed[0] - removed[1], math.sqrt(_removed_variance(one, other, cycle))
+    error = math.sqrt(_noise_variance(one, other))
+    return MeanDifference(
+        first=min(one.asked),
+        last=max(one.asked),
+        start=min(one.asked) * slot_seconds,
+        series=one.series,
+        slots=len(one.slot),
+        mean=truncated[0] + removed[0],
+        against_group=other.series.group,
+        against_first=min(other.asked),
+        against_last=max(other.asked),
+        against_start=min(other.asked) * slot_seconds,
+        against_slots=len(other.slot),
+        against=truncated[1] + removed[1],
+        **Load.of(truncated[0] - truncated[1], error, bias, bias_se)._asdict(),
+    )
+
+
+def paired(*sides: tuple[Sequence[int], Slots]) -> list[Slots]:
+    """Return the slots of each side that its mean is over; a side is (slots asked for, those that have a number).
+
+    Where as many slots were asked for on both sides, a slot counts only if its counterpart has a number, too: a gap on
+    one side does not make it look different.
+    """
+    if len({len(asked) for asked, _ in sides}) > 1:
+        return [known for _, known in sides]
+    there = np.all([np.isin(asked, known) for asked, known in sides], axis=0)
+    return [np.asarray(asked, dtype=np.int64)[there] for asked, _ in sides]
+
+
+def _share(one: Means, other: Means) -> tuple[Means, Means] | None:
+    """Return (the side whose reports are among those of the other, the other); None if they have none in common."""
+    groups = (one.series.group, other.series.group)
+    if groups[0] == groups[1] or groups[1] == EVERYBODY:
+        return one, other
+    return (other, one) if groups[0] == EVERYBODY else None
+
+
+def _noise_variance(one: Means, other: Means) -> float:
+    """Return the variance of the difference that comes from the reports' noise."""
+    variance = sum(_product(side.noise, side.slot, side.slot, 1.0, 1.0) / len(side.slot) ** 2 for side in (one, other))
+    both = _share(one, other)
+    if both is not None:
+        part, whole = both
+        # Of each slot of the whole, the share of its reports that are the part's.
+        place = np.minimum(np.searchsorted(part.noise.slot, whole.slot), len(part.noise.slot) - 1)
+        there = part.noise.slot[place] == whole.slot
+        share = np.where(there, part.noise.reports[place] / whole.reports, 0.0)
+        common = _product(part.noise, part.slot, whole.slot, 1.0, share)
+        variance -= 2.0 * common / (len(part.slot) * len(whole.slot))
+    return max(variance, 0.0)
+
+
+def _product(noise: GroupNoise, slots: Slots, others: Slots, weight: Vector | float, share: Vector | float) -> float:
+    """Return Σ_s Σ_t weight_s share_t Cov(noise of s, noise of t) over two sets of slots, [k] and [m]."""
+    at = np.zeros((2, len(noise.slot)))
+    for row, chosen, values in ((at[0], slots, weight), (at[1], others, share)):
+        place = np.searchsorted(noise.slot, chosen)
+        inside = place < len(noise.slot)
+        inside[inside] = noise.slot[place[inside]] == chosen[inside]
+        row[place[inside]] = np.broadcast_to(values, len(chosen))[inside]
+    total = float((at[0] * at[1]) @ noise.band[:, 0])
+    for lag in range(1, noise.band.shape[1]):
+        place = np.searchsorted(noise.slot, noise.slot - lag)
+        there = noise.slot[place] == noise.slot - lag
+        here, before = np.flatnonzero(there), place[there]
+        total += float((at[0][here] * at[1][before] + at[1][here] * at[0][before]) @ noise.band[here, lag])
+    return total
+
+
+def _removed_variance(one: Means, other: Means, cycle: int) -> float:
+    """Return the variance of the difference of what truncation removes."""
+    sides = [(one, 1.0 / len(one.slot)), (other, -1.0 / len(other.slot))]
+    slot, choice = (np.concatenate([getattr(side, name) for side, _ in sides]) for name in ("slot", "choice"))
+    fit, bias, explained, shape = (
+        np.concatenate([weight * getattr(side.removed, name) for side, weight in sides])
+        for name in ("fit", "bias", "explained", "shape")
+    )
+    variance = float(np.square(explained.sum())) + float(np.square(_levelled(fit, bias, choice).sum()))
+    variance += shape_variance(shape, slot, cycle)
+    for side, weight in sides:
+        variance += weight**2 * float(side.removed.alone.sum())
+        if side.series.group != EVERYBODY:
+            variance += _STAYING * (weight * float(side.removed.chance.sum())) ** 2
+        variance += weight**2 * _overlap(side.slot, side.removed.level, side.slot, side.removed.level, cycle)
+    both = _share(one, other)
+    if both is not None:
+        part, whole = both
+        of_whole = whole.removed.level
+        share = 1.0
+        if part.series.group != whole.series.group:
+            share = min(float(part.reports.mean() / whole.reports.mean()), 1.0)
+            of_whole = np.full(len(whole.slot), part.removed.level.mean())
+        _, here, there = np.intersect1d(part.slot, whole.slot, assume_unique=True, return_indices=True)
+        common = float(np.minimum(part.removed.alone[here], whole.removed.alone[there]).sum())
+        common += _overlap(part.slot, part.removed.level, whole.slot, of_whole, cycle)
+        variance -= 2.0 * share * common / (len(part.slot) * len(whole.slot))
+    return max(variance, 0.0)
+
+
+def _levelled(fit: Vector, bias: Vector, choice: NDArray[np.int64]) -> Vector:
+    """Return the errors of the fit, in the same ratio to the biases for every choice of θ.
+
+    A later choice is made of the reports of the earlier ones and of few more, so all of them err alike, although each
+    estimates its own error anew.
+    """
+    levelled = fit.copy()
+    usual = float(np.abs(bias).sum())
+    for number in np.unique(choice):
+        ones = choice == number
+        own = float(np.abs(fit[ones]).sum())
+        if own > 0 and usual > 0:
+            levelled[ones] *= float(np.abs(fit).sum()) / usual * float(np.abs(bias[ones]).sum()) / own
+    return levelled
+
+
+def _overlap(slots: Slots, errors: Vector, others: Slots, other_errors: Vector, cycle: int) -> float:
+    """Return Σ_s Σ_t e_s e_t max(0, 1 - |s - t| / cycle) over two sets of slots with errors e.
+
+    It is the integral of the product of two step functions over the cycle: each slot's error counts from the slot on,
+    for one cycle.
+    """
+    edges = np.unique(np.concatenate([slots, slots + cycle, others, others + cycle]))
+    steps = []
+    for at, values in ((slots, errors), (others, other_errors)):
+        jump = np.zeros(len(edges))
+        np.add.at(jump, np.searchsorted(edges, at), values)
+        np.add.at(jump, np.searchsorted(edges, at + cycle), -values)
+        steps.append(np.cumsum(jump)[:-1])
+    return float((steps[0] * steps[1]) @ np.diff(edges)) / cycle

@@ -1,0 +1,150 @@
+"""Experiment: how often the interval of a difference of two published means contains the true difference."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from undertone_aggregator.campaign.collection import estimator_of
+from undertone_aggregator.counts.histograms import Histograms
+from undertone_aggregator.counts.partial import EVERYBODY, Partial
+from undertone_aggregator.estimate.difference import Side
+from undertone_operate.fleet.device_names import device_names
+from undertone_shared.errors import Invalid
+from undertone_simulator.fast.options import SimulateOptions
+from undertone_simulator.fast.parallel import Tick, workers
+from undertone_simulator.fast.simulate import simulate_readings
+from undertone_simulator.fast.simulated import Simulated
+from undertone_simulator.readings.chosen import ChosenReadings, open_source
+from undertone_simulator.readings.readings import Readings
+from undertone_studies.cgm_populations import EDRP_FILE
+from undertone_studies.experiments.selections import CYCLE, EVENING, NIGHT, WAYS, WHOLE, MeanError, fleet_of, measure
+from undertone_studies.outcome import Cell, Outcome
+from undertone_studies.panel import Panel
+from undertone_studies.registry import StudyOptions
+
+TITLE = "Differences of means: their intervals"
+PARAGRAPH = (
+    "`query --against` and the page say how much two means differ: two groups, two times, or a group and all devices. "
+    "The interval of a difference allows for the noise of the reports and for the error of the model that estimates "
+    "what truncation or clipping removed. Both means share a part of each, which cancels. Each campaign of the study "
+    "has a fleet of its own, as in the study of selections. Its groups are the homes that use more than the median, "
+    "and two halves of the other homes."
+)
+
+# After the threshold rounds of three days, two whole weeks, and a day to begin with.
+DAYS, REPEATS = 16, 10
+CELLS = (("events", 500), ("turns", 5_000), ("streams", 1_000))
+LARGE, SMALL, OTHERS = "large", "small", "other small"
+WEEK = 7
+
+
+class Pairing(NamedTuple):
+    """Half-hours of ``days`` days of a group, and those of another side, whose days are ``earlier``."""
+
+    group: str
+    hours: range
+    days: int
+    against: str
+    against_hours: range
+    earlier: int
+
+
+PAIRINGS = {
+    "a day with the day before": Pairing(EVERYBODY, WHOLE, 1, EVERYBODY, WHOLE, 1),
+    "a day with the same day of last week": Pairing(EVERYBODY, WHOLE, 1, EVERYBODY, WHOLE, WEEK),
+    "an evening with last week's": Pairing(EVERYBODY, EVENING, 1, EVERYBODY, EVENING, WEEK),
+    "a half-hour with last week's": Pairing(EVERYBODY, range(38, 39), 1, EVERYBODY, range(38, 39), WEEK),
+    "a week with the last": Pairing(EVERYBODY, WHOLE, WEEK, EVERYBODY, WHOLE, WEEK),
+    "an evening with the night before": Pairing(EVERYBODY, EVENING, 1, EVERYBODY, NIGHT, 0),
+    "a day of small homes with others alike": Pairing(SMALL, WHOLE, 1, OTHERS, WHOLE, 0),
+    "a day of small homes with large ones": Pairing(SMALL, WHOLE, 1, LARGE, WHOLE, 0),
+    "an evening of small homes with large ones": Pairing(SMALL, EVENING, 1, LARGE, EVENING, 0),
+    "a day of small homes with all": Pairing(SMALL, WHOLE, 1, EVERYBODY, WHOLE, 0),
+    "an evening of large homes with all": Pairing(LARGE, EVENING, 1, EVERYBODY, EVENING, 0),
+}
+
+# Errors of a campaign's differences, by the pairing's name.
+Errors = dict[str, list[MeanError]]
+# A campaign to simulate: (way of collecting, devices, seed, days).
+Task = tuple[str, int, int, int]
+
+
+def run(options: StudyOptions) -> Outcome:
+    """Simulate campaigns on EDRP and compare differences with the truth. Raises Invalid without the data."""
+    if options.data is None:
+        raise Invalid("differences needs EDRP: give --data the folder of the real data sets")
+    repeats = 1 if options.quick else options.repeats or REPEATS
+    cells = CELLS[:1] if options.quick else CELLS
+    seeds = range(options.seed, options.seed + repeats)
+    tasks: list[Task] = [(*cell, seed, DAYS) for cell in cells for seed in seeds]
+    with workers(options.workers or 1) as pool:
+        done = iter(list(pool.bind(_errors, options.data / EDRP_FILE)(tasks, lambda _: None)))
+    rows: list[tuple[Cell, ...]] = []
+    for way, devices in cells:
+        campaigns = [next(done) for _ in seeds]
+        rows += [(way, devices, name, *measure([errors[name] for errors in campaigns])) for name in PAIRINGS]
+    columns = ["way", "devices", "comparison", "intervals", "rmse", "held", "±", "width", "noise", "± "]
+    notes = [
+        "The columns are those of the study of selections, of differences in place of means: `rmse` is the root mean "
+        "square difference between the estimated difference and the true one, in Wh; `held` is the share of 95 % "
+        "intervals that contain the true difference, and `noise` the same of truncated (clipped) means. Each `±` is "
+        "the standard error of the share before it, from the differences between campaigns.",
+        f"For each row, the study simulates {repeats} campaigns of {DAYS} days after the threshold rounds, if there "
+        "are any. The ways of collecting are those of the study of selections.",
+    ]
+    places = [float(place) for place in range(len(PAIRINGS))]
+    curves = {
+        f"{way}, {devices} devices": (places, [float(row[5]) for row in rows if row[:2] == (way, devices)])
+        for way, devices in cells
+    }
+    panel = Panel("Intervals that hold", "comparison", "share of intervals", curves, logarithmic=False, joined=False)
+    return Outcome(TITLE, columns, rows, notes, [panel])
+
+
+def _errors(file: Path, task: Task, tick: Tick) -> Errors:
+    """Simulate a campaign and return the errors of its differences."""
+    way, devices, seed, days = task
+    options = SimulateOptions(devices=devices, slots=CYCLE * days, seed=seed, data=file, **WAYS[way])
+    chosen = fleet_of(open_source(options, devices, seed), seed)
+    campaign = simulate_readings(options, chosen, groups=groups_of(chosen, devices))
+    return {name: list(compared(campaign, pairing)) for name, pairing in PAIRINGS.items()}
+
+
+def groups_of(chosen: ChosenReadings, devices: int) -> dict[str, str]:
+    """Return the group of each device: homes above the median mean are large, the others are dealt to two groups."""
+    readings = chosen.source
+    assert isinstance(readings, Readings)
+    measured = np.maximum(readings.present.sum(axis=1), 1)
+    usual = np.where(readings.present, readings.values, 0).sum(axis=1) / measured
+    large = usual > np.median(usual)
+    names = enumerate(device_names("load", devices))
+    return {name: LARGE if large[i % readings.households] else (SMALL, OTHERS)[i % 2] for i, name in names}
+
+
+def compared(campaign: Simulated, pairing: Pairing) -> Iterator[MeanError]:
+    """Yield the error of each difference of a pairing, day by day; weeks do not overlap."""
+    estimator = estimator_of(campaign.timeline, {})
+    reports = [epoch.campaign for epoch in campaign.timeline.epochs if epoch.campaign.theta is not None]
+    first = -(-min(each.first_slot for each in reports) // CYCLE)
+    last = (max(key.slot for key in campaign.partial) + 1) // CYCLE
+    step = 1 if pairing.days == 1 else pairing.days + pairing.earlier
+    for day in range(first + pairing.earlier, last - pairing.days + 1, step):
+        sides, truths = [], []
+        for group, hours, begins in (
+            (pairing.group, pairing.hours, day),
+            (pairing.against, pairing.against_hours, day - pairing.earlier),
+        ):
+            days = range(begins, begins + pairing.days)
+            slots = [CYCLE * each + half_hour for each in days for half_hour in hours]
+            # As `Results.difference` does: with the cycle before, which shows the level of the readings.
+            low, high = min(slots) - estimator.memory, max(slots)
+            partial = Partial({key: counts for key, counts in campaign.partial.items() if low <= key.slot <= high})
+            ((_, histograms),) = Histograms.of(partial).each_group([group])
+            sides.append(Side(histograms, group, slots))
+            truths.append(np.mean([campaign.truth(slot, group) for slot in slots], axis=0))
+        truncated, readings = (truths[0] - truths[1]).tolist()
+        for row in estimator.differences(*sides):
+            noise = row.truncated_mean - truncated
+            yield MeanError(row.estimate - readings, row.standard_error, noise, row.truncated_se or 0.0)
