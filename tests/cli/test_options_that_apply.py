@@ -100,7 +100,6 @@ EVERYWHERE: dict[str, str] = {
     "campaign retire": "--although-waiting",
     "campaign show": "--json",
     "campaign succeed": "--set --about --although-refused --preview",
-    "capacity": "--homes --slot --json",
     "certify": "--epsilon --published --json",
     "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-aggregator-at"
     " --kill-device-at --collect --broker --as-papers",
