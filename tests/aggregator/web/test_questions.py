@@ -129,7 +129,9 @@ def hand(server: PageServer, chromium: Any) -> Iterator[type[Hand]]:
 
 
 def figure(text: str) -> float:
-    return float(text.replace(",", ""))
+    """A number as the page shows it; with a unit, in Wh: "4.95 MWh"."""
+    number, _, unit = text.partition(" ")
+    return float(number.replace(",", "")) * {"": 1, "Wh": 1, "kWh": 1e3, "MWh": 1e6, "GWh": 1e9}[unit]
 
 
 def asked_with(parameters: dict[str, str]) -> str:
@@ -152,7 +154,8 @@ def check_means(hand: Hand, answer: Any, printed: Any) -> None:
         row = rows[cells[0]]
         assert figure(cells[1]) == pytest.approx(row["estimate"], rel=1e-3)
         assert figure(cells[2]) == pytest.approx(1.96 * row["standard_error"], rel=0.05)
-        assert figure(cells[6]) == pytest.approx(row["total"], rel=1e-3)
+        # As many decimals as an error of two digits has: to a twentieth of it.
+        assert figure(cells[6]) == pytest.approx(row["total"], abs=1.96 * row["total_se"] / 20)
     for row in printed:
         assert row["estimate"] == pytest.approx(rows[row["group"]]["estimate"])
         assert row["standard_error"] == pytest.approx(rows[row["group"]]["standard_error"])
@@ -184,6 +187,31 @@ def test_the_weekday_evenings_of_last_week(hand: type[Hand], call: Any, fleet: P
     assert clicks.clicks <= 3
 
 
+def test_whether_one_group_uses_more_than_another(hand: type[Hand], call: Any, fleet: Path) -> None:
+    """One click to the campaign, and two choices; the answer is a sentence with the error of the difference."""
+    clicks = hand(SATURDAY)
+    clicks.click(".card a")
+    clicks.page.wait_for_selector("#compared p")
+    clicks.page.select_option("#choose-compared select[name=group]", "south")
+    clicks.page.select_option("#choose-compared select[name=against]", "group:north")
+    until(clicks.page, "(document.querySelector('#compared').dataset.answered ?? '').includes('north')")
+    asked = clicks.page.evaluate("document.querySelector('#compared').dataset.answered")
+    parameters = dict(urllib.parse.parse_qsl(asked))
+    (row,) = call("/difference", **parameters)["differences"]
+    (printed,) = command(fleet, "differences", "--since", "7d", "--group", "south", "--against", "group:north")
+    assert printed["estimate"] == pytest.approx(row["estimate"])
+    assert printed["standard_error"] == pytest.approx(row["standard_error"])
+    # Both groups have the same simulated reports, so nothing is different, and the page says so.
+    assert row["verdict"] == "unclear"
+    sentence = clicks.page.locator("#compared .verdict").inner_text()
+    assert sentence.startswith("No clear difference from north")
+    assert figure(f"{sentence.split('±')[1].strip(' .')} {sentence.split()[-3]}") == pytest.approx(
+        1.96 * row["standard_error"], rel=0.05
+    )
+    clicks.page.select_option("#choose-compared select[name=against]", "group:south")
+    assert "two different groups" in clicks.page.locator("#compared").inner_text()
+
+
 def test_the_total_of_the_fleet(hand: type[Hand], call: Any, fleet: Path) -> None:
     day = {"from": YESTERDAY["from"], "to": YESTERDAY["to"]}
     (answer,) = call("/selection", **day)["selections"]
@@ -199,7 +227,7 @@ def test_the_total_of_the_fleet(hand: type[Hand], call: Any, fleet: Path) -> Non
     clicks.click("#presets >> text=/^Yesterday$/")
     until(clicks.page, asked_with(day))
     everybody = clicks.table("#selected")[0]
-    assert figure(everybody[6]) == pytest.approx(answer["total"], rel=1e-3)
+    assert figure(everybody[6]) == pytest.approx(answer["total"], abs=1.96 * answer["total_se"] / 20)
     assert figure(everybody[7]) == pytest.approx(1.96 * answer["total_se"], rel=0.05)
     assert clicks.clicks <= 3
 

@@ -1,6 +1,7 @@
 // The page over the HTTP API beside it. Everything is relative, so that it works below any path of a proxy.
 // This module shows one campaign and decides what is shown; overview.js shows all campaigns, state.js says how they are.
 
+import { compare, differing, offer } from "./compare.js";
 import {
   $,
   amount,
@@ -9,6 +10,7 @@ import {
   date,
   day,
   drawing,
+  edge,
   element,
   lasting,
   natural,
@@ -72,6 +74,7 @@ function glance(campaign) {
   refresh($("more-alarms").lastElementChild, known.slice(SHOWN_NOTICES));
   spans(campaign);
   chooseGroups(campaign);
+  offer(campaign);
   now(campaign);
   $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
   drawOdds(campaign.odds);
@@ -112,9 +115,21 @@ function now(campaign) {
 
 // The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
 const ANSWERS = [
-  { id: "today", title: "Today so far", past: (first) => `${first}, so far`, when: "0" },
-  { id: "yesterday", title: "Yesterday", past: (first) => first, when: "1" },
-  { id: "seven", title: "The last 7 days", past: (first) => `From ${first}, 7 days`, when: "7" },
+  {
+    id: "today",
+    title: "Today so far",
+    past: (first) => `${first}, so far`,
+    when: "0",
+    than: "this time a week before",
+  },
+  { id: "yesterday", title: "Yesterday", past: (first) => first, when: "1", than: "the same day a week before" },
+  {
+    id: "seven",
+    title: "The last 7 days",
+    past: (first) => `From ${first}, 7 days`,
+    when: "7",
+    than: "the 7 days before",
+  },
 ];
 
 async function answers(campaign) {
@@ -122,7 +137,7 @@ async function answers(campaign) {
   if (ends === null) return;
   // A campaign that stopped long ago, or a simulation, is seen from its own last day.
   const current = date(ends - 1, zone) === date(Date.now() / 1000, zone);
-  for (const { id, title, past, when } of ANSWERS) {
+  for (const { id, title, past, when, than } of ANSWERS) {
     if (!$(id)) {
       const tile = element("section", "", "tile");
       const place = element("div");
@@ -130,16 +145,31 @@ async function answers(campaign) {
       tile.append(element("h3"), place);
       $("answers").append(tile);
     }
-    const { from, to } = daysOf(when, zone, ends - 1);
-    $(id).previousSibling.textContent = current ? title : past(day(Date.parse(from) / 1000, "UTC"));
+    const { from, to } = lastDays(when, zone);
+    $(id).previousSibling.textContent = current
+      ? title
+      : past(typeof from === "number" ? day(from, zone) : day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
-    const answer = await api(`campaigns/${name}/selection?${asked}`).catch(() => ({ selections: [] }));
+    const [answer, apart] = await Promise.all([
+      api(`campaigns/${name}/selection?${asked}`).catch(() => ({ selections: [] })),
+      // A campaign younger than a week has nothing to compare with.
+      api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
+    ]);
     if (name !== shown) return;
-    refresh($(id), answerOf(answer.selections[0], campaign));
+    refresh($(id), answerOf(answer.selections[0], campaign, apart.differences[0], than));
   }
+  compared().catch(say);
 }
 
-function answerOf(row, campaign) {
+// The last 7 days end with the newest slot, so that the 7 days before are 7 days, too.
+function lastDays(when, zone) {
+  if (when !== "7") return daysOf(when, zone, ends - 1);
+  return { from: Math.max(ends - 7 * 86400, about.begins), to: ends };
+}
+const compared = () =>
+  compare(about, (when) => (when === "chart" ? chartSpan() : lastDays(when, about.time_zone)), api);
+
+function answerOf(row, campaign, apart, than) {
   if (!row) return [element("div", "no number", "value words")];
   const { sum, each } = summed(row, campaign);
   const shape = amount(sum, row.standard_error === null ? null : Z * each * row.standard_error, campaign.unit);
@@ -153,6 +183,10 @@ function answerOf(row, campaign) {
     made.push(
       element("div", `${total.value} ${total.unit} ${total.error} of all ${number(row.devices, 9)} devices`, "small"),
     );
+  }
+  if (apart) {
+    const { kind, words } = differing(apart, campaign, than, each);
+    made.push(element("div", words, `small ${kind}`));
   }
   return made;
 }
@@ -539,8 +573,8 @@ function tabulateGaps() {
     known.length
       ? rows(
           known.map((gap) => [
-            time(gap.start, data.time_zone),
-            time(gap.end, data.time_zone),
+            edge(gap.start, about.slot_seconds, data.time_zone),
+            edge(gap.end, about.slot_seconds, data.time_zone),
             gap.slots,
             gap.empty,
             gap.late ?? "–",
@@ -563,7 +597,7 @@ function tabulateRefusals() {
     order.length
       ? rows(
           order.map((i) => [
-            time(start[i], data.time_zone),
+            edge(start[i], about.slot_seconds, data.time_zone),
             number(deliveries[i], 9),
             data.meanings[reason[i]] ?? reason[i],
           ]),
@@ -615,7 +649,7 @@ function tabulate() {
   $("table").lastElementChild.replaceChildren(
     rows(
       order.map((i) => [
-        time(raw.start[i], data.time_zone),
+        edge(raw.start[i], about.slot_seconds, data.time_zone),
         raw.kind[i] === "model" ? "learning" : raw.kind[i] === null ? "no number" : number(raw.estimate[i]),
         number(raw.low[i]),
         number(raw.high[i]),
@@ -685,7 +719,7 @@ async function select() {
       "slots",
       "without a number",
       "devices",
-      `total, ${answer.unit}`,
+      "total",
       "± 95 %",
     ];
     const error = (se) => (se === null ? "–" : number(Z * se, 2));
@@ -696,6 +730,7 @@ async function select() {
               .sort((a, b) => natural(a.group, b.group))
               .map((row) => {
                 const hidden = drowned(row, about);
+                const total = row.total === null ? null : amount(row.total, Z * row.total_se, answer.unit);
                 return [
                   row.group,
                   hidden ? "not enough reports yet" : number(row.estimate),
@@ -703,8 +738,8 @@ async function select() {
                   row.slots,
                   row.absent,
                   row.devices ?? "–",
-                  hidden ? "–" : number(row.total),
-                  error(row.total_se),
+                  hidden || !total ? "–" : `${total.value} ${total.unit}`,
+                  total ? `${total.error.replace("± ", "")} ${total.unit}` : "–",
                 ];
               }),
             heads,
@@ -870,7 +905,7 @@ async function quantiles(place) {
         answer.quantiles
           .slice(-9)
           .map((row) => [
-            time(row.start),
+            edge(row.start, about.slot_seconds, about.time_zone),
             `${number(100 * row.share)} %`,
             number(row.value),
             `${number(row.low)} to ${number(row.high)}`,
@@ -1051,6 +1086,7 @@ $("presets").addEventListener("click", ({ target }) => {
   }
   select().catch(say);
 });
+$("choose-compared").addEventListener("change", () => compared().catch(say));
 $("losses").addEventListener("toggle", () => data && tabulateGaps());
 $("refusals").addEventListener("toggle", () => data && tabulateRefusals());
 $("selection").addEventListener("toggle", () => select().catch(say));

@@ -88,10 +88,14 @@ export function amount(value, error, unit) {
 const format = (options) => (seconds, zone) =>
   new Intl.DateTimeFormat(undefined, { ...options, hourCycle: "h23", timeZone: zone }).format(seconds * 1000);
 export const time = format({ dateStyle: "medium", timeStyle: "short" });
+export const fine = format({ dateStyle: "medium", timeStyle: "medium" });
 export const clock = format({ hour: "2-digit", minute: "2-digit" });
 export const precise = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 export const day = format({ day: "numeric", month: "short" });
 export const date = format({ dateStyle: "medium" });
+
+// A moment at the edge of a slot: with seconds where slots are not whole minutes.
+export const edge = (seconds, slot, zone) => (slot % 60 ? fine : time)(seconds, zone);
 
 // A slot from its first to its last moment: 19:30–20:00.
 export function span(start, seconds, zone) {
