@@ -105,7 +105,7 @@ def test_running_out_is_one_alarm_and_doctor_says_how_many_are_needed(home: tupl
     assert f"LimitNOFILE={RESERVE + 2}" in finding.fix
 
 
-@pytest.mark.waits
+@pytest.mark.long
 @pytest.mark.parametrize("by_setting", [False, True])
 def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
     tmp_path: Path, free_port: Callable[[], int], by_setting: bool
