@@ -102,7 +102,7 @@ EVERYWHERE: dict[str, str] = {
     "campaign succeed": "--set --about --although-refused --preview",
     "certify": "--epsilon --published --json",
     "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-aggregator-at"
-    " --kill-device-at --collect --broker --as-papers",
+    " --kill-device-at --collect --broker",
     # The device's own program reads its command line by itself: tests/device/test_main.py.
     "device": "",
     "devices add": "--home --campaign --group --successors --absence --json",

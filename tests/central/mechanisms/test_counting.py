@@ -151,13 +151,14 @@ def test_the_signed_nodes_of_a_time_add_up_to_it(fanout):
     horizon = 365
     made = make("k-ary", 1, 1, horizon=horizon, fanout=fanout)
     for t in range(1, horizon + 1):
-        covered = np.zeros(3 * fanout**6, dtype=np.int64)
+        covered = np.zeros(fanout ** levels_of(horizon, fanout), dtype=np.int64)
         base, digits = 0, {}
         for level, node in made.terms(t):
             digits.setdefault(int(level.removeprefix("level ")), []).append(node)
         for level in sorted(digits, reverse=True):
             size = fanout**level
             for node in sorted(digits[level]):
+                assert (node + 1) * size <= len(covered)
                 sign = 1 if node * size >= base else -1
                 covered[node * size : (node + 1) * size] += sign
             base += sum(size if node * size >= base else -size for node in digits[level])
