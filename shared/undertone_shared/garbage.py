@@ -23,3 +23,12 @@ def resume(before: int) -> None:
     threshold = getattr(gc, "threshold", None)
     if threshold is not None:
         threshold(before)
+
+
+def collect() -> None:
+    """Collect the garbage now, on MicroPython.
+
+    CPython collects by itself, and a fleet whose devices share one process would wait for seconds here.
+    """
+    if getattr(gc, "threshold", None) is not None:
+        gc.collect()

@@ -30,7 +30,6 @@ storage        the device could not store it
 ============== ========================================================================
 """
 
-import gc
 import json
 
 from undertone_shared.campaign import LONGEST_UNIT, MEASURES, Campaign
@@ -222,7 +221,7 @@ class Policy:
                 if verify(key, digest, signature, alive):
                     return
         finally:
-            gc.collect()
+            garbage.collect()
             garbage.resume(before)
         raise Refused("signature", "none of the policy's %d signers signed it" % len(self.signers))
 

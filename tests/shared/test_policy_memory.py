@@ -27,3 +27,11 @@ def test_a_signature_is_verified_without_collecting_in_between(monkeypatch: pyte
         parse_policy(POLICY).check_signature(bytes(32), bytes(64))
     assert refused.value.reason == "signature"
     assert calls == [(), (-1,), "collect", (4096,)]
+
+
+def test_cpython_collects_nothing_because_many_devices_may_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(gc, "collect", lambda: calls.append("collect"))
+    with pytest.raises(Refused):
+        parse_policy(POLICY).check_signature(bytes(32), bytes(64))
+    assert calls == []
