@@ -95,7 +95,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     check_account(server, folder)
     measured = home.loop_times()
     # Setting up, states of the meter, and the device's status are among what was measured.
-    assert {"__init__.py:async_setup_entry", "__init__.py:async_setup_entry.<locals>.on_time"} <= measured.keys()
+    assert {"__init__.py:async_setup_entry", "__init__.py:_follow.<locals>.on_time"} <= measured.keys()
     for name, times in measured.items():
         assert times["processor"] < 0.05, (name, times)
         # One call may wait for the processor of a busy machine, half of many calls do not.

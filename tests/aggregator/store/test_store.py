@@ -104,7 +104,10 @@ def test_a_worker_counts_into_it_and_goes_on_from_it(opened: Callable[[], Store]
             intake = ListIntake(sent)
             Ingest(plan, store, intake, clock=lambda: FIRST + 200.0).step()
             assert (intake.waiting, store.partial().reports) == (0, 7)
-            assert (store.outcomes()["counted"], store.outcomes()["duplicate"]) == (counted, duplicate)
+            outcomes = store.outcomes()
+            # A store without digests cannot tell whether a report that comes again is the same one.
+            again = outcomes["duplicate"] + outcomes["duplicate_unverified"]
+            assert (outcomes["counted"], again) == (counted, duplicate)
 
 
 def test_batches_add_up_over_workers_and_restarts(opened: Callable[[], Store]) -> None:
