@@ -86,13 +86,13 @@ def default_fields() -> "dict[str, Any]":
         "rest_by": None,
         # The total cost of all reports ever, in multiples of 2^-20 of epsilon, 0 for no limit; streams have their own.
         "lifetime": 0,
-        # Least time in seconds between epochs, 0 for one cycle of the campaign.
+        # An epoch begins at least this many seconds after the one before it; 0 means one cycle of the campaign.
         "epoch_seconds": 0,
         # Number of boots in a day that may draw.
         "boots_per_day": 4,
         # Least time in seconds between writes to flash; shorter slots are reserved in blocks.
         "write_seconds": 60,
-        # True: one draw per wake, for boards without a clock that survives sleep.
+        # True if the device draws one report each time it wakes. Boards whose clock stops in sleep need that.
         "one_shot": False,
         # True: MQTT without TLS and without signers, for a demonstration on loopback.
         "insecure": False,

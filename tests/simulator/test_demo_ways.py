@@ -32,7 +32,7 @@ def test_beside_the_default_the_papers_way_is_simulated_on_the_same_readings(tmp
     (papers,) = ways(plan)
     assert (papers.name, papers.mechanism, papers.filtered, papers.played) == ("papers' way", "hybrid", False, False)
     assert [slot.truth_raw for slot in papers.slots] == pytest.approx(means(plan))
-    # Truncation is not undone: the estimate is the truncated mean, and its interval allows for what is cut off.
+    # The papers' way estimates the mean of truncated readings, and widens its interval by what truncation removes.
     assert all(slot.estimate.estimate == slot.estimate.truncated_mean for slot in papers.slots)
     assert ways(plan)[0].as_json() == papers.as_json(), "the seed fixes it"
 

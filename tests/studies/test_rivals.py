@@ -92,7 +92,6 @@ def test_hindsight_is_never_worse_than_a_constant() -> None:
     assert hindsight(of, 3 * of.truth + 7) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.skipif(not (RESULTS / "rivals.json").exists(), reason="the study was not stored")
 def test_what_is_said_of_the_rivals_follows_from_the_stored_rows() -> None:
     kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text()))
     rows = [tuple(row) for row in kept.rows]

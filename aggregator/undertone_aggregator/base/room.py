@@ -28,7 +28,7 @@ class Room:
         return self.fix.format(devices=devices, files=devices + RESERVE)
 
     def crowd(self, devices: int) -> str:
-        """Return a sentence about this number of devices that logged in and were turned away."""
+        """Return a sentence that says how many devices were turned away after their login, and why."""
         return (
             f"{devices} devices cannot connect, because {self.connections} are connected and there is no room for more"
             f" ({self.why})"

@@ -101,7 +101,7 @@ class StreamCollection:
         return StreamRounds(config.campaign, config.stream, means)
 
     def announce(self, epoch: Epoch, epsilon: Fraction, round_of: tuple[int, int], wait: int) -> list[Event]:
-        """Return the log entry with the stream's law, number of reports and θ; before, that of the round."""
+        """Return the log entry of a report epoch (mechanism, reports, θ), or of the threshold round before it."""
         if epoch.phase == THRESHOLD_PHASE:
             return [("epoch", f"threshold round of the stream starts in {wait} s", {"round": 1})]
         rule = cast("StreamRule", epoch.campaign.rule)

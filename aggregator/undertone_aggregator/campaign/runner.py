@@ -98,8 +98,8 @@ class Running:
         self.journal = journal
         self.coordinator: Coordinator | None = None
         self._begun = False
-        # What is known of the campaign's state; its field ``state`` is the one that the operator wants. Other threads
-        # read it, so it is replaced as a whole.
+        # What people read of the campaign. Its field ``state`` is what the operator wants. Other threads read it, so it
+        # is replaced as a whole.
         plan = config.campaign
         self._known = CampaignState(RUNNING, quiet=(plan.stride - 1) * plan.slot_seconds)
         # The number of epochs in the store, and the last of them, when the store was last read.

@@ -71,7 +71,7 @@ class MeanDifference(MeanRow):
 
     @property
     def chance(self) -> float | None:
-        """The probability of a difference at least as large, either way, if there were none; None without an error."""
+        """The chance that noise alone makes a difference this large, of either sign; None if the error is not known."""
         if not self.standard_error:
             return None
         return math.erfc(abs(self.estimate) / self.standard_error / math.sqrt(2.0))

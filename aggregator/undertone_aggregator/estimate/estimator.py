@@ -28,7 +28,7 @@ class Estimator(Protocol):
         """Return plain sentences about problems of the campaign's settings that raw estimates show."""
 
     def ranges(self, reports: Tables, group: str, every: int) -> list[RangeEstimate]:
-        """Return means over runs of ``every`` slots, counted from slot 0 of Unix time, by run, then series."""
+        """Return the mean of each run of ``every`` slots, by run, then series; runs begin at multiples of ``every``."""
 
     def means(self, reports: Tables, group: str, slots: Collection[int]) -> list[RangeEstimate]:
         """Return the mean over the given slots that have a number, by series; no row for a series without one."""

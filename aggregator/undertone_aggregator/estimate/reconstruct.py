@@ -140,7 +140,7 @@ class Reconstruction:
     def estimates(self, reports: Tables, group: str) -> Estimates:
         """Return one estimate per slot with reports.
 
-        Reports that devices make under an older epoch are decoded by its rule.
+        A report that a device made under an older epoch is decoded by the rule of that epoch.
         """
         return self._corrected(*self._truncated(reports, group))[0]
 

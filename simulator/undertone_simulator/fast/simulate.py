@@ -34,7 +34,7 @@ def simulate_readings(
     progress: Callable[[int, int], None] = lambda done, planned: None,
     groups: Mapping[str, str] | None = None,
 ) -> Simulated:
-    """Return `simulate` of these ``readings`` instead of those that the options select.
+    """Simulate as `simulate` does, with these ``readings`` in place of those that the options name.
 
     ``groups``: device -> group, where no campaign's file names them.
     """
