@@ -365,7 +365,8 @@ def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
     with hook(lived) as port:
         lived.words = FEWER | {
             "--host meters.example.org": f"--host localhost --tls --port {free_port()} --websocket-port 0"
-            f" --health 127.0.0.1:{free_port()}",
+            # The audit is for the accounts at the end alone.
+            f" --health 127.0.0.1:{free_port()} --audit",
             "--page 127.0.0.1:8080": f"--page 127.0.0.1:{free_port()}",
             "--join-port 8444": f"--join-port {free_port()}",
             "jsons://hooks.example.org": f"json://127.0.0.1:{port}",
