@@ -1,7 +1,7 @@
 # `make test` on a fresh machine is all that a contributor needs; it is also what CI runs.
 PYTHON ?=
 # More than a small machine has cores, because tests with brokers, servers and fleets mostly wait.
-WORKERS ?= 4
+WORKERS ?= 8
 # For what computes all the time.
 JOBS ?= 2
 ARGS ?=
@@ -34,7 +34,9 @@ help:
 test: lint tools
 	$(MAKE) --jobs=2 types tests
 
+# The first line compiles the tests, once; each worker would do it by itself.
 tests: .venv/.installed tools
+	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # With those of the guides: `make test` runs the rest of `make docs-test`.

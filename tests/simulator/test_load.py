@@ -10,6 +10,7 @@ import pytest
 from support.refusal import refused
 from undertone_aggregator.base.open_files import allow_connections
 from undertone_shared.off_board.intake import unpack
+from undertone_simulator import processes
 from undertone_simulator.load import run as load
 from undertone_simulator.load.load_options import LoadOptions
 from undertone_simulator.load.run import run
@@ -73,7 +74,9 @@ class Jumping:
 
     def __init__(self, monkeypatch, when):
         self._when, self._ahead = when, 0.0
-        monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=self.monotonic, time=time.time, sleep=time.sleep))
+        clock = SimpleNamespace(monotonic=self.monotonic, time=time.time, sleep=time.sleep)
+        for module in (load, processes):
+            monkeypatch.setattr(module, "time", clock)
 
     def monotonic(self):
         return time.monotonic() + self._ahead

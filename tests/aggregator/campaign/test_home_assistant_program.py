@@ -104,9 +104,13 @@ def test_home_assistant_shows_what_the_endpoint_publishes(tmp_path: Path, free_p
         try:
             wait_for(lambda: program.state("all_filtered_estimate") == "21.2", seconds=300, what="the mean")
             wait_for(lambda: program.state("lost") == "3", seconds=60, what="reports lost")
-            # Home Assistant adds its entities one after another.
+            # Home Assistant adds its entities one after another, and each is "unavailable" until its topic's first message.
             bounds = ("all_filtered_low", "all_filtered_high", "west_filtered_estimate")
-            wait_for(lambda: None not in map(program.state, bounds), seconds=60, what="the other entities")
+            wait_for(
+                lambda: not {None, "unavailable"} & set(map(program.state, bounds)),
+                seconds=60,
+                what="the other entities",
+            )
             components = json.loads(card._config())["components"]
             wait_for(lambda: len(household(program)) == len(components), seconds=60, what="the household's entities")
             mean = program.shown["undertone_meters_all_filtered_estimate"]

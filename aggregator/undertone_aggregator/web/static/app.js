@@ -82,7 +82,7 @@ function glance(campaign) {
   $("topic").textContent = `${campaign.server.prefix ?? "<prefix>"}/${campaign.name}/aggregate/all/filtered`;
   drawWidgets(campaign);
   if (moved) actions().catch(() => {});
-  if (fresh) answers(campaign).catch(say);
+  if (fresh) answered = answers(campaign).catch(say);
 }
 
 function now(campaign) {
@@ -132,18 +132,21 @@ const ANSWERS = [
   },
 ];
 
+// What `answers` shows, or failed to show, of the newest data.
+let answered = Promise.resolve();
+
 async function answers(campaign) {
   const { name, time_zone: zone } = campaign;
   if (ends === null) return;
   // A campaign that stopped long ago, or a simulation, is seen from its own last day.
   const current = date(ends - 1, zone) === date(Date.now() / 1000, zone);
-  for (const { id, title, past, when, than } of ANSWERS) {
+  const tile = async ({ id, title, past, when, than }) => {
     if (!$(id)) {
-      const tile = element("section", "", "tile");
+      const made = element("section", "", "tile");
       const place = element("div");
       place.id = id;
-      tile.append(element("h3"), place);
-      $("answers").append(tile);
+      made.append(element("h3"), place);
+      $("answers").append(made);
     }
     const { from, to } = lastDays(when, zone);
     $(id).previousSibling.textContent = current
@@ -155,10 +158,9 @@ async function answers(campaign) {
       // A campaign younger than a week has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
     ]);
-    if (name !== shown) return;
-    refresh($(id), answerOf(answer.selections[0], campaign, apart.differences[0], than));
-  }
-  compared().catch(say);
+    if (name === shown) refresh($(id), answerOf(answer.selections[0], campaign, apart.differences[0], than));
+  };
+  await Promise.all([...ANSWERS.map(tile), compared()]);
 }
 
 // The last 7 days end with the newest slot, so that the 7 days before are 7 days, too.
@@ -782,11 +784,11 @@ async function load() {
   const before = performance.now();
   draw();
   performance.measure("undertone-draw", { start: before, end: performance.now() });
-  ready();
   if ($("table").open) tabulate();
   if ($("losses").open) tabulateGaps();
   if ($("refusals").open) tabulateRefusals();
-  await Promise.all([select(), byGroup()]);
+  await Promise.all([answered, select(), byGroup()]);
+  if (name === shown) ready();
 }
 
 // When a block of the cycle begins: a time of day where the cycle is a day.
@@ -938,7 +940,7 @@ function drawWidgets(campaign) {
   }
 }
 
-// Show what is below the charts. It is hidden until the charts are drawn, because they move it down when they appear.
+// Show what is below the charts. It is hidden until all above it and beside it is there, which moves it when it appears.
 const ready = () => $("one").removeAttribute("aria-busy");
 
 function showOne(name) {
