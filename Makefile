@@ -92,7 +92,8 @@ lock: .venv/.installed
 	$(BIN)/uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 --upgrade pyproject.toml \
 	    --extra dev --no-emit-package undertone-device --no-emit-package undertone-ldp --output-file requirements-dev.txt
 
-slow: .venv/.installed tools
+# Some of them need the servers, too.
+slow: .venv/.installed tools services
 	$(BIN)/pytest -m slow -v -n $(JOBS) $(SLOW_FIRST) $(ARGS)
 
 exhaustive: .venv/.installed tools

@@ -37,7 +37,7 @@ def walk(folder, mosquitto_binary, interpreter):
     assert reported == {(word, f"energy-{number:03d}") for word in ("sent", "acked") for number in range(4, 10)}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.micropython32
 def test_a_fleet_in_the_field(tmp_path, mosquitto_binary):

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.services, pytest.mark.waits, pytest.mark.timeout(900)]
 
 
 # This test takes longest, so it is the first of the file: the tests of a file run in their order.
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_home_follows_the_campaigns_successor(home, server, meter):
     server.create("short", *ENERGY, report_slots=60)
     # Those who join agree to later campaigns of the same kind: the first device of the fleet is their model.
@@ -132,9 +132,10 @@ def test_a_home_sees_itself_beside_the_published_mean(home, server, meter):
     check_account(server, folder, ("shared",))
 
 
-KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills", marks=pytest.mark.slow)]
+KILLS = [pytest.param(3, id="3 kills"), pytest.param(100, id="100 kills")]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("kills", KILLS)
 def test_power_cuts(home, server, meter, joined, kills):
@@ -152,6 +153,7 @@ def test_power_cuts(home, server, meter, joined, kills):
     check_account(server, joined)
 
 
+@pytest.mark.slow
 def test_two_entities_with_a_ledger_each_and_a_restart_in_the_middle_of_a_slot(home, server):
     server.create("temperature", *TEMPERATURE)
     server.stop()
@@ -248,6 +250,7 @@ def test_a_pause_by_the_devices_own_rules_and_leaving(home, server, meter, joine
     assert server.state_of(name) == "revoked", "the server was told"
 
 
+@pytest.mark.slow
 def test_an_old_backup_is_a_lost_ledger(home, server, meter, joined):
     reports(server, 2, meter)
     state = joined / "state"

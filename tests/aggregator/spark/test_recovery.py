@@ -61,7 +61,7 @@ class Place:
         assert waiting_files(self.landing, entry.checkpoint, entry.batch) == {}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_after_a_restore_and_after_a_lost_checkpoint_there_is_a_way_on(tmp_path: Path) -> None:
     place = Place(tmp_path, 3)
     first = tmp_path / "first"

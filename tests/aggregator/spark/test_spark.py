@@ -186,7 +186,7 @@ def test_killed_between_the_two_commits_it_counts_once(tmp_path: Path, postgres:
     check(driver, 50_000, deliveries)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
 def test_the_jvm_ends_first(tmp_path: Path, number: int, code: int) -> None:
