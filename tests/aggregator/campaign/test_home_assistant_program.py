@@ -104,7 +104,7 @@ def test_home_assistant_shows_what_the_endpoint_publishes(tmp_path: Path, free_p
         try:
             wait_for(lambda: program.state("all_filtered_estimate") == "21.2", seconds=300, what="the mean")
             wait_for(lambda: program.state("lost") == "3", seconds=60, what="reports lost")
-            # Home Assistant adds its entities one after another, and each is "unavailable" until its topic's first message.
+            # Home Assistant adds one entity after another; each is "unavailable" until its topic has a message.
             bounds = ("all_filtered_low", "all_filtered_high", "west_filtered_estimate")
             wait_for(
                 lambda: not {None, "unavailable"} & set(map(program.state, bounds)),
