@@ -112,10 +112,10 @@ class Receiver:
         topic = config_topic(DEFAULT_PREFIX, "meters")
         self.client.publish(topic, message, 1, retain=True).wait_for_publish(PATIENCE)
 
-    def report(self) -> Report:
+    def report(self, patience: float = PATIENCE) -> Report:
         """Wait for the next report that was not received before."""
         while True:
-            payload = self._reports.get(timeout=PATIENCE)
+            payload = self._reports.get(timeout=patience)
             if payload not in self.payloads:
                 self.payloads.add(payload)
                 self.received.append(unpack(payload))

@@ -58,7 +58,7 @@ def test_a_phone_takes_part_by_a_link(phones: Any, site: PhoneSite, receiver: Re
     assert [report.sequence for report in reports] == [1, 2, 3]
     assert len({report.slot for report in reports}) == 3
     # Everything together, with the service worker's copies.
-    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    page.wait_for_function("() => navigator.serviceWorker.ready.then(() => true)")
     assert site.sent <= 700_000
     # The address of the page no longer has the code.
     assert page.url == site.address
@@ -100,7 +100,7 @@ def test_a_page_that_ends_while_it_redeems_goes_on_with_the_same_key(phones: Any
     press(page, "How am I protected?")
     press(page, "I agree and take part")
     screen(page, "joining")
-    page.wait_for_function("document.body.innerText.length > 0")
+    page.wait_for_function("() => document.body.innerText.length > 0")
     while not site.keys:
         page.wait_for_timeout(20)
     site.failures = []
@@ -151,7 +151,7 @@ def test_a_phone_follows_the_server_to_another_websocket(
     page = phones(context)
     take_part(page)
     receiver.report()
-    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    page.wait_for_function("() => navigator.serviceWorker.ready.then(() => true)")
     heard: list[bytes] = []
     port = free_port()
     tap = Tap(port, ("127.0.0.1", broker.websocket), lambda topic, report: heard.append(report))
@@ -271,8 +271,9 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
 
     page.on("dialog", hear)
     take_part(page)
-    # The range comes with the campaign.
-    receiver.report()
+    # The range comes with the campaign. The first report is of the first whole slot, and comes in the first half of the
+    # slot after it: the page stays in one slot for as long as the questions below take.
+    receiver.report(PATIENCE + 2.5 * 3600 / 120)
     page.fill("#number", "99999")
     press(page, "Save")
     assert asked == ["99,999 Wh is beyond what counts: at most 1,000. Send 1,000?"]
@@ -303,7 +304,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
     page = phones(context)
     take_part(page)
     receiver.report()
-    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    page.wait_for_function("() => navigator.serviceWorker.ready.then(() => true)")
     code = json.loads(site_file(site, "code.json"))
     place = "undertone_device/core/handover.py"
     code[place] = code[place].replace("def take(", LOADED)
@@ -399,7 +400,7 @@ def test_the_app_opens_without_a_network(phones: Any, site: PhoneSite, receiver:
     page = phones(context)
     take_part(page)
     made = receiver.report().sequence
-    page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
+    page.wait_for_function("() => navigator.serviceWorker.ready.then(() => true)")
     page.close()
     site.close()
     again = phones(context, "")

@@ -167,7 +167,7 @@ def test_a_person_sees_their_number_beside_the_published_mean(chromium: Any, ser
         assert any(all(abs(a - b) <= 0.51 for a, b in zip(shown, row, strict=True)) for row in means), (shown, means)
         assert {topic.rsplit("/", 1)[-1] for topic in published} == {"report"}
         page.uncheck("#compares")
-        page.wait_for_function("document.querySelector('.others').innerText.includes('do not compare')")
+        page.wait_for_function("() => document.querySelector('.others').innerText.includes('do not compare')")
         assert not page.is_visible(".others dl")
         context.close()
     finally:
