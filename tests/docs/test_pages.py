@@ -1,4 +1,4 @@
-"""Each board family has its page, each sensor its section, and what they configure is a configuration."""
+"""Each board family has its row, each sensor its section, and what they configure is a configuration."""
 
 import json
 import re
@@ -24,8 +24,9 @@ def test_every_kind_of_source_has_a_section():
     assert [kind for kind in kinds() if f'"kind": "{kind}"' not in SENSORS and f"`{kind}`" not in SENSORS] == []
 
 
-def test_every_port_has_a_page():
+def test_every_port_has_a_row():
     text = (REPO / "tests/device/board/stand_in/machine.py").read_text("utf-8")
     ports = re.findall(r'^    "(\w+)": Port\(', text, re.MULTILINE)
     assert len(ports) == 5
-    assert {path.stem for path in (REPO / "docs/boards").glob("*.md")} == set(ports)
+    page = (REPO / "docs/boards.md").read_text("utf-8").partition("## 1. ")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| [^|]+ \| `(\w+)` \|", page, re.MULTILINE)) == sorted(ports)
