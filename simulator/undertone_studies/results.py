@@ -41,6 +41,15 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "Counting and streaming sanitizers": ("counting",),
 }
 FURTHER = "Further studies"
+# Chapter -> what its studies ask.
+QUESTIONS = {
+    "Any 24 hours": "Which way to protect any 24 hours has the smallest error?",
+    "Threshold and intervals": "Is θ chosen well, do the intervals hold, and what can fake devices do?",
+    "Mechanisms": "How large is the error of a designed table beside the published mechanisms?",
+    "ToPS and ToPL (CCS 2021)": "Are the tables and figures of the paper found again?",
+    "CGM (PVLDB 2021)": "Are the figures of the paper found again, and what does CGM give for household loads?",
+    "Counting and streaming sanitizers": "Are the figures of the two documents found again?",
+}
 # Chapter -> the words that its studies use.
 INTRODUCTIONS = {
     "Any 24 hours": (
@@ -215,16 +224,18 @@ def first_page(documents: Mapping[str, Mapping[str, Any]], skipped: Mapping[str,
         "# Results",
         SIZE,
         *_fleets(),
-        f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages. Each line of"
-        " the list below has the title of a study, and then the command that repeats it. Add"
-        f" `--output {out.as_posix()}` to write the pages of the study, and `--repeats` for more runs. Every table is"
-        f" also a CSV and a JSON file in `{out.as_posix()}`.",
+        f"`undertone experiment all --output {out.as_posix()}` repeats every study and makes these pages; with the name"
+        " of a study in place of `all` it repeats that study, and `--repeats` makes more runs. Every table is also a"
+        f" CSV and a JSON file in `{out.as_posix()}`. The pages say, study by study, what the papers found and what we"
+        " found.",
     ]
     if quick:
         parts.append(f"Quick runs, which show that the experiment runs and not what it finds: {', '.join(quick)}.")
+    rows = ["| page | what it asks | names of its studies |", "|---|---|---|"]
     for chapter, names in chapters(documents).items():
-        lines = "\n".join(f"- {documents[name]['title']}: `undertone experiment {name}`" for name in names)
-        parts += [f"## [{chapter}]({folder}/{slug(chapter)}.md)", lines]
+        named = ", ".join(f"`{name}`" for name in names)
+        rows.append(f"| [{chapter}]({folder}/{slug(chapter)}.md) | {QUESTIONS.get(chapter, '')} | {named} |")
+    parts.append("\n".join(rows))
     if skipped:
         parts += ["## Not run", "\n".join(f"- {name}: {why}" for name, why in skipped.items())]
     return "\n\n".join(parts) + "\n"

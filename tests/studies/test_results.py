@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +53,7 @@ def test_every_experiment_has_a_title_and_one_chapter():
         assert sum(name.startswith(prefixes) for prefixes in CHAPTERS.values()) <= 1, name
     assert results.chapter_of("tops-fig3") == "ToPS and ToPL (CCS 2021)"
     assert results.chapter_of("unheard-of") == results.FURTHER
+    assert list(results.QUESTIONS) == list(CHAPTERS)
 
 
 def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
@@ -65,7 +67,8 @@ def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     assert "| 500 homes | " + " | ".join(f"{100 * error:.2g}" for error in errors) + " |" in text
     assert "- coverage: coverage needs EDRP" in text
     assert "not what it finds: tops-fig1" in text
-    assert "## [ToPS and ToPL (CCS 2021)](results/tops-and-topl.md)" in text
+    question = results.QUESTIONS["ToPS and ToPL (CCS 2021)"]
+    assert f"| [ToPS and ToPL (CCS 2021)](results/tops-and-topl.md) | {question} | `tops-fig1` |" in text
     chapter = (folder / "tops-and-topl.md").read_text()
     assert "## A title" in chapter
     assert "`undertone experiment tops-fig1 --quick --seed 1`" in chapter
@@ -100,11 +103,12 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     assert skipped == {"coverage": "coverage needs EDRP"}
     assert (folder / "poisoning.csv").exists()
     assert path == tmp_path / "found.md"
-    assert path.read_text().count("- A title") == 2
+    assert re.findall(r"\| (`.*`) \|$", path.read_text(), re.MULTILINE) == ["`poisoning`", "`tops-fig1`"]
     assert len(said) == 3
     # One of them again, by itself: the page keeps the others.
     results.write("tops-fig1", OUTCOME, StudyOptions(repeats=7), folder)
-    assert results.write_page(folder).read_text().count("- A title") == 2
+    page = results.write_page(folder).read_text()
+    assert re.findall(r"\| (`.*`) \|$", page, re.MULTILINE) == ["`poisoning`", "`tops-fig1`"]
     assert "--repeats 7" in (folder / "tops-and-topl.md").read_text()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 _PLACES = (_HERE / "guides", _HERE.parents[2] / "docs")
 # The guides that explain what the page shows; pyproject.toml includes the same ones in the wheel.
-GUIDES = ("privacy", "limits", "threats", "threshold", "filter", "glossary")
+GUIDES = ("privacy", "statistician", "threats", "threshold", "filter", "glossary")
 
 
 def guide(name: str) -> str | None:
