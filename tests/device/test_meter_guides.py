@@ -93,7 +93,8 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
         with (tmp_path / name).open("w") as log:
             return subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
-    commands = [line for block in blocks("pi-sml.md", "commands") for line in block.splitlines()]
+    pages = ("sensors.md", "pi-sml.md")
+    commands = [line for page in pages for block in blocks(page, "commands") for line in block.splitlines()]
     create = next(line for line in commands if "campaign create" in line)
     add = next(line for line in commands if "devices add" in line)
     follow = next(line for line in commands if "device run" in line)

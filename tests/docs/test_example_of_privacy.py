@@ -1,6 +1,7 @@
-"""The worked example of choosing ε on the privacy officer's page has the figures that `undertone plan` predicts."""
+"""The worked examples of choosing ε and of an experiment's size have the figures that `undertone plan` predicts."""
 
 from functools import cache
+from statistics import NormalDist
 
 import pytest
 
@@ -45,3 +46,15 @@ def test_the_errors_of_turns(devices: int, way: str, pattern: str):
     planned = undertone.plan(devices=devices, epsilon=1, window="24h")
     [row] = [each for each in planned.ways if each.name == way]
     assert pattern.format(raw=_percent(row.raw), filtered=_percent(row.filtered)) in _example()
+
+
+def test_the_power_of_an_experiment():
+    page = " ".join((REPO / "docs/statistician.md").read_text(encoding="utf-8").split())
+    arm = undertone.plan(devices=2500, epsilon=1)
+    found = {span.name: _percent(2.8 * 2**0.5 * span.standard_error / arm.mean) for span in arm.spans}
+    assert (
+        f"For 2,500 homes in each arm these are {found['a slot']} % for a slot and {found['a day']} % for a day" in page
+    )
+    assert f"which is {60 * (2 / 2500) ** 0.5:.1f} % here" in page
+    normal = NormalDist()
+    assert f"it is {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page

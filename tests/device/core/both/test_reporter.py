@@ -258,6 +258,19 @@ def test_broken_entropy_pauses():
     assert device.reporter.paused == "entropy"
 
 
+def test_a_slot_writes_the_ledger_once_and_an_acknowledgement_writes_nothing():
+    """docs/firmware.md computes from this how long flash lasts."""
+    device = running()
+    for _ in range(3):
+        writes = device.storage.writes
+        device.reporter.acked(device.slot())
+        assert device.storage.writes == writes + 1
+    assert len(device.storage.files["ledger"]) == 656
+    for _ in range(100):
+        device.slot()
+    assert len(device.storage.files["ledger"]) == 2936
+
+
 # Slots shorter than the policy's time between writes
 
 
