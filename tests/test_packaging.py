@@ -208,6 +208,7 @@ def test_one_version_everywhere(plain_install):
         ("sensors.json", r'"version": "([^"]+)"'),
         ("aggregator/deploy/Dockerfile", r"^ARG VERSION=(\S+)$"),
         ("docs/boards.md", r"/undertone-([\d.]+)\""),
+        ("README.md", r"^\*Version (\d+\.\d+\.\d+)"),
     ],
 )
 def test_what_repeats_the_version_agrees(file, pattern):

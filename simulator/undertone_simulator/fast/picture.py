@@ -17,7 +17,7 @@ def draw(simulated: Simulated, path: Path) -> None:
     """Write the picture to `path`; the suffix gives the format (.png, .svg, .pdf). Raises OSError, or ValueError."""
     raw, filtered = simulated.compared(), simulated.compared(filtered=True)
     coordinates = sorted({each.estimate.series.coordinate for each in raw})
-    figure = Figure(figsize=(12.0, 1.0 + 4.6 * len(coordinates)), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(8.0, 0.8 + 3.8 * len(coordinates)), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     for place, coordinate in enumerate(coordinates, 1):
         axes = figure.add_subplot(len(coordinates), 1, place)
@@ -31,7 +31,7 @@ def draw(simulated: Simulated, path: Path) -> None:
     truncated = simulated.timeline.epochs[-1].campaign.thetas
     figure.suptitle(
         f"{raw[0].estimate.reports:,} reports a slot, {plan.budget.text} for {cost}; θ = {truncated}",
-        fontsize=14,
+        fontsize=12,
         color=INK,
     )
     figure.savefig(path, dpi=130)

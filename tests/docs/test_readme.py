@@ -1,0 +1,47 @@
+"""The first screen of README: it names the field, and its figures and what its command prints are so."""
+
+import re
+import shlex
+
+from typer.testing import CliRunner
+
+from support.micropython import REPO
+from undertone.app import app
+
+SCREEN = (REPO / "README.md").read_text("utf-8").partition("\n## ")[0]
+
+
+def test_it_names_the_field_and_the_methods():
+    first = SCREEN.split("\n\n")[1]
+    names = (
+        "local differential privacy",
+        "time series",
+        "MQTT",
+        "Hybrid",
+        "Square Wave",
+        "EM",
+        "CGM",
+        "tables designed",
+    )
+    assert [name for name in names if name not in " ".join(first.split())] == []
+
+
+def test_its_command_prints_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    command, shown = re.findall(r"```(?:sh)?\n(.*?)```", SCREEN, re.DOTALL)
+    (line,) = [line for line in command.splitlines() if line.startswith("undertone ")]
+    done = CliRunner().invoke(app, shlex.split(line)[1:])
+    assert done.exit_code == 0, done.output
+    printed = [" ".join(line.split()) for line in done.output.splitlines()]
+    assert [line for line in shown.splitlines() if " ".join(line.split()) not in printed] == []
+    assert (tmp_path / "day.png").stat().st_size > 10_000
+
+
+def test_its_table_has_the_errors_of_the_results():
+    results = (REPO / "docs/results.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) % \|", SCREEN, re.MULTILINE)
+    assert len(rows) == 3
+    for homes, error in rows:
+        (cells,) = re.findall(rf"^\| {homes} homes \|(.*)\|$", results, re.MULTILINE)
+        assert cells.split("|")[1].strip() == error
