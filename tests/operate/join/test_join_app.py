@@ -265,6 +265,17 @@ def test_no_log_holds_a_code_or_a_secret(site, caplog):
         assert secret not in written
 
 
+def test_no_log_holds_an_address(site, caplog):
+    """docs/privacy.md says so."""
+    caplog.set_level(logging.DEBUG)
+    assert 429 in [site.post("offer", {"code": code_text(secrets.token_bytes(16))}).status_code for _ in range(12)]
+    site.codes.error = RuntimeError("a fault of the program")
+    assert site.post("redeem", body(), "192.0.2.2").status_code == 500
+    written = "\n".join([*site.log, caplog.text])
+    assert caplog.text
+    assert "192.0.2." not in written
+
+
 def test_the_page_and_its_headers(site):
     answer = site.ask("GET", "/join", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (308, "/join/")
