@@ -79,10 +79,10 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=program, description="A device on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in (
-        ("run", "read, perturb and report until stopped by SIGTERM or Ctrl-C"),
+        ("run", "read, add noise and report until stopped by SIGTERM or Ctrl-C"),
         ("status", "what the device takes part in, what it costs in privacy, what it has refused"),
-        ("pause", "report nothing from a slot's edge ahead on; the silence shows"),
-        ("resume", "end the pause, at a slot's edge"),
+        ("pause", "report nothing from the start of a later slot on; others can see the silence"),
+        ("resume", "end the pause at the start of a slot"),
         ("reset-campaign", "forget the campaigns and keep what was spent; the device must not run"),
     ):
         command = commands.add_parser(name, help=description, description=description)
@@ -93,7 +93,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
             command.add_argument("--ledger", metavar="FILE", help="write each report down as it leaves, for its owner")
         if name == "pause":
             command.add_argument("--now", action="store_true", help="at once, and for a day and a rest at least")
-            command.add_argument("--hours", type=_hours, default=0, metavar="N", help="how long; else until resume")
+            command.add_argument("--hours", type=_hours, default=0, metavar="N", help="N hours, not until resume")
         if name in ("run", "status"):
             command.add_argument("--json", action="store_true", help="machine-readable lines")
     tools.add(commands)

@@ -189,7 +189,7 @@ def test_a_campaign_that_nobody_reported_to_is_deleted_and_no_other(home: Home) 
     with open_store(config.store_url, campaign="power") as store:
         store.commit("0of1", Batch(outcomes=Counter({RECEIVED: 1})))
     refused = undertone("campaign", "delete", str(home.folder), "power")
-    assert (refused.returncode, "1 deliveries" in refused.stderr) == (2, True)
+    assert (refused.returncode, "1 delivery, expected none" in refused.stderr) == (2, True)
     assert home.names() == ["power"]
 
 

@@ -42,7 +42,7 @@ def test_real_households_with_everything_killed_on_the_way(
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     options = ["--devices", "200", "--slots", "24", "--epsilon", "4"]
     options += ["--data", str(undertone_data / "edrp_scotland_622x4416_halfhour_wh.npz")]
-    options += ["--kill-aggregator-at", "8", "--kill-device-at", "5"]
+    options += ["--kill-server-at", "8", "--kill-device-at", "5"]
     options += ["--png", str(tmp_path / "demo.png"), "--json"]
     monkeypatch.setattr("sys.argv", ["undertone", "demo", *options])
     assert main() == 0

@@ -101,7 +101,7 @@ EVERYWHERE: dict[str, str] = {
     "campaign show": "--json",
     "campaign succeed": "--set --about --although-refused --preview",
     "certify": "--epsilon --published --json",
-    "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-aggregator-at"
+    "demo": "--devices --slots --epsilon --seed --data --bound --png --json --output --kill-server-at"
     " --kill-device-at --collect --broker",
     # The device's own program reads its command line by itself: tests/device/test_main.py.
     "device": "",

@@ -55,7 +55,7 @@ def demo(tmp_path_factory, mosquitto_binary, request):
     folder = tmp_path_factory.mktemp("demo")
     display = Silent()
     options = DemoOptions(
-        DEVICES, SLOTS, "4", seed=3, kill_aggregator_at=2, kill_device_at=1, round_slots=2, broker=request.param
+        DEVICES, SLOTS, "4", seed=3, kill_server_at=2, kill_device_at=1, round_slots=2, broker=request.param
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)

@@ -49,7 +49,7 @@ def missed(folder):
 )
 def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension, tmp_path, mosquitto_binary):
     options = DemoOptions(
-        8, 8, "8", kill_device_at=2, collect="stream", mechanism=mechanism, dimension=dimension, kill_aggregator_at=5
+        8, 8, "8", kill_device_at=2, collect="stream", mechanism=mechanism, dimension=dimension, kill_server_at=5
     )
     result = run(options, tmp_path, Silent())
     assert {slot.coordinate for slot in result.slots} == set(range(1, dimension + 1))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.timing import CHOICES
 from undertone_aggregator.campaign.collection import collection_of, estimator_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
@@ -54,7 +55,9 @@ class Issuing:
         for sentence in self.rounds.warnings():
             self._warn(sentence)
         if len(self.timeline):
-            context.journal.say("resumed", f"resuming campaign {context.plan.name} with {len(self.timeline)} epochs")
+            context.journal.say(
+                "resumed", f"resuming campaign {context.plan.name} with {many(len(self.timeline), 'epoch')}"
+            )
         self.restart()
 
     def restart(self) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.collection import guarantee_of
 from undertone_aggregator.campaign.context import CampaignContext
 from undertone_aggregator.campaign.issuing import Issuing
@@ -63,7 +64,7 @@ class Status:
         context.outlet.publish(aggregate_topic(context.prefix, context.plan.name, "status"), message, again=True)
         missing = lost[EVERYBODY]["reports"]
         parts = [f"{n} {outcome}" for outcome, n in sorted(outcomes.items()) if outcome != RECEIVED and n]
-        sentence = f"{outcomes[RECEIVED]} deliveries: " + (", ".join(parts) or "none yet")
+        sentence = f"{many(outcomes[RECEIVED], 'delivery', 'deliveries')}: " + (", ".join(parts) or "none yet")
         if missing:
             sentence += f"; {missing} reports were drawn and never came"
         if late:

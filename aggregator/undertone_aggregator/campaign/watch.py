@@ -126,7 +126,7 @@ class Watch:
             minutes = look.waiting / 60
             yield (
                 "uncounted",
-                f"the oldest landed file has waited for {minutes:.0f} minutes: does undertone spark run run?",
+                f"the oldest landed file has waited for {minutes:.0f} minutes: is undertone spark run running?",
             )
             return
         # The first slot must end before a report of it can arrive.

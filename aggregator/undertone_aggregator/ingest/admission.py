@@ -39,15 +39,15 @@ REASONS = {
     OTHER_CAMPAIGN: "made for another campaign, or for a slot outside its epoch",
     REVOKED: "from a device whose operator has revoked it",
     TURN: "not the device's turn in this slot",
-    WRONG_KIND: "cohort and report kind mixed up for this device and slot",
+    WRONG_KIND: "a Square Wave report where an ordinary one was due, or the reverse",
     SYMBOL: "a symbol that the mechanism never draws, or a release out of its range",
     FUTURE: "for a slot that is not over yet",
     LATE: "for a slot that ended too long ago",
-    CONFLICT: "another report for an interval that was already counted (alarm)",
+    CONFLICT: "another report for a slot that was already counted (alarm)",
 }
 DUPLICATES = {
     DUPLICATE: "the same bytes again",
-    UNVERIFIED: "for an interval older than the memory, or too old to compare",
+    UNVERIFIED: "for a slot older than those that the server remembers of the device",
 }
 # All outcomes that a delivery can have.
 OUTCOMES = (COUNTED, *REASONS, *DUPLICATES)

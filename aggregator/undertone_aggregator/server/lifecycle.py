@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING, STATE
 from undertone_aggregator.campaign.state import CampaignState, read_state
 from undertone_aggregator.server.folder import Home
@@ -75,7 +76,9 @@ def delete(home: Home, name: str) -> str:
             epochs, received = store.epoch_count(), store.outcomes()[RECEIVED]
             life = store.meta().get(STATE)
         if received:
-            raise Invalid(f"campaign {name} has {received} deliveries, expected none: retire it instead")
+            raise Invalid(
+                f"campaign {name} has {many(received, 'delivery', 'deliveries')}, expected none: retire it instead"
+            )
         if epochs:
             served = read_state(home.state)
             if served is None or not served.alive(time.time()):

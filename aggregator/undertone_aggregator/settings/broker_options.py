@@ -93,7 +93,7 @@ class BrokerOptions(Checked):
     )
     reached_as: str | None = option(None, "direct: the name or address by which devices reach this server; absent: "
                                     "host", host_name)  # fmt: skip
-    hosts: tuple[str, ...] = option((), "external: several brokers in the place of host, each HOST or HOST:PORT; "
+    hosts: tuple[str, ...] = option((), "external: several brokers in place of host, each HOST or HOST:PORT; "
                                     "with n of them, shard s is number s mod n's", hosts)  # fmt: skip
     certificate: str | None = option(None, "direct: the certificate that devices verify, with its chain; read again "
                                      "at SIGHUP", text)  # fmt: skip
@@ -107,10 +107,10 @@ class BrokerOptions(Checked):
                                      integer(1, 1 << 20))  # fmt: skip
     user: str = option("aggregator", "this server's user name at the broker", check_user)
     password_file: str | None = option(None, "external: a file with this server's own password", text)
-    ca_file: str | None = option(None, "external: verify TLS against this authority; TLS is on elsewhere than on "
-                                 "this machine, without it by the system's authorities; direct: devices show "
-                                "certificates that it signed", text)  # fmt: skip
-    worker_users: bool = option(True, "each ingest worker connects as a broker user of its own, user-0 to "
+    ca_file: str | None = option(None, "external: the authority that signed the broker's certificate; absent: one "
+                                 "that this machine trusts; direct: the authority that signed the devices' "
+                                 "certificates", text)  # fmt: skip
+    worker_users: bool = option(True, "each worker connects as a broker user of its own, user-0 to "
                                 "user-63, as undertone init writes them; false: all connect as `user`",
                                 boolean)  # fmt: skip
     insecure: bool = option(False, "external: true allows a broker elsewhere without TLS, which shows the password "

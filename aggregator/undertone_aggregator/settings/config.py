@@ -64,7 +64,9 @@ class CampaignPlan(Checked):
     unit: str = option(..., "the reading's unit, in whole units", check.unit)
     measure: str = option("sum", "a slot's value: " + ", ".join(MEASURES), choice(*MEASURES))
     bound: int = option(..., "public upper bound of reading - offset; 1: a binary sensor", integer(1, _READING))
-    offset: int = option(0, "shifts the reading so that it starts at 0", integer(-_READING, _READING))
+    offset: int = option(
+        0, "the smallest reading that counts: readings go from offset to offset + bound", integer(-_READING, _READING)
+    )
     slot_seconds: int = option(1800, "length of a slot", integer(1, 7 * 86400))
     cycle: int = option(48, "slots per natural period, such as a day", integer(1, 1 << 20))
     collect: str = option("reports", "reports, or stream: all reports of a device under one budget, see [stream]",
@@ -111,7 +113,7 @@ class CampaignPlan(Checked):
     lead_slots: int = option(2, "an epoch is broadcast this many slots before it starts", integer(1, 10_000))
     settle_slots: int = option(2, "slots for which reports may arrive late; then the slot settles",
                                integer(0, 10_000))  # fmt: skip
-    min_reports: int = option(10, "a number over fewer reports is not published", integer(1, _READING))
+    min_reports: int = option(10, "a number that is computed from fewer reports is not published", integer(1, _READING))
     groups: str | None = option(None, "CSV file with the columns device,group; relative to this file", text)
     time_zone: str = option("UTC", "the time zone of the people who are measured, such as Europe/London: the filter "
                             "uses its days, weekends and clock changes", check.zone)  # fmt: skip

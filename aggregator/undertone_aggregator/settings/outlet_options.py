@@ -18,8 +18,8 @@ class OutletOptions(Checked):
     port: int = option(0, "0: 8883 with TLS, 1883 without", integer(0, 65535))
     user: str | None = option(None, "this server's user name at that broker", check_user)
     password_file: str | None = option(None, "a file with this server's password there", text)
-    ca_file: str | None = option(None, "verify TLS against this authority; TLS is on elsewhere than on this machine, "
-                                 "without it by the system's authorities", text)  # fmt: skip
+    ca_file: str | None = option(None, "the authority that signed the broker's certificate; absent: one that this "
+                                 "machine trusts", text)  # fmt: skip
     insecure: bool = option(False, "true allows a broker elsewhere without TLS, which shows the password to the "
                             "network", boolean)  # fmt: skip
     keepalive: int = option(30, "seconds between MQTT keepalive packets", integer(5, 3600))

@@ -25,7 +25,7 @@ class ServerOptions(Checked):
 
     TABLE = "server"
 
-    workers: int = option(1, "ingest workers on disjoint shards; above 1 each is a process", integer(1, SHARDS))
+    workers: int = option(1, "workers that take in reports; above 1 each is a process", integer(1, SHARDS))
     partitions: int = option(8, "postgresql: number of parts that the workers of all machines share, each with a "
                              "session of its own: as many as there will be workers, or more",
                              integer(1, SHARDS))  # fmt: skip

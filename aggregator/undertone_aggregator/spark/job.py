@@ -99,7 +99,7 @@ class CountingJob:
             # for it.
             if not stop.wait(_STOPPING_SECONDS):
                 raise Invalid(
-                    "Spark's JVM has ended, killed or for want of memory: start undertone spark run again, and it"
+                    "Spark's JVM has ended, killed or without enough memory: start undertone spark run again, and it"
                     " repeats the batch that was under way"
                 ) from wrong
 
@@ -160,8 +160,8 @@ class CountingJob:
             cause = _cause(wrong)
             if "No space left" in wrong or "quota exceeded" in wrong:
                 raise Invalid(
-                    f"the query ended for want of room: {cause}; Spark writes to the checkpoint {self.checkpoint} and"
-                    f" to {os.environ.get('SPARK_LOCAL_DIRS') or tempfile.gettempdir()}"
+                    f"the query ended because there is no room: {cause}; Spark writes to the checkpoint"
+                    f" {self.checkpoint} and to {os.environ.get('SPARK_LOCAL_DIRS') or tempfile.gettempdir()}"
                 )
             raise Invalid(f"the query ended: {cause}")
         # The next query repeats the failed batch without the landed files that are missing.

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from undertone_aggregator.base.files import sync
 from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.campaign.restored import SettledMark
 from undertone_aggregator.estimate.publication import withhold
 from undertone_aggregator.server.folder import STATE, Home
@@ -303,7 +304,7 @@ def _check_stores(home: Home) -> list[str]:
                 raise Invalid(f"the store of {name} is damaged: {damage}")
             newest, counted = store.newest_slot(), store.outcomes()["counted"]
             of = f", the newest of slot {newest}" if counted else ""
-            sentences.append(f"{name}: {store.epoch_count()} epochs, {counted} reports{of}")
+            sentences.append(f"{name}: {many(store.epoch_count(), 'epoch')}, {many(counted, 'report')}{of}")
     return sentences
 
 

@@ -126,7 +126,7 @@ def _move_device(home: Home, campaign: str, device: str, to: str, group: str) ->
         _check_policy(target, policy, device, now)
         if not is_inside(policy, agreements(home, to)):
             raise Invalid(
-                f"the household of {device} has agreed to something else than {to}: it needs a new policy, so add a"
+                f"the household of {device} has not agreed to {to}: it needs a new policy, so add a"
                 f" device to {to} and revoke this one"
             )
         new.check_group(group)

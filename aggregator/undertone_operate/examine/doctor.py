@@ -16,6 +16,7 @@ from pathlib import Path
 
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.base.open_files import limit
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import room
 from undertone_aggregator.campaign.state import read_state, state_of
 from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
@@ -299,7 +300,7 @@ def _store(config: Config) -> Finding:
             return Finding(
                 check, FAILURE, f"the store is damaged: {damage}", "restore the store from a backup: undertone restore"
             )
-        return Finding(check, OK, f"{epochs} epochs, {counted} reports counted")
+        return Finding(check, OK, f"{many(epochs, 'epoch')}, {many(counted, 'report')} counted")
     except NoStore:
         return Finding(check, OK, "the store does not exist yet; the server makes it")
     except (Invalid, OSError) as wrong:

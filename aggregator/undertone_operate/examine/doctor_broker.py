@@ -53,7 +53,7 @@ def _settings(config: Config) -> Iterator[Finding]:
     if not path.is_file():
         summary = f"there is no {path}, so doctor cannot see the persistence and the queues of this broker"
         yield Finding(
-            "broker's file", WARNING, summary, "check them on the broker: aggregator/README.md, four promises"
+            "broker's file", WARNING, summary, 'check them on the broker: "A broker of yours" in the server\'s manual'
         )
         return
     lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace").splitlines())

@@ -27,7 +27,7 @@ _STATE = Path("/var/lib")
 _PLAIN = re.compile(r"[\w/.:@%+-]+", re.ASCII)
 _UNIT = """\
 [Unit]
-Description=Undertone: aggregation of perturbed reports
+Description=Undertone: means of noisy reports
 Documentation=https://mosquitto.org/man/mosquitto-conf-5.html
 After=network-online.target
 Wants=network-online.target

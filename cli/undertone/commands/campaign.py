@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from undertone.applies import refuse
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -214,7 +215,8 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
             continue
         theta = "" if row["theta"] is None else f", theta = {row['theta']}"
         why = f" ({row['reason']})" if row["reason"] else ""
-        print(f"{row['campaign']}: {row['state']}{why}, {row['epochs']} epochs{theta}, {row['received']} deliveries")
+        epochs, deliveries = many(row["epochs"], "epoch"), many(row["received"], "delivery", "deliveries")
+        print(f"{row['campaign']}: {row['state']}{why}, {epochs}{theta}, {deliveries}")
 
 
 @app.command()

@@ -39,9 +39,9 @@ def demo(
     output: Annotated[
         Path | None, typer.Option(help="Keep ledger, store, logs and configuration in this folder.")
     ] = None,
-    kill_aggregator_at: Annotated[
+    kill_server_at: Annotated[
         int | None,
-        typer.Option(metavar="SLOT", help="Kill the aggregator (kill -9) in this report slot, then restart it."),
+        typer.Option(metavar="SLOT", help="Kill the server (kill -9) in this report slot, then restart it."),
     ] = None,
     kill_device_at: Annotated[
         int | None,
@@ -71,9 +71,7 @@ def demo(
     ] = None,
     broker: Annotated[
         str | None,
-        typer.Option(
-            help="Broker between devices and aggregator: mosquitto. Without it, devices connect to the aggregator."
-        ),
+        typer.Option(help="Broker between devices and server: mosquitto. Without it, devices connect to the server."),
     ] = None,
     as_papers: Annotated[
         bool,
@@ -90,7 +88,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Run an aggregator, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
+    """Run a server, MQTT clients and a MicroPython device here, and compare the estimates with the truth.
 
     A slot takes one second and plays a half-hour of the data. Three threshold rounds come before the report phase;
     streams have no threshold rounds. The last table compares the papers' way with the default, from the same readings:
@@ -112,7 +110,7 @@ def demo(
         data,
         unit,
         bound,
-        kill_aggregator_at,
+        kill_server_at,
         kill_device_at,
         collect=collect,
         delta=delta,
@@ -183,7 +181,7 @@ class _Display:
         self._console.print(f"[bold yellow]! {sentence}[/]" if loud else f"  {sentence}")
 
     def event(self, event: dict[str, Any]) -> None:
-        """Show an entry of the aggregator's log: estimates beside the bar, everything else as a line."""
+        """Show an entry of the server's log: estimates beside the bar, everything else as a line."""
         message = str(event.get("message", ""))
         if event.get("event") == "slot":
             self._progress.update(self._task, description=_short(message))
@@ -192,7 +190,7 @@ class _Display:
         elif event.get("event") != "deliveries" and "no whole cycles" not in message:
             # The warning that rounds have no whole cycles does not apply to the demo, whose short rounds cover whole
             # days by playing every fourth half-hour.
-            self._console.print(f"  aggregator: {message}")
+            self._console.print(f"  server: {message}")
 
     def progress(self, done: int, total: int, sent: int, acknowledged: int) -> None:
         """Update the bar."""

@@ -74,7 +74,7 @@ def fleet(
     output: Annotated[Path | None, typer.Option(help="Keep ledger, store and logs in this new folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Load a broker and an aggregator, and account for every report.
+    """Load a broker and a server, and account for every report.
 
     The command starts both here, unless --fleet is given. The exit code is 1 if a report is unexplained.
     SIGTERM and Ctrl-C end the fleet, and the accounts of what it has sent are printed.

@@ -12,6 +12,7 @@ import typer
 from undertone.commands.devices import AsJson
 from undertone.long_running import end_with_input
 from undertone.options import with_options
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def create(
     places = [str(path) for path in (links, qr) if path is not None]
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
     print(
-        f"{len(addresses)} codes of {name}, until {until}" + "".join(f", {place}" for place in places), file=sys.stderr
+        f"{many(len(addresses), 'code')} of {name}, until {until}" + "".join(f", {place}" for place in places),
+        file=sys.stderr,
     )
 
 
@@ -145,7 +147,7 @@ def revoke(
             device = listed[each].device
             what = f"{device} has joined with it" if device else "its device was forgotten"
             print(f"{each} is not revoked: {what}; undertone devices revoke ends a device's part")
-    print(f"{len(revoked)} codes are revoked")
+    print(f"{many(len(revoked), 'code')} revoked")
 
 
 @app.command(hidden=True)

@@ -39,13 +39,13 @@ def _show_reports(plan: "FleetPlan") -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(
-        f"{plan.devices} devices, ε = {shown(plan.epsilon)} per reading; mean reading {plan.mean:.3g} {unit},"
-        f" {plan.per_day} a day"
+        f"{plan.devices:,} devices, ε = {shown(plan.epsilon)} for each reading; mean reading {plan.mean:.3g} {unit},"
+        f" {plan.per_day} readings a day"
     )
     console.print(table)
     console.print(
-        f"noise: standard error over {plan.reports} reports a slot; error: with the bias of {plan.bias:.3g} {unit} that"
-        " truncation leaves, which the wider interval models; an interval of ± 1.96 times the noise holds 95 %"
+        f"noise: the standard error from {plan.reports:,} reports a slot; error: the noise and the bias of"
+        f" {plan.bias:.3g} {unit} that truncation leaves"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
@@ -64,7 +64,7 @@ def _show_reports(plan: "FleetPlan") -> None:
         console.print(
             f"with a θ for each time of day, if the rounds can tell them apart: θ from {thetas} {unit};"
             f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g} {unit} a slot:"
-            f" {plan.day.ratio:.2f} of one θ's mean square"
+            f" {plan.day.ratio:.2f} times the mean square error with one θ"
         )
     for sentence in plan.warnings:
         console.print(sentence)
@@ -72,13 +72,13 @@ def _show_reports(plan: "FleetPlan") -> None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
         dear = "above 8" if plan.epsilon_needed is None else f"{plan.epsilon_needed:g}"
         console.print(
-            f"for an error of {plan.wanted:.3g} {unit} a slot: {needed} devices at ε = {shown(plan.epsilon)},"
+            f"an error of {plan.wanted:.3g} {unit} a slot needs {needed} devices at ε = {shown(plan.epsilon)},"
             f" or ε = {dear} with {plan.devices} devices (Hybrid)"
         )
     of = plan.traffic
     console.print(
-        f"a device and day: {of.reports} reports of 24 bytes, {of.mqtt_bytes:,} bytes of MQTT with acknowledgements,"
-        f" {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; while connected,"
+        f"traffic of a device in a day: {of.reports} reports of 24 bytes, {of.mqtt_bytes:,} bytes of MQTT with"
+        f" acknowledgements, {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; while connected,"
         f" {of.campaign_bytes:,} bytes of hourly campaign copies"
     )
     for sentence in plan.sentences:
@@ -104,7 +104,8 @@ def _show_stream(plan: "StreamComparison") -> None:
     console.print(shown)
     what = "a slot's mean" if plan.query == "slot" else f"a sum over {plan.query.removeprefix('range:')} slots"
     console.print(
-        f"variance: over the paper's; raw, smoothed: root mean square error of {what} from noise, the range being 1"
+        f"variance: over the paper's; raw, smoothed: root mean square error of {what} from noise, in shares of the"
+        " range"
     )
     console.print("clipping adds bias, which depends on the data: see docs/cgm.md")
     console.print(f"smoothed: the mean is assumed to move by {plan.movement:g} of the range per slot (1 sd)")

@@ -12,6 +12,7 @@ import typer
 
 from undertone.applies import refuse
 from undertone.stores import StoreUrl, WhichCampaign
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.estimate.formats import FORMATS, format_of
 from undertone_shared.errors import Invalid
 
@@ -90,7 +91,7 @@ def query(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write to this file; required for a binary format.")] = None,
 ) -> None:
-    """The mean of the readings with its 95 % interval, per slot and group.
+    """Print the mean of the readings with its 95 % interval, for each slot and group.
 
     --every 48 prints means over days of half-hours, --quantiles the distribution of the readings.
     --from 2026-03-02 --to 2026-03-09 --between 18:00-23:00 --days workdays --by group --total prints, for each group,
@@ -320,7 +321,10 @@ def _show(
             " published mean"
         )
     received = outcomes.pop("received", 0)
-    lines.append(f"{received} deliveries: " + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n))
+    lines.append(
+        f"{many(received, 'delivery', 'deliveries')}: "
+        + ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()) if n)
+    )
     lines += [f"warning: {warning}" for warning in results.warnings(estimates)]
     with console.capture() as capture:
         for line in lines:

@@ -31,7 +31,7 @@ def serve(
     ] = False,
     log_format: LogFormat = "text",
 ) -> None:
-    """Run the aggregation server for all campaigns of a folder.
+    """Run the server for all campaigns of a folder.
 
     A campaign that fails does not stop the others. You may kill the server at any moment: when it
     starts again, it continues from the stores.

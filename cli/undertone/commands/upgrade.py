@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from undertone_aggregator.base.plural import many
 from undertone_shared.errors import Invalid
 
 
@@ -48,6 +49,6 @@ def upgrade(
     for name, url in stores.items():
         try:
             with open_store(url, campaign=name if home is not None else None) as store:
-                print(f"{store.url}: up to date, {store.epoch_count()} epochs")
+                print(f"{store.url}: up to date, {many(store.epoch_count(), 'epoch')}")
         except NoStore:
             print(f"{url}: no campaign {name} in it")

@@ -1,4 +1,4 @@
-"""``undertone verify``: compare what a fleet sent with what the aggregator stored."""
+"""``undertone verify``: compare what a fleet sent with what the server stored."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def verify(
     ] = BROKER_WINDOW_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check both accounting identities; exit code 1 if anything is unexplained.
+    """Account for every report that was sent and every delivery that came; exit code 1 if one is unexplained.
 
     Deliveries: received = counted + duplicates + rejected. Distinct reports: sent = counted + rejected + lost by a
     named fault.
@@ -86,6 +86,6 @@ def accounts_table(accounts: "Accounts") -> Table:
 def verdict(accounts: "Accounts") -> str:
     """Return one sentence that says whether the accounts agree."""
     if accounts.holds:
-        return "Both identities hold: zero unexplained."
+        return "Both sums agree: zero unexplained."
     counts = ", ".join(f"{n} {what}" for what, n in accounts.unexplained.items())
     return f"[bold red]Unexplained: {counts}.[/]"

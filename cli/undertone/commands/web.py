@@ -46,7 +46,7 @@ def web(
     ] = None,
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
 ) -> None:
-    """Show estimates on a live page and serve them over HTTP. A running aggregator is not disturbed."""
+    """Show estimates on a live page and serve them over HTTP. A running server is not disturbed."""
     from undertone_aggregator.base.log import Journal
     from undertone_aggregator.base.open_files import FILES, raise_limit
     from undertone_aggregator.base.packages import chart_warning

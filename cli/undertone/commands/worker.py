@@ -32,7 +32,7 @@ def worker(
     seconds: Seconds = None,
     log_format: LogFormat = "text",
 ) -> None:
-    """Ingest reports together with the workers of other machines; the store contains the configuration.
+    """Take in reports together with the workers of other machines; the store contains the configuration.
 
     You may kill the worker at any moment: other workers then take over its partitions.
     """

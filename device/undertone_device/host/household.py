@@ -28,13 +28,13 @@ WHY = {
     "entropy": "there are no random numbers",
     "lifetime": "all that may ever be spent is spent: it stays silent",
     "no_campaign": "there is no campaign",
-    "one_shot": "one report a wake",
-    "pause": "the household's pause, by the clock or by this device's own ticks: resume ends it",
-    "period": "as many reports as the owner allows are drawn",
-    "rate": "the next slot is too near",
+    "one_shot": "it makes one report for each wake",
+    "pause": "the household has paused it, by the clock or by this device's own ticks: resume ends it",
+    "period": "it has made as many reports as its owner allows",
+    "rate": "too little time has passed since the last report",
     "reports": "the stream's reports are used up",
     "rest": "it rests between two reports",
-    "spent": "this time is spent already",
+    "spent": "this time counts as reported already",
     "storage": "the ledger cannot be written",
     "turn": "it is another device's turn",
     "waiting": "the campaign has not begun",
@@ -112,7 +112,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     if state["trouble"]:
         lines.append(f"last event  {state['trouble']}")
     if state.get("source"):
-        lines.append(f"source      {state['source']}: slots report the campaign's public default, perturbed")
+        lines.append(f"source      {state['source']}: slots report the campaign's public default, with noise")
     return lines
 
 
@@ -168,7 +168,7 @@ def _sums(state: dict[str, Any]) -> list[str]:
     if state["lifetime"]:
         used = 100 * state["ever"] / state["lifetime"]
         ever += f", of {state['lifetime'] / UNIT:.2f} allowed; then the device falls silent ({used:.1f} % is used)"
-    return [month, ever + ". What repeats, a habit of many days, is protected by this number alone"]
+    return [month, ever + ". Only this number limits what the reports of many days tell about a habit"]
 
 
 def _reading(epsilon: float) -> str:
@@ -233,7 +233,7 @@ def pause_lines(pause: list[int], now: int) -> list[str]:
     if until <= now:
         return []
     end = "until it is ended" if until == ENDLESS else f"to {_date(until)}"
-    return [f"pause       from {_date(start)} {end}: nothing is reported, and that shows"]
+    return [f"pause       from {_date(start)} {end}: nothing is reported, and others can see that"]
 
 
 def at_delta(rho: float) -> float:

@@ -23,7 +23,7 @@ def load(context: "Any", name: str) -> None:
             # Most boards cannot read PEM, so MicroPython gets DER.
             context.load_cert_chain(_der(paths[0]), _der(paths[1]))
     except (OSError, ValueError) as error:
-        raise Invalid("tls.identity: %s and %s are no certificate and its key: %s" % (paths[0], paths[1], error))
+        raise Invalid("tls.identity: %s and %s are not a certificate and its key: %s" % (paths[0], paths[1], error))
 
 
 def _der(path: str) -> bytes:

@@ -46,7 +46,7 @@ class DemoOptions:
     `seed` fixes the population and the threshold cohort, never a device's noise.
 
     `collect`: how the campaign collects. `data`: a file of readings instead of the synthetic households, with its
-    `unit` if the file does not name it, and the public `bound`. `kill_aggregator_at`, `kill_device_at`: report slots in
+    `unit` if the file does not name it, and the public `bound`. `kill_server_at`, `kill_device_at`: report slots in
     which the aggregator or a device is killed; it starts again later. `round_slots`: slots of each threshold round. For
     streams: `delta`,
     `slew`, `mechanism`, `theta` (a public truncation) and `dimension`, as in the configuration; None for the default.
@@ -63,7 +63,7 @@ class DemoOptions:
     data: Path | None = None
     unit: str | None = None
     bound: int | None = None
-    kill_aggregator_at: int | None = None
+    kill_server_at: int | None = None
     kill_device_at: int | None = None
     round_slots: int = ROUND_SLOTS
     collect: str = "reports"
@@ -98,7 +98,7 @@ class DemoOptions:
         check_integer("round_slots", self.round_slots, 1, 1000)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
         Budget.parse(self.epsilon)
-        for name in ("kill_aggregator_at", "kill_device_at"):
+        for name in ("kill_server_at", "kill_device_at"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 0, self.slots - 1)
 

@@ -71,7 +71,7 @@ def run(options: DemoOptions, folder: Path, display: Display) -> DemoResult:
         display.say(missing, loud=True)
     with Processes(folder, plan.site, log_messages=options.window is not None) as processes:
         if options.direct:
-            display.say(f"no broker: devices connect to the aggregator on {HOST}:{port}, each with a password")
+            display.say(f"no broker: devices connect to the server on {HOST}:{port}, each with a password")
         else:
             processes.broker.start()
             display.say(f"mosquitto on {HOST}:{port}, with a password for each device")
@@ -156,7 +156,7 @@ class _Watch:
         self._display = display
         self._tail = LedgerTail(plan.folder / "fleet.ledger")
         self._own = FleetLedger(plan.folder / "demo.ledger")
-        self._kill_at = plan.options.kill_aggregator_at
+        self._kill_at = plan.options.kill_server_at
         self._restart_at: float | None = None
 
     def follow(self) -> None:
@@ -171,11 +171,11 @@ class _Watch:
             for event in processes.aggregator_events():
                 self._display.event(event)
                 if event.get("event") == "failed":
-                    raise Failed(f"the aggregator: {event.get('message')}")
+                    raise Failed(f"the server: {event.get('message')}")
             self._kill_and_restart(self._progress())
             if time.monotonic() > deadline:
                 raise Failed(
-                    f"no end in sight; the aggregator's last words: {processes.words('aggregator.log')[-500:]}"
+                    f"the demo does not end; the server's last lines: {processes.words('aggregator.log')[-500:]}"
                 )
         check_alive(processes.fleet, "the fleet", processes.words("fleet.log"))
         self._own.close()
@@ -201,16 +201,16 @@ class _Watch:
             if time.monotonic() >= self._restart_at:
                 processes.start_aggregator()
                 self._restart_at = None
-                self._display.say("the aggregator is started again", loud=True)
+                self._display.say("the server is started again", loud=True)
         elif self._kill_at is not None and report_slot is not None and report_slot >= self._kill_at:
             self._own.fault("aggregator_killed")
             self._own.flush()
             end(processes.aggregator, signal.SIGKILL)
             self._kill_at = None
             self._restart_at = time.monotonic() + DEAD_SECONDS
-            self._display.say(f"the aggregator is killed (kill -9) in report slot {report_slot}", loud=True)
+            self._display.say(f"the server is killed (kill -9) in report slot {report_slot}", loud=True)
         elif processes.aggregator is None or processes.aggregator.poll() is not None:
-            raise Failed(f"the aggregator ended: {processes.words('aggregator.log')[-500:]}")
+            raise Failed(f"the server ended: {processes.words('aggregator.log')[-500:]}")
 
 
 def is_online(log: str) -> bool | None:

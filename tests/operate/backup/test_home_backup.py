@@ -70,7 +70,7 @@ def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "new" / "server"
     done = undertone("restore", str(file), str(elsewhere))
     assert done.returncode == 0, done.stderr
-    assert "power: 1 epochs, 0 reports" in done.stdout
+    assert "power: 1 epoch, 0 reports" in done.stdout
     # What the lost server may have published since is never published from this store.
     assert "power: no number is published for the time from" in done.stdout
     plan = Home(elsewhere).config("power").campaign

@@ -1,0 +1,6 @@
+"""Numbers with their nouns, as people read them."""
+
+
+def many(count: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 epoch" or "2 epochs"; ``plural`` where it is not the noun with an s."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
