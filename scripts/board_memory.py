@@ -182,14 +182,7 @@ def board_rows(form: str) -> dict[str, int]:
     return rows
 
 
-def promises() -> dict[str, str]:
-    """Return what the guides say about the heap, by page: boards.md in a table, firmware.md in two sentences."""
+def promised_rows() -> str:
+    """Return the rows of the table of docs/boards.md: the heap that each form of the code is promised to need."""
     names = {FROZEN: "frozen into the firmware", FLASH: "in a ROMFS partition", FILES: ".mpy files"}
-    rows = [f"| {name} | {BOARD_KB[form]} KB | {SIGNED_KB[form]} KB |" for form, name in names.items()]
-    unsigned, signed = ([kilobytes[form] for form in names] for kilobytes in (BOARD_KB, SIGNED_KB))
-    return {
-        "boards.md": " ".join(rows),
-        "firmware.md": f"With signed campaigns it needs {signed[0]} KB if the code is frozen into the firmware, "
-        f"{signed[1]} KB if the code is in a ROMFS partition, and {signed[2]} KB for .mpy files. If campaigns are not "
-        f"signed, these numbers are {unsigned[0]}, {unsigned[1]} and {unsigned[2]} KB.",
-    }
+    return " ".join(f"| {name} | {BOARD_KB[form]} KB | {SIGNED_KB[form]} KB |" for form, name in names.items())
