@@ -207,9 +207,8 @@ class Rounds:
         """Return the campaign's last slot: that of its newest epoch, or a later one if the plan was extended since."""
         assert timeline.last is not None
         last = timeline.last.campaign.last_slot
-        first = next((epoch.campaign.first_slot for epoch in timeline.epochs if epoch.phase == REPORT_PHASE), None)
-        if first is None:
-            return last
+        learning = (self.learning_ends(timeline) or 0) // self.plan.slot_seconds
+        first = next((each.campaign.first_slot for each in timeline.epochs if each.phase == REPORT_PHASE), learning)
         return max(last, min(first + self.plan.report_slots, LARGEST_TIME // self.plan.slot_seconds) - 1)
 
     def learning_ends(self, timeline: Timeline) -> int | None:
@@ -225,6 +224,9 @@ class Rounds:
         newest = timeline.last
         assert newest is not None
         campaign, plan, last = newest.campaign, self.plan, self.last_slot(timeline)
+        if newest.phase == THRESHOLD_PHASE:
+            # The next round, or the report phase, has the later end.
+            return None
         # Devices take no two epochs within a cycle, and one that is offline needs the newest until then.
         starts = now // plan.slot_seconds + plan.lead_slots
         early = now < campaign.epoch or starts < campaign.first_slot + plan.cycle

@@ -131,8 +131,8 @@ class _End:
             if policy.lifetime:
                 slots = max(allowed_reports(policy) - self.before, 0) * self.plan.stride
                 allowed = min(allowed, (self.first + slots) * self.plan.slot_seconds)
-        end = f"it ends at {_date(self.new)} instead of {_date(self.old)}"
-        return f"{end}; the policies of all devices allow an end up to {_date(allowed)}" if allowed < self.new else end
+        end = f"it ends at {utc(self.new)} instead of {utc(self.old)}"
+        return f"{end}; the policies of all devices allow an end up to {utc(allowed)}" if allowed < self.new else end
 
 
 def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int) -> _End:
@@ -151,7 +151,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
         extended = epochs.extended(timeline, max(now, cycle_after(newest)))
         if extended is None:
             raise Invalid(
-                f"{length}, expected an end after {_date(newest.campaign.end)} and more than"
+                f"{length}, expected an end after {utc(newest.campaign.end)} and more than"
                 f" {plan.cycle * plan.slot_seconds} s from now: a campaign is not shortened, and its devices accept no"
                 " shorter epoch; undertone campaign retire ends it"
             )
@@ -160,5 +160,6 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     return _End(home, plan, newest.campaign.end, end, begins, timeline.epochs[0].campaign.first_slot, before)
 
 
-def _date(second: int) -> str:
+def utc(second: int) -> str:
+    """Return a Unix second as a date and a time to the minute."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(second))

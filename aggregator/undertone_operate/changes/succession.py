@@ -24,6 +24,7 @@ from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.store.inventory import MOVED
 from undertone_aggregator.store.store import open_store
+from undertone_operate.changes.changing import utc
 from undertone_operate.fleet.agreements import Words, agreements, is_inside
 from undertone_operate.fleet.device_files import turns_in_a_life
 from undertone_operate.fleet.devices import FleetFiles
@@ -90,6 +91,10 @@ def _succeed(
     words = agreements(home, *home.chain(old)) if about is None else [(home.join.asks if about else "", about)]
     agreed = _agreed(home.fleet(old), words, campaign)
     sentences += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer, agreed)
+    begins = config.campaign.start
+    sentences.append(
+        f"{new} starts at {utc(begins)}, when {old} ends" if begins else f"{new} starts now: {old} has ended"
+    )
     if not write:
         return [*sentences, "nothing was written"]
     with open_store(config.store_url, campaign=new) as store:

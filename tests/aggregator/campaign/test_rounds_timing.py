@@ -198,12 +198,20 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
     assert extended(1, newest.campaign.end - 5) is None
     assert extended(2, newest.campaign.end - 5) is not None
     assert extended(200, newest.campaign.end + 100) is not None, "it goes on after a pause"
+    # With a lead of a whole cycle, the next epoch may follow at the newest one's first second, and not before.
+    rounds = rounds_of(server.plan(report_slots=length + 20, lead_slots=4, epoch_slots=8))
+    assert [rounds.extended(timeline, begun + late) is None for late in (-1, 0)] == [True, False]
 
 
-def test_a_threshold_round_has_no_end_to_extend() -> None:
+def test_during_a_threshold_round_an_extended_campaign_ends_later_and_the_round_stays() -> None:
     timeline = Timeline(server.two_epochs()[:1])
     rounds = rounds_of(server.plan(report_slots=100_000))
-    assert rounds.last_slot(timeline) == timeline.epochs[0].campaign.last_slot
+    learning_ends = rounds.learning_ends(timeline)
+    assert learning_ends is not None
+    assert rounds.last_slot(timeline) == learning_ends // rounds.plan.slot_seconds + 100_000 - 1
+    for shorter in (1, 50):
+        rounds = rounds_of(server.plan(report_slots=shorter))
+        assert rounds.last_slot(timeline) == timeline.epochs[0].campaign.last_slot
     assert rounds.extended(timeline, NOW + 10) is None
 
 

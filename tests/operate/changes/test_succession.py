@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import history
 from undertone_aggregator.store.inventory import refused_keys
 from undertone_aggregator.store.store import open_store
+from undertone_operate.changes.changing import utc
 from undertone_operate.changes.succession import succeed
 from undertone_shared.errors import Invalid
 from undertone_shared.topics import report_topic
@@ -59,8 +61,6 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
-    import time
-
     end = begin(home, "power", int(time.time()))
     said = run("campaign", "succeed", home.folder, "power", "power-2", "--set", "epsilon=0.5")
     assert "3 of 3 devices move to the new campaign by themselves" in said
@@ -89,6 +89,15 @@ def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
     assert "power-002" not in (home.broker / "access").read_text()
     moved = ("devices", "move", "power-001", "--home", home.folder, "--campaign", "power", "--to", "power-2")
     assert "same devices" in run(*moved, code=2)
+
+
+def test_after_an_extension_the_next_campaign_begins_at_the_later_end(home: Home) -> None:
+    """Also before the server has issued an epoch with that end, and while the threshold is still being learnt."""
+    end = begin(home, "power", int(time.time()))
+    run("campaign", "extend", home.folder, "power", "--by", "2d")
+    said = run("campaign", "succeed", home.folder, "power", "power-2")
+    assert home.config("power-2").campaign.start == end + 2 * 86400
+    assert f"power-2 starts at {utc(end + 2 * 86400)}, when power ends" in said
 
 
 def test_a_third_campaign_follows_the_second(home: Home) -> None:
