@@ -50,7 +50,7 @@ def with_mode(
     of_value = each.sum(axis=0) - np.log(len(values))
     rng = np.random.default_rng(20240611)
     chances = np.exp(of_value - np.logaddexp.reduce(of_value))
-    drawn = rng.choice(np.arange(len(values)), draws, p=chances / chances.sum())
+    drawn = np.asarray(rng.choice(np.arange(len(values)), draws, p=chances / chances.sum()), dtype=np.int64)
     mixed = densities.copy()
     choices = np.append(0.0, _SHARES)
     for draw in range(draws):
