@@ -83,6 +83,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "device/undertone_device/core/ledger.py": (
         f"{DEVICE}/test_ledger_file.py",
         f"{DEVICE}/test_spent.py",
+        "tests/device/core/test_ledger_file.py",
         *_DEVICE,
         "tests/device/setup/test_storage.py",
     ),
@@ -149,6 +150,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         _both("mechanisms"),
         _both("designed_tables"),
         _both("campaign"),
+        f"{DEVICE}/test_tables.py",
     ),
     "aggregator/undertone_aggregator/store/sql_store.py": (
         "tests/aggregator/store/test_store.py",
@@ -157,6 +159,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "aggregator/undertone_aggregator/store/database.py": (
         "tests/aggregator/store/test_store.py",
         "tests/aggregator/store/test_sql_store.py",
+        "tests/aggregator/store/test_leases.py",
     ),
     "aggregator/undertone_aggregator/counts/partial.py": ("tests/aggregator/counts/test_partial.py",),
     "aggregator/undertone_aggregator/counts/moments.py": (

@@ -13,6 +13,7 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.moments import LAGS, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.design.stream.integers import release_variance
+from undertone_aggregator.estimate.clipping import ClippingBias
 from undertone_aggregator.estimate.estimates import RELEASED, Series, Z
 from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
@@ -26,9 +27,9 @@ DIMENSION = 2
 REPORTS = 6
 
 
-def epoch(first: int, last: int, *, low: int, theta: int, levels: int, lag: int, offset: int) -> Epoch:
-    """A stream's epoch; its noise keeps 3/4 of what it was a report before."""
-    shift, reuse, later = 2, 3, 400
+def epoch(first: int, last: int, *, low: int, theta: int, levels: int, lag: int, offset: int, shift: int) -> Epoch:
+    """A stream's epoch; its noise keeps 1 - 2^-shift of what it was a report before."""
+    reuse, later = (1 << shift) - 1, 400
     rule = StreamRule(
         {
             "kind": "stream",
@@ -139,12 +140,15 @@ def fleet(of: Epoch, group: str, devices: int, seed: int) -> list[Report]:
     return reports
 
 
-OLD = epoch(FIRST, FIRST + 200, low=100, theta=1100, levels=64, lag=1, offset=-50)
-NEW = epoch(FIRST + 40, FIRST + 300, low=7, theta=1507, levels=32, lag=2, offset=20)
+OLD = epoch(FIRST, FIRST + 200, low=100, theta=1100, levels=64, lag=1, offset=-50, shift=6)
+NEW = epoch(FIRST + 40, FIRST + 300, low=7, theta=1507, levels=32, lag=2, offset=20, shift=2)
 NORTH = fleet(OLD, "north", 4, 1)
 EVERY = NORTH + fleet(OLD, EVERYBODY, 2, 2) + fleet(NEW, "south", 3, 3) + fleet(NEW, "north", 2, 4)
 PARTIAL = partial_of(EVERY)
 STREAMS = StreamReconstruction(Timeline([OLD, NEW]))
+# What clipping removes, by the level of the readings, less the newest offset, over seven cycles before and after.
+REMOVED = ClippingBias(NEW.campaign.rule, NEW.campaign.bound)
+CYCLE = NEW.campaign.cycle
 
 
 @pytest.mark.parametrize("group", [EVERYBODY, "north", "south"])
@@ -240,6 +244,9 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
                 assert (row.start, row.kind, row.reports, row.cohort) == (slot * SLOT, RELEASED, curve.reports[i], 0)
                 assert (row.truncated_mean, row.truncated_se) == pytest.approx((curve.mean[i], error), rel=1e-9)
                 assert row.carried == carried[i]
+                near = abs(curve.slots - slot) <= 7 * CYCLE
+                level = curve.mean[near].mean() - NEW.campaign.offset
+                assert row.bias == pytest.approx(REMOVED.at(np.array([level])).bias[0], rel=1e-9)
                 half = Z * row.standard_error
                 assert (row.low, row.high) == (row.estimate - half, row.estimate + half)
                 assert row.theta == NEW.campaign.rule.theta + NEW.campaign.offset

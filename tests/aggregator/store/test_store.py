@@ -266,6 +266,21 @@ def test_sums_are_those_of_the_histograms_and_of_no_late_report(opened: Callable
         assert not store.sums(400, 500).tables
 
 
+def test_a_slot_that_may_get_more_reports_is_not_summed_up(opened: Callable[[], Store]) -> None:
+    with opened() as store:
+        store.set_meta({"campaign": "meters"})
+        for number, slots in enumerate((range(1, 7), range(4, 7))):
+            partial = Partial()
+            for slot in slots:
+                partial.add(Key("meters", b"of epoch", 1, "a", slot), 0, 2)
+            store.commit(f"{number}of2", Batch(partial))
+            store.set_meta({SETTLED: "3"})
+            assert not store.sum_up(9)
+        (sums,) = store.sums(1, 6).tables.values()
+        assert sums.slot.tolist() == [1, 2, 3, 4, 5, 6]
+        assert sums.counts[:, 0].tolist() == [1, 1, 1, 2, 2, 2]
+
+
 @pytest.mark.parametrize("histograms", [1, 3, 128, 129, 300])
 def test_every_histogram_of_a_batch_is_added_to_the_stored_one(opened: Callable[[], Store], histograms: int) -> None:
     keys = [Key("meters", bytes([n % 2]) * 8, n % 2, f"g{n % 3}", FIRST + n) for n in range(histograms)]
