@@ -83,7 +83,6 @@ def test_bounded_counters_end_at_their_horizon(name):
 
 
 def test_two_level_counts_a_last_incomplete_block_value_by_value():
-    """The published blog's loop overruns when the horizon is no multiple of the block."""
     made = make("two-level", 1, 20, seeded(), horizon=11, block=4)
     counts = made.extend(np.ones(11, dtype=np.int64))
     assert abs(counts - np.arange(1, 12)).max() <= 3
