@@ -151,7 +151,7 @@ def _kernel(log: Log, kernel: str) -> None:
 def _versions(log: Log, python: Path, resolution: str) -> None:
     uv = _uv(log)
     venv = KEPT / f"{python.name}-{resolution}"
-    log.command([uv, "venv", "--quiet", "--clear", "--python", python, venv])
+    log.command([uv, "venv", "--quiet", "--clear", "--seed", "--python", python, venv])
     made = venv / "bin/python"
     what = ["--editable", "./device", "--editable", ".[dev]"]
     log.command([uv, "pip", "install", "--quiet", "--resolution", resolution, "--python", made, *what])
