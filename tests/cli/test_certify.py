@@ -257,7 +257,7 @@ def test_what_the_world_learns_of_a_slot_a_day_and_a_year():
     faked = json.loads(certify("--published", "--epsilon", 1, "--reports", 2000, "--fakes", 0.5, "--json").stdout)
     assert faked == spans
     text = certify("--published", "--epsilon", 1, "--reports", 1000).stdout
-    assert "provided the server keeps the reports to itself" in text
+    assert "provided that the server keeps the reports to itself" in text
     assert "against it each reading costs its own" in text
 
 

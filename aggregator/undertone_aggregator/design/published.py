@@ -63,9 +63,9 @@ class Published:
         else:
             learns = f"learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g})"
         return (
-            f"whoever sees only the published means {learns} about {span} of one household, provided the server"
-            f" keeps the reports to itself and {self.reports} honest ones are behind each mean and each difference of"
-            " means"
+            f"whoever sees only the published means {learns} about {span} of one household, provided that the"
+            f" server keeps the reports to itself, and that {self.reports} honest ones are behind each mean and each"
+            " difference of means"
         )
 
 

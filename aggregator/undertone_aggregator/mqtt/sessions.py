@@ -147,8 +147,8 @@ def take_over_direct(store: Store, plan: IngestPlan, say: Say) -> IngestPlan:
     with store.exclusive(LOCK_SECONDS):
         if slots_of(store):
             say(
-                "warning: reports may wait at the broker that this campaign used before: nobody takes them from there"
-                " while devices connect to this server"
+                "warning: reports may wait at the broker that this campaign used before; this server does not fetch"
+                " them while devices connect to it"
             )
         _consolidate(store)
     return replace(plan, sessions=Sessions((0,)))

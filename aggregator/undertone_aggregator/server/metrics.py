@@ -63,7 +63,7 @@ FAMILIES = {
     ),
     "undertone_mean_low": (GAUGE, "Lower end of its 95 % interval.", ("campaign", "group", "coordinate", "series")),
     "undertone_mean_high": (GAUGE, "Upper end of its 95 % interval.", ("campaign", "group", "coordinate", "series")),
-    "undertone_mean_slot_end_seconds": (GAUGE, "Unix time: end of the slot of undertone_mean.", ("campaign",)),
+    "undertone_mean_slot_end_seconds": (GAUGE, "Unix time at which the slot of undertone_mean ended.", ("campaign",)),
     "undertone_certificate_end_seconds": (GAUGE, "Unix time: end of a certificate of the server.", ("file",)),
     "undertone_endpoint_connections": (GAUGE, "Connections to the endpoint.", ()),
     "undertone_endpoint_room": (GAUGE, "Devices that may be connected at once: files, memory, or a setting.", ()),

@@ -246,7 +246,7 @@ class StreamPlan(Checked):
     def check_together(self) -> None:
         """Raise Invalid for options that contradict each other, or the stream's mechanism."""
         if self.share is not None and stream_as(self.mechanism).independent:
-            raise Invalid(f"stream.share is {self.share}, expected nothing: {self.mechanism} has independent noise")
+            raise Invalid(f"stream.share is {self.share}, expected no share: {self.mechanism} has independent noise")
         if (self.round_slots == 0) != (self.round_epsilon is None):
             raise Invalid(
                 f"stream.round_slots is {self.round_slots} and stream.round_epsilon is {self.round_epsilon}, expected"

@@ -145,7 +145,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
         raise Invalid(f"{length}, but {epochs.fixed_end}")
     successor = home.successor(plan.name)
     if successor is not None:
-        raise Invalid(f"{length}, but campaign {successor} succeeds {plan.name} at its end")
+        raise Invalid(f"campaign {successor} starts when {plan.name} ends, expected a campaign without a successor")
     begins, end = now, newest.campaign.end + more * plan.slot_seconds
     if newest.phase == REPORT_PHASE:
         extended = epochs.extended(timeline, max(now, cycle_after(newest)))

@@ -84,7 +84,8 @@ def demo(
     window: Annotated[
         str | None,
         typer.Option(
-            help="With --collect reports: ε covers all readings in any window, such as 16s; devices report in turns."
+            help="A window such as 16s: ε covers all readings in any window of this length; devices report in turns."
+            " Only with --collect reports."
         ),
     ] = None,
 ) -> None:

@@ -63,8 +63,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         thetas = ", ".join(f"{_time_of(block.first, plan.per_day)} {block.theta}" for block in blocks)
         console.print(
             f"with a θ for each time of day, if the rounds can tell them apart: θ from {thetas} {unit};"
-            f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g} {unit} a slot:"
-            f" {plan.day.ratio:.2f} times the mean square error with one θ"
+            f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g} {unit} a slot;"
+            f" the mean square error is {plan.day.ratio:.2f} times that with one θ"
         )
     for sentence in plan.warnings:
         console.print(sentence)

@@ -53,7 +53,7 @@ def _tell(simulated: "Simulated", seconds: float, png: Path | None, as_json: boo
     of_groups = simulated.compared(None if as_json else (EVERYBODY,))
     compared = [each for each in of_groups if each.estimate.group == EVERYBODY]
     if not compared:
-        raise Invalid("no slot has a report for its mean, expected more devices or slots")
+        raise Invalid("no slot has a report from which its mean can be computed, expected more devices or slots")
     if png is not None:
         from undertone_simulator.fast.picture import draw
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
     plan.write_text(home.file("light").read_text().replace("2880", "2000"))
     assert "not shortened" in run("campaign", "apply", home.folder, "light", plan, code=2)
     run("campaign", "succeed", home.folder, "light", "light-2")
-    assert "light-2 succeeds light" in extend(home, "--by", "1d", code=2)
+    assert "light-2 starts when light ends" in extend(home, "--by", "1d", code=2)
     run("campaign", "retire", home.folder, "light", "--although-waiting")
     assert "retired" in extend(home, "--by", "1d", code=2)
 

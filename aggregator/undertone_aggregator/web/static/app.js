@@ -154,11 +154,13 @@ async function answers(campaign) {
       : past(typeof from === "number" ? day(from, zone) : day(Date.parse(from) / 1000, "UTC"));
     const asked = new URLSearchParams({ from, to, group: "all" });
     const [answer, apart] = await Promise.all([
-      api(`campaigns/${name}/selection?${asked}`).catch(() => ({ selections: [] })),
+      api(`campaigns/${name}/selection?${asked}`).catch((error) => ({ selections: [], error })),
       // A campaign younger than a week has nothing to compare with.
       api(`campaigns/${name}/difference?${asked}&against=7d`).catch(() => ({ differences: [] })),
     ]);
-    if (name === shown) refresh($(id), answerOf(answer.selections[0], campaign, apart.differences[0], than));
+    if (name !== shown) return;
+    const [row] = answer.selections;
+    refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than) : noAnswer(answer.error));
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
 }
@@ -171,8 +173,14 @@ function lastDays(when, zone) {
 const compared = () =>
   compare(about, (when) => (when === "chart" ? chartSpan() : lastDays(when, about.time_zone)), api);
 
+// ``refused``: what the server said if it gave no number because it refused the question.
+function noAnswer(refused) {
+  const made = [element("div", "no number", "value words")];
+  if (refused) made.push(element("div", refused.message, "small"));
+  return made;
+}
+
 function answerOf(row, campaign, apart, than) {
-  if (!row) return [element("div", "no number", "value words")];
   const { sum, each } = summed(row, campaign);
   const shape = amount(sum, row.standard_error === null ? null : Z * each * row.standard_error, campaign.unit);
   if (drowned(row, campaign))
