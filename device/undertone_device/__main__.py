@@ -93,7 +93,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
             command.add_argument("--ledger", metavar="FILE", help="write each report down as it leaves, for its owner")
         if name == "pause":
             command.add_argument("--now", action="store_true", help="at once, and for a day and a rest at least")
-            command.add_argument("--hours", type=_hours, default=0, metavar="N", help="N hours, not until resume")
+            command.add_argument("--hours", type=_hours, default=0, metavar="N", help="for N hours; else until resume")
         if name in ("run", "status"):
             command.add_argument("--json", action="store_true", help="machine-readable lines")
     tools.add(commands)

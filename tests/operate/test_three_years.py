@@ -59,7 +59,7 @@ START = 1_800_057_600
 FIRST_SLOTS = 3 * 48 + 8
 AROUND = 2
 PATIENCE_SECONDS = 300
-# Real seconds in which the server's loop, which looks once in a second, sees what a command or the clock has changed.
+# The server looks once a second for changes of the clock and of its files. After so many real seconds it has seen them.
 LOOK_SECONDS = 3.0
 DIES = "the disk dies; a new machine"
 # OpenSSL's flag X509_V_FLAG_NO_CHECK_TIME.
@@ -140,7 +140,7 @@ class Life:
         self.ledgers: dict[str, FleetLedger] = {}
         # By (device, report): the Unix second of the first acknowledgement, and the campaign.
         self.acknowledged: dict[tuple[str, bytes], tuple[float, str]] = {}
-        # Campaigns that have ended: their devices, which stay switched on, hear of none.
+        # Campaigns that have ended. Their devices stay switched on, and receive no message any more.
         self.ended: set[str] = set()
         self.said = ""
         self.alerts: list[bytes] = []

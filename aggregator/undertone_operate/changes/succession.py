@@ -91,10 +91,8 @@ def _succeed(
     words = agreements(home, *home.chain(old)) if about is None else [(home.join.asks if about else "", about)]
     agreed = _agreed(home.fleet(old), words, campaign)
     sentences += _policies(home.fleet(old), turns_in(home, home.chain(old)), config, signer, agreed)
-    begins = config.campaign.start
-    sentences.append(
-        f"{new} starts at {utc(begins)}, when {old} ends" if begins else f"{new} starts now: {old} has ended"
-    )
+    starts = "now" if config.campaign.start is None else f"at {utc(config.campaign.start)}"
+    sentences.append(f"{new} starts {starts}; {old} {'ends' if end > now else 'ended'} at {utc(end)}")
     if not write:
         return [*sentences, "nothing was written"]
     with open_store(config.store_url, campaign=new) as store:

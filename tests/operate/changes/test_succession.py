@@ -97,7 +97,7 @@ def test_after_an_extension_the_next_campaign_begins_at_the_later_end(home: Home
     run("campaign", "extend", home.folder, "power", "--by", "2d")
     said = run("campaign", "succeed", home.folder, "power", "power-2")
     assert home.config("power-2").campaign.start == end + 2 * 86400
-    assert f"power-2 starts at {utc(end + 2 * 86400)}, when power ends" in said
+    assert f"power-2 starts at {utc(end + 2 * 86400)}; power ends at {utc(end + 2 * 86400)}" in said
 
 
 def test_a_third_campaign_follows_the_second(home: Home) -> None:
