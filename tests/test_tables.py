@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from support.micropython import REPO
-from undertone.commands import certify, web, worker
+from undertone.commands import certify, fleet, web, worker
 from undertone.stores import STORE_HELP
 from undertone_aggregator.design.named import STREAMS, certified_names, reporting_names
 from undertone_aggregator.settings.config import CampaignPlan
@@ -18,6 +18,8 @@ from undertone_aggregator.store.store_address import KINDS as STORES
 from undertone_device.host import sources
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.planning.options import PlanOptions
+from undertone_simulator.readings.options import FleetOptions
+from undertone_simulator.readings.populations import POPULATIONS
 
 
 def help_of(section: type, name: str) -> str:
@@ -53,6 +55,18 @@ LISTS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
         help_of_argument(worker.worker, "store"),
         lambda: [f"{kind}:" for kind in STORES if STORES[kind].shared],
     ),
+    "--population of cli/undertone/commands/fleet.py": (
+        help_of_argument(fleet.fleet, "population"),
+        lambda: POPULATIONS,
+    ),
+    "population of undertone_simulator/readings/options.py": (
+        help_of(FleetOptions, "population"),
+        lambda: POPULATIONS,
+    ),
+    "the table of docs/simulation.md": (
+        (REPO / "docs/simulation.md").read_text(encoding="utf-8").partition("## Populations")[2].partition("**Add")[0],
+        lambda: [f"`{name}`" for name in POPULATIONS],
+    ),
     "docs/sensors.md": (
         (REPO / "docs/sensors.md").read_text(encoding="utf-8").replace("`", '"'),
         lambda: [f'"{kind}"' for kind in sources.kinds()],
@@ -87,3 +101,16 @@ def test_every_module_that_describes_sources_is_named() -> None:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "KINDS"
     ]
     assert describing == sorted(sources.MODULES), "add the module to MODULES of host/sources/__init__.py"
+
+
+def test_every_population_is_named() -> None:
+    folder = REPO / "simulator/undertone_simulator/readings/populations"
+    names = [
+        ast.literal_eval(line.value)
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == "name"
+    ]
+    assert sorted(names) == sorted(POPULATIONS), "add the class to _KINDS of populations/__init__.py"

@@ -79,7 +79,7 @@ def _show_reports(plan: "FleetPlan") -> None:
     console.print(
         f"traffic of a device in a day: {of.reports} reports of 24 bytes, {of.mqtt_bytes:,} bytes of MQTT with"
         f" acknowledgements, {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; while connected,"
-        f" {of.campaign_bytes:,} bytes of hourly campaign copies"
+        f" {of.campaign_bytes:,} bytes of hourly copies of the campaign and {of.ping_bytes:,} of pings"
     )
     for sentence in plan.sentences:
         console.print(sentence)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from undertone_aggregator.design import square_wave
 from undertone_aggregator.threshold import first_edges
-from undertone_device.mqtt.packets import encode_publish
+from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE, encode_publish
 from undertone_shared.campaign import HEADER_BYTES, SIGNATURE_BYTES
 from undertone_shared.off_board.issue import build
 from undertone_shared.report import LENGTH
@@ -17,14 +17,17 @@ RECORD_BYTES = 22
 HEADERS_BYTES = 40
 _PUBACK = 4
 _REPUBLICATIONS = 24
+# A ping and its answer have two bytes each. A board pings after half a keepalive without a message.
+_PINGS = 86400 // (DEFAULT_KEEPALIVE // 2)
+_PING_BYTES = 2 * (2 + RECORD_BYTES + HEADERS_BYTES)
 
 
 @dataclass(frozen=True)
 class Traffic:
     """Traffic of one device in one day.
 
-    Its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; packets in both directions; and
-    the bytes of the campaign's hourly copies while it stays connected.
+    Its reports; their MQTT bytes with acknowledgements; the same with TLS and TCP/IP; packets in both directions; and,
+    while it stays connected, the bytes of the campaign's hourly copies, and those of pings with TLS and TCP/IP.
     """
 
     reports: int
@@ -32,6 +35,7 @@ class Traffic:
     bytes: int
     packets: int
     campaign_bytes: int
+    ping_bytes: int
 
 
 def traffic(
@@ -62,4 +66,5 @@ def traffic(
         per_day * (both_ways + 2 * (RECORD_BYTES + HEADERS_BYTES)),
         2 * per_day,
         _REPUBLICATIONS * (HEADER_BYTES + len(body) + SIGNATURE_BYTES),
+        _PINGS * _PING_BYTES,
     )
