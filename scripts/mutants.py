@@ -115,6 +115,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/counts/test_seen.py",
         "tests/aggregator/ingest/test_admission.py",
         "tests/aggregator/ingest/test_fast_path.py",
+        "tests/aggregator/store/test_digests.py",
     ),
     "aggregator/undertone_aggregator/counts/sequences.py": (
         "tests/aggregator/counts/test_sequences.py",

@@ -114,10 +114,9 @@ def _decode(data: bytes) -> "Point | None":
         return None
     u = (y * y - 1) % P
     v = (_D * y * y + 1) % P
-    # The candidate root u v^3 (u v^7)^((p-5)/8) of u/v is a root, or is one after multiplication by the root of -1, or
-    # there is none.
-    cube = v * v % P * v % P
-    x = _power(u * cube % P * cube % P * v % P) * u % P * cube % P
+    # The candidate root u (u v)^((p-5)/8) of u/v is a root, or is one after multiplication by the root of -1, or there
+    # is none: its square times v is u (u v)^((p-1)/4).
+    x = _power(u * v % P) * u % P
     square = v * x % P * x % P
     if square != u:
         if (square + u) % P:

@@ -284,19 +284,22 @@ class Reconstruction:
     def _learning(
         self, tables: Sequence[tuple[Epoch, NDArray[np.int64], Counts]], measured: NDArray[np.int64], group: str
     ) -> Estimates:
-        """Return the fitted means of the slots with reports for the threshold that are not among ``measured`` ones."""
+        """Return the fitted means of the slots with reports for the threshold that are not among ``measured`` ones.
+
+        A slot with reports of several epochs gets the mean of the epoch with most of them, of the newest if several
+        have as many.
+        """
         largest: dict[int, tuple[int, Epoch, Counts]] = {}
-        for epoch, slots, counts in tables:
+        for epoch, slots, counts in sorted(tables, key=lambda table: table[0].campaign.epoch):
             for i in np.flatnonzero(~np.isin(slots, measured)).tolist():
                 slot, n = int(slots[i]), int(counts[i].sum())
-                if slot not in largest or n > largest[slot][0]:
+                if slot not in largest or n >= largest[slot][0]:
                     largest[slot] = (n, epoch, counts[i])
         slots = np.array(sorted(largest), dtype=np.int64)
         means = np.array([self._model(*largest[slot][1:]) for slot in slots.tolist()], dtype=np.float64)
-        zeros = np.zeros((2, len(slots)), dtype=np.int64)
         return Estimates.each(
             len(slots), group=group, kind=MODEL, slot=slots, start=slots * self._slot_seconds, estimate=means,
-            reports=zeros[0], cohort=zeros[1],
+            reports=np.zeros_like(slots), cohort=np.zeros_like(slots),
         )  # fmt: skip
 
     def decoder(self, epoch: Epoch, slot: int = 0) -> Decoder:

@@ -153,6 +153,8 @@ def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
     began = time.process_time()
     assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]
+    # Also one that is later than all of them, and closes none.
+    assert [losses.note(CLOSES, "all", 250_000) for _ in range(2000)][-1] == []
     assert time.process_time() - began < 10
 
 

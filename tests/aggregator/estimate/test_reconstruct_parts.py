@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.factory import campaign_of
 from support.server import FIRST, SEED, campaign
 from support.tables import tables_of
 from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_json
@@ -145,6 +146,27 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
     cohort = counts(reporting, 500, report.COHORT)
     (model,) = estimates_of(Reconstruction(Timeline([reporting])), {key(reporting, FIRST + 5, report.COHORT): cohort})
     assert (model.kind, model.bias, model.truncated_se) == (MODEL, None, None)
+
+
+@pytest.mark.parametrize("of_old", [4, 5, 6])
+def test_a_model_of_several_epochs_is_of_most_reports_and_of_the_newest_of_as_many(of_old: int) -> None:
+    """Whatever the order in which the store tells of them."""
+    old, new = epoch(), epoch(first=FIRST + 100)
+    made, slot = Reconstruction(Timeline([old, new])), FIRST + 101
+    tables = {key(old, slot, report.COHORT): np.array([of_old] + [0] * (counts(old, 1, report.COHORT).size - 1))}
+    tables[key(new, slot, report.COHORT)] = counts(new, 5, report.COHORT)
+    one, turned = (estimates_of(made, dict(order)) for order in (tables.items(), reversed(tables.items())))
+    of = key(old if of_old > 5 else new, slot, report.COHORT)
+    (expected,) = estimates_of(made, {of: tables[of]})
+    assert [each.estimate for each in one] == [each.estimate for each in turned] == [expected.estimate]
+
+
+def test_where_devices_take_turns_the_mean_is_of_all_of_them() -> None:
+    """One in ``stride`` reports in a slot: what truncation removes is by chance that of ``stride`` times as many."""
+    measured = Estimates.of([estimate(FIRST + slot) for slot in range(4)])
+    for stride in (1, 3):
+        issued = campaign_of(cohort=Cohort(square_wave(4, (0, 10, 100, 1001))), schedule=Schedule(SEED, stride, 1))
+        assert reconstruct.reported_of(measured, issued).devices.tolist() == [500.0 * stride] * 4
 
 
 def test_a_model_is_fitted_again_when_a_threshold_tells_more_of_its_cells() -> None:

@@ -14,6 +14,7 @@ from undertone_aggregator.counts.moments import LAGS, layout_of
 from undertone_aggregator.counts.partial import EVERYBODY, Counts, Key, Partial
 from undertone_aggregator.design.stream.integers import release_variance
 from undertone_aggregator.estimate.clipping import ClippingBias
+from undertone_aggregator.estimate.difference import Side
 from undertone_aggregator.estimate.estimates import RELEASED, Series, Z
 from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.stream import Curve, StreamReconstruction
@@ -282,6 +283,54 @@ def test_a_mean_over_chosen_slots_is_named_by_the_first_and_the_last_of_them() -
         (slots[2], slots[-1] + 50, 3, 2),
     ]
     assert STREAMS.means(tables_of(PARTIAL, "south"), "south", [slots[-1] + 50]) == []
+
+
+def side(group: str, slots: list[int]) -> Side:
+    """What a query reads for these slots of a group, and no more."""
+    reports = {}
+    for origin, (at, counts) in tables_of(PARTIAL, group).items():
+        asked = np.isin(at, slots)
+        if asked.any():
+            reports[origin] = at[asked], counts[asked]
+    return Side(reports, group, slots)
+
+
+@pytest.mark.parametrize(("first", "second"), [((2, 12), (40, 65)), ((2, 30), (20, 45))])
+def test_the_difference_of_two_times_has_the_covariance_of_all_their_slots(
+    first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    """The noise of the difference u'x has the variance u'Cu, u = 1/n in the one time and -1/m in the other."""
+    curves = [STREAMS.curve(tables_of(PARTIAL, "north"), k) for k in (1, 2)]
+    slots = curves[0].slots
+    times = [slots[slice(*time)].tolist() for time in (first, second)]
+    weights = sum(sign * np.isin(slots, time) / len(time) for sign, time in zip((1, -1), times, strict=True))
+    rows = STREAMS.differences(*(side("north", time) for time in times))
+    assert [row.series for row in rows] == [Series("north", 1), Series("north", 2)]
+    for row, curve in zip(rows, curves, strict=True):
+        assert (row.slots, row.against_slots) == tuple(map(len, times))
+        assert row.truncated_mean == pytest.approx(weights @ curve.mean, rel=1e-9)
+        assert row.truncated_se == pytest.approx(math.sqrt(weights @ curve.covariance() @ weights), rel=1e-9)
+
+
+def test_the_noise_of_two_groups_adds_up() -> None:
+    curves = [STREAMS.curve(tables_of(PARTIAL, group)) for group in ("north", "south")]
+    slots = sorted(set(curves[0].slots.tolist()) & set(curves[1].slots.tolist()))
+    row, _ = STREAMS.differences(*(side(group, slots) for group in ("north", "south")))
+    assert (row.series.group, row.against_group) == ("north", "south")
+    inside = [np.isin(curve.slots, slots) for curve in curves]
+    variances = [c.covariance()[np.ix_(of, of)].sum() / len(slots) ** 2 for c, of in zip(curves, inside, strict=True)]
+    assert row.truncated_se == pytest.approx(math.sqrt(sum(variances)), rel=1e-9)
+    means = [curve.mean[of].mean() for curve, of in zip(curves, inside, strict=True)]
+    assert row.truncated_mean == pytest.approx(means[0] - means[1], rel=1e-9)
+
+
+def test_slots_without_reports_differ_from_nothing() -> None:
+    slots = STREAMS.curve(tables_of(PARTIAL, "south")).slots.tolist()
+    later = [slot + 1000 for slot in slots]
+    # Without a number in any slot of one side, and without reports that belong to it at all.
+    pair = [side("south", slots)._replace(slots=times) for times in (slots, later)]
+    assert STREAMS.differences(*pair) == []
+    assert STREAMS.differences(side("south", slots), side("north", later)) == []
 
 
 def test_the_newest_epoch_says_how_many_chains_there_are() -> None:

@@ -84,6 +84,16 @@ def test_a_store_from_before_the_first_release_is_refused_and_stays_as_it_is(
     assert not copy_before(path).exists()
 
 
+def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
+    """The last connection that is closed takes SQLite's log with it."""
+    path = tmp_path / "s.sqlite"
+    open_store(path, campaign="load").close()
+    # The error is kept here, and all that it holds on to.
+    with pytest.raises(Invalid) as refusal:
+        open_store(path, campaign="water")
+    assert not Path(f"{path}-wal").exists(), refusal
+
+
 def test_a_store_that_has_lost_its_sums_gets_them_from_its_server(tmp_path: Path) -> None:
     """And so does one that has lost the names of their groups."""
     path = tmp_path / "s.sqlite"

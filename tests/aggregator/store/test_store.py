@@ -1,6 +1,7 @@
 """The contract of every store, and what the SQLite file adds to it."""
 
 import contextlib
+import itertools
 import os
 import sqlite3
 import subprocess
@@ -264,6 +265,24 @@ def test_sums_are_those_of_the_histograms_and_of_no_late_report(opened: Callable
         sums = store.sums(5, 6)
         assert [table.slot.tolist() for table in sums.tables.values()] == [[6]] * 3
         assert not store.sums(400, 500).tables
+
+
+def test_sums_of_a_time_are_those_of_its_slots_and_of_no_other(opened: Callable[[], Store]) -> None:
+    """Some of them stored, the rest added up from histograms, of which not too many are held at a time."""
+    slots = [slot for slot in range(1, 300) if slot % 7]
+    with opened() as store:
+        partial = Partial()
+        for slot in slots:
+            partial.add(Key("meters", b"of epoch", 1, "a", slot), 0, 2)
+        store.commit("0of1", Batch(partial))
+        store.set_meta({"campaign": "meters", SETTLED: "50"})
+        while store.sum_up(9):
+            pass
+        # The last slot that is stored, and the 96 and more that are added up together.
+        edges = (1, 2, 50, 51, 52, 145, 146, 147, 148, 193, 194, 242, 243, 299)
+        for first, last in itertools.combinations_with_replacement(edges, 2):
+            found = [slot for table in store.sums(first, last).tables.values() for slot in table.slot.tolist()]
+            assert sorted(found) == [slot for slot in slots if first <= slot <= last], (first, last)
 
 
 def test_a_slot_that_may_get_more_reports_is_not_summed_up(opened: Callable[[], Store]) -> None:

@@ -286,6 +286,21 @@ def test_a_pauses_edges_to_the_second():
     assert pauses.end((START, START + SLOT), START, SLOT, rest) == (START, START + SLOT)
 
 
+def test_a_pause_that_is_asked_for_in_another_one_makes_one_of_both():
+    """From the earlier beginning to the later end; one that is over is forgotten."""
+    now, day = START + SLOT, 86400
+    running, waiting = (START, START + day), (START + day, START + 2 * day)
+    for pause, more, both in (
+        (running, (now, now + SLOT), running),
+        (running, waiting, (START, START + 2 * day)),
+        (waiting, (now, now + SLOT), (now, START + 2 * day)),
+        ((START - day, now + 1), waiting, (START - day, START + 2 * day)),
+        ((START - day, now), waiting, waiting),
+        ((0, 0), waiting, waiting),
+    ):
+        assert pauses.extend(pause, more, now) == both
+
+
 def covered(span, pause, begin, end, now, opened, uptime):
     return span.covers(b"%d %d" % pause, START + begin, START + end, START + now, opened, uptime)
 

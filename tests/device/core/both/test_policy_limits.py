@@ -98,6 +98,14 @@ def test_one_to_four_signers_of_32_bytes():
         assert refused(signers=signers, insecure=True)
 
 
+def test_what_was_agreed_is_named_by_32_hexadecimal_digits():
+    digits = "0123456789abcdef"
+    for agreed in ("", digits + digits):
+        assert make_policy(agreed=agreed).agreed == agreed
+    for agreed in (digits, digits + digits[1:], digits + digits + "0", digits + digits[1:] + "g", "A" * 32, 7, None):
+        assert refused(agreed=agreed), agreed
+
+
 def test_theta_is_a_range_of_small_integers():
     largest = (1 << 30) - 1
     assert make_policy(theta=[1, 1]).theta == (1, 1)
@@ -119,6 +127,7 @@ def test_a_campaign_at_the_owners_limits_and_just_beyond():
     campaign = make_campaign()
     seconds = campaign.end - campaign.epoch
     limits = {"theta": [300, 1000], "slot_seconds": SLOT, "duration_seconds": seconds, "cap": [2, 1]}
+    limits.update(unit=campaign.unit, until=campaign.end)
     assert reason(make_policy(**limits), campaign) is None
     limits["theta"] = [1, 1000]
     assert reason(make_policy(**limits), campaign) is None
@@ -130,6 +139,8 @@ def test_a_campaign_at_the_owners_limits_and_just_beyond():
         ("cap", [1999, 1000], "epsilon"),
         ("sensor", "water", "sensor"),
         ("measures", ["mean"], "measure"),
+        ("unit", "kWh", "unit"),
+        ("until", campaign.end - 1, "until"),
     ):
         changed = dict(limits)
         changed[name] = value
