@@ -439,7 +439,7 @@ def variance_for(step, width):
 
 
 def test_rho_is_the_closed_form_of_the_module():
-    """A variance counts less 4 for what a discrete Gaussian lacks of a continuous one: much of the least variance, 16."""
+    """A variance counts less 4, for what a discrete Gaussian lacks of a continuous one: much of 16, the least."""
     alone = {"shift": 0, "reuse": 0, "slew": 1000}
     for rule in (
         gaussian(),
