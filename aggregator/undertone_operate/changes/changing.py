@@ -15,7 +15,7 @@ from undertone_aggregator.campaign.binding import (
     version_of,
 )
 from undertone_aggregator.campaign.preview import check_files, epochs_of
-from undertone_aggregator.counts.epochs import REPORT_PHASE, Timeline
+from undertone_aggregator.counts.epochs import Timeline
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import note
 from undertone_aggregator.settings.config import CampaignPlan, Config
@@ -146,8 +146,10 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     successor = home.successor(plan.name)
     if successor is not None:
         raise Invalid(f"campaign {successor} starts when {plan.name} ends, expected a campaign without a successor")
-    begins, end = now, newest.campaign.end + more * plan.slot_seconds
-    if newest.phase == REPORT_PHASE:
+    learned = epochs.learning_ends(timeline)
+    if learned is not None:
+        begins, end = now, learned + plan.report_slots * plan.slot_seconds
+    else:
         extended = epochs.extended(timeline, max(now, cycle_after(newest)))
         if extended is None:
             raise Invalid(
@@ -157,7 +159,9 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
             )
         begins, end = extended.campaign.epoch, extended.campaign.end
     before = turns_in(home, home.chain(plan.name)[1:])
-    return _End(home, plan, newest.campaign.end, end, begins, timeline.epochs[0].campaign.first_slot, before)
+    # The newest epoch may be from before an earlier change of the length.
+    old = end - more * plan.slot_seconds
+    return _End(home, plan, old, end, begins, timeline.epochs[0].campaign.first_slot, before)
 
 
 def utc(second: int) -> str:

@@ -11,11 +11,13 @@ from support.command import undertone
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.binding import open_campaign, version_of
 from undertone_aggregator.campaign.coordinator import Coordinator
-from undertone_aggregator.counts.epochs import Epoch
+from undertone_aggregator.campaign.preview import epochs_of
+from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.design.budget import Budget
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.server.history import history
 from undertone_aggregator.store.store import open_store
+from undertone_operate.changes.changing import utc
 from undertone_shared.policy import parse_policy
 
 # A binary campaign has no threshold rounds: its first epoch reports at once, here for 60 days of half-hours.
@@ -39,10 +41,10 @@ def extend(home: Home, *words: object, code: int = 0) -> str:
     return run("campaign", "extend", home.folder, "light", *words, code=code)
 
 
-def tick(home: Home, now: int) -> list[Epoch]:
+def tick(home: Home, now: int, name: str = "light") -> list[Epoch]:
     """Let the server's coordinator do what is due at Unix second ``now``; return the epochs."""
-    config = home.config("light")
-    with open_store(config.store_url, campaign="light") as store:
+    config = home.config(name)
+    with open_store(config.store_url, campaign=name) as store:
         seed = open_campaign(store, config.campaign, config.stream)
         Coordinator(config, seed, store, Nowhere(), Journal(StringIO())).tick(now)
         return store.epochs()
@@ -74,6 +76,21 @@ def test_the_server_issues_the_epoch_again_with_the_later_end(home: Home) -> Non
     assert len(tick(home, now + DAY)) == 2, "one epoch suffices"
     for path in home.fleet("light").glob("devices/*/policy.json"):
         parse_policy(path.read_bytes()).check_campaign(second)
+
+
+def test_each_extension_names_the_end_before_it_and_its_own(home: Home) -> None:
+    """Also those that no epoch has yet: while the campaign learns, and while the server does not run."""
+    run("campaign", "create", home.folder, "load", "--sensor", "load", "--unit", "Wh", "--bound", "100", "--epsilon", 1)
+    run("devices", "add", 2, "--home", home.folder, "--campaign", "load")
+    now = int(time.time())
+    (learning,) = tick(home, now - 3600, "load")
+    assert learning.phase == THRESHOLD_PHASE
+    for name, end in (("load", learning.campaign.end), ("light", tick(home, now)[0].campaign.end)):
+        for days in (1, 2):
+            before, after = (utc(end + past * DAY) for past in (days - 1, days))
+            said = run("campaign", "extend", home.folder, name, "--by", "1d")
+            assert f"it ends at {after} instead of {before}" in said
+        assert (epochs_of(home.config(name)).last_slot(Timeline(tick(home, now, name))) + 1) * 1800 == end + 2 * DAY
 
 
 def test_the_new_end_may_be_a_date(home: Home) -> None:
