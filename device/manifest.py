@@ -49,6 +49,7 @@ package(
         "core/stream_state.py",
         "core/units.py",
         "mqtt/client.py",
+        "mqtt/knocks.py",
         "mqtt/packets.py",
         "mqtt/session_transport.py",
         "mqtt/socket_connection.py",

@@ -75,6 +75,8 @@ class _Nowhere:
     """Simulated broker that acknowledges every report at once."""
 
     oversized = 0
+    reached = False
+    places = (("", 0),)
 
     def __init__(self, message):
         self.events = [("connected",), ("message", "undertone/v2/load/config", message, True)]

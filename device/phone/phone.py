@@ -75,6 +75,7 @@ class SocketStream:
     """The worker's WebSocket as a `ByteStream`: nothing blocks, because events arrive only between two steps."""
 
     def __init__(self, url: str):
+        self.reached = False
         _phone.connect(url)
 
     def read(self, buffer: bytearray) -> "int | None":
@@ -88,7 +89,9 @@ class SocketStream:
 
     def write(self, data: memoryview) -> "int | None":
         """Return the number of bytes taken, None while the socket is not open."""
-        return _phone.send(bytes(data).hex())  # type: ignore[no-any-return]
+        count: int | None = _phone.send(bytes(data).hex())
+        self.reached = self.reached or count is not None
+        return count
 
     def wait(self, milliseconds: int, writing: bool) -> None:
         """Return at once: the worker calls the next step when something has arrived."""

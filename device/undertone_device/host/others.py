@@ -213,10 +213,12 @@ class Others:
         self.places = transport.places
         self.configured = transport.configured
         self.oversized = 0
+        self.reached = False
 
     def connect(self) -> None:
         """See `Transport`."""
         self._connected = self._subscribed = False
+        self.reached = False
         self._transport.connect()
 
     def subscribe(self, topic: str) -> None:
@@ -236,6 +238,7 @@ class Others:
         events = []
         heard = self._transport.poll(milliseconds)
         self.oversized = self._transport.oversized
+        self.reached = self._transport.reached
         for event in heard:
             kind = event[0]
             if kind == CONNECTED:

@@ -1,5 +1,6 @@
 """The transport of phones and gateways: the calls of `protocols.Transport`, implemented with paho-mqtt."""
 
+import ssl
 import struct
 import threading
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from undertone_device.setup import clock
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
-    import ssl
     from typing import Any
 
     from undertone_device.mqtt.packets import Event
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _PACKETS = 100
 # A broker's host that begins with this is reached by MQTT over WebSocket, at paho's usual path /mqtt.
 _WEBSOCKET = "wss://"
+# Errors of a connection that somebody has answered, and that ended before MQTT began.
+ANSWERS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
 class _Opening:
@@ -30,6 +32,8 @@ class _Opening:
     def __init__(self, client: paho.Client, host: str, port: int, keepalive: int):
         self.client = client
         self.error = ""
+        # True if somebody has answered; of a connection that ends in its TLS handshake, only the error tells.
+        self.reached = True
         self.done = threading.Event()
         self.started = clock.ticks()
         threading.Thread(target=self._open, args=(host, port, keepalive), daemon=True).start()
@@ -39,8 +43,10 @@ class _Opening:
             self.client.connect(host, port, keepalive)
         except OSError as error:
             self.error = str(error)
+            self.reached = isinstance(error, ANSWERS)
         except Exception as error:  # For example, an invalid host name raises ValueError.
             self.error = f"{host}: {error}"
+            self.reached = False
         self.done.set()
 
     def elapsed(self) -> int:
@@ -84,13 +90,14 @@ class PahoTransport:
         self._events: list[Event] = []
         self._topics: dict[int, str] = {}
         self.oversized = 0
+        self.reached = False
 
     def connect(self) -> None:
         """Begin a connection, without waiting; ("connected",) or ("lost", why) follows."""
         self._drop()
         if not self._accepted:
             self.places.append(self.places.pop(0))
-        self._accepted = False
+        self._accepted = self.reached = False
         host, port = self.places[0]
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -153,6 +160,7 @@ class PahoTransport:
             self._opening = None
             return f"no connection within {ANSWER_MILLISECONDS // 1000} s"
         self._opening = None
+        self.reached = opening.reached
         if not opening.error:
             client = self._client = opening.client
             client.on_connect = self._on_connect

@@ -1,11 +1,13 @@
 """The body of a device's loop: passes samples and campaigns to the reporter, and sends reports, on boards and phones.
 
 ``step`` does one round and returns; it never loops for ever and never raises for errors of the network or a sensor. The
-existence, time and length of a message never depend on a reading: jitter and back-off come from entropy.
+existence, time and length of a message never depend on a reading: jitter comes from entropy, and the time of a
+connection from a hash of the device's name (`knocks`).
 """
 
 from undertone_device import unload
 from undertone_device.core.slot_value import TICKS_MASK
+from undertone_device.mqtt.knocks import PERIOD, Knocks
 from undertone_device.mqtt.packets import ACKED, CONNECTED, DENIED, LOST, MESSAGE
 from undertone_shared.campaign import HEADER_BYTES, handover_of
 from undertone_shared.entropy import EntropyError
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from undertone_shared.entropy import Entropy
 
 _FIRST_DELAY = 1000
-_LONGEST_DELAY = 300000
 _OFFLINE = 0
 _CONNECTING = 1
 _ONLINE = 2
@@ -86,10 +87,16 @@ class Client:
         self.acknowledged = acknowledged
         self.alive = alive
         self._state = _OFFLINE
-        self._delay = 0
+        self._knocks = Knocks(reporter.device)
+        # Addresses that this knock has not tried yet, when it began, and whether a server was reached in it.
+        self._untried = 0
+        self._knocked = 0
+        self._reached = False
         self._wait = 0
         self._waits_since = 0
         self._sampled = -1
+        # The longest wait until a clock that did not answer is asked again.
+        self._delay = 0
         self._clock_set_at: int | None = None
         self._hold = 0
         self._held_since = 0
@@ -141,6 +148,7 @@ class Client:
             self._moved = False
             self.transport.close()
             self._go_offline()
+            self._pause(self._knocks.lost(), self.ticks())
 
     def finish(self, milliseconds: int) -> None:
         """Send the outbox, without further spread, for at most ``milliseconds``; then disconnect.
@@ -188,7 +196,9 @@ class Client:
             set_clock()
         except OSError as error:
             self.trouble = "NTP: %s" % error
-            self._back_off()
+            # Another server than ours, and a packet of UDP may be lost: the first times, it is asked again soon.
+            self._delay = min(max(_FIRST_DELAY, 2 * self._delay), PERIOD)
+            self._pause(self.jitter(self._delay), self.ticks())
             return self._clock_set_at is not None
         self._clock_set_at = self.ticks()
         self._delay = self._wait = 0
@@ -231,11 +241,9 @@ class Client:
         except EntropyError:
             return n // 2
 
-    def _back_off(self) -> None:
-        """Wait a uniform time below twice the previous bound, so that a fleet does not reconnect at once."""
-        self._delay = min(max(_FIRST_DELAY, 2 * self._delay), _LONGEST_DELAY)
-        self._wait = self.jitter(self._delay)
-        self._waits_since = self.ticks()
+    def _pause(self, milliseconds: int, since: int) -> None:
+        self._wait = milliseconds
+        self._waits_since = since
 
     def _hold_back(self) -> None:
         campaign = self.reporter.campaign
@@ -255,6 +263,11 @@ class Client:
     def _connect(self) -> None:
         if not self.reachable or self._since(self._waits_since) < self._wait:
             return
+        if not self._untried:
+            self._untried = len(self.transport.places)
+            self._knocked = self.ticks()
+            self._reached = False
+        self._untried -= 1
         try:
             self.transport.connect()
         except OSError as error:
@@ -268,8 +281,14 @@ class Client:
 
     def _lost(self, why: str) -> None:
         self.trouble = why
+        online = self.online
         self._go_offline()
-        self._back_off()
+        if online:
+            self._pause(self._knocks.lost(), self.ticks())
+            return
+        self._reached = self._reached or self.transport.reached
+        if not self._untried:
+            self._pause(self._knocks.failed(self._reached), self._knocked)
 
     def _handle(self, event: "Any") -> None:
         kind = event[0]
@@ -278,7 +297,6 @@ class Client:
             if report is not None:
                 self.reporter.acked(report)
                 self.counts["acked"] += 1
-                self._delay = self._wait = 0
                 if self.acknowledged is not None:
                     self.acknowledged(report)
         elif kind == MESSAGE:
@@ -292,6 +310,8 @@ class Client:
 
     def _connected(self) -> None:
         self._state = _ONLINE
+        self._untried = 0
+        self._knocks.accepted()
         self.trouble = ""
         self.counts["connected"] += 1
         for name in self.campaigns:

@@ -7,6 +7,8 @@ class Transport(Protocol):
     """An MQTT connection; no call blocks longer than stated. Events are those of `packets`."""
 
     oversized: int
+    # True if the last ``connect`` found somebody at the address, who let the device in or not.
+    reached: bool
     # Addresses (host, port), the one to try next at the front: an address that does not accept the connection goes to
     # the end. ``configured`` is the one in the device's own configuration.
     places: "list[tuple[str, int]]"
@@ -29,7 +31,9 @@ class Transport(Protocol):
 
 
 class ByteStream(Protocol):
-    """A connected byte stream that never blocks."""
+    """A byte stream that never blocks. ``reached``: True once somebody has answered at its address."""
+
+    reached: bool
 
     def read(self, buffer: bytearray) -> "int | None":
         """Read into ``buffer``: return the number of bytes, 0 at the end of the stream, None if there are none now.

@@ -47,6 +47,7 @@ class SessionTransport:
         self._pending: memoryview | None = None
         self._opened = 0
         self.oversized = 0
+        self.reached = False
 
     def connect(self) -> None:
         """Open the stream and send CONNECT; ("connected",) or ("lost", why) follows. Raises OSError."""
@@ -55,6 +56,7 @@ class SessionTransport:
             self.places.append(self.places.pop(0))
         self._tried = True
         self._session = ClientSession(self.keepalive)
+        self.reached = False
         self._line = self.open_stream()
         self._opened = self.ticks()
         client_id, user, password = self._credentials
@@ -90,6 +92,7 @@ class SessionTransport:
             self._session.check(now)
             self._flush(stream)
         except (OSError, ProtocolError) as error:
+            self.reached = stream.reached
             self._drop()
             events.append((LOST, str(error)))
         return events

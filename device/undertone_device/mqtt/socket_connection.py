@@ -54,6 +54,8 @@ class SocketConnection:
     caller's. ``answered``: addresses that have answered. Raises OSError.
     """
 
+    reached = True
+
     def __init__(
         self,
         host: str,

@@ -9,12 +9,15 @@ from undertone_device.mqtt.packets import DEFAULT_KEEPALIVE
 from undertone_simulator.wire.clock import Clock
 from undertone_simulator.wire.ledger import FleetLedger
 
+PERIOD = 1000
+
 
 @dataclass
 class Wire:
     """What all devices of a fleet on the wire share: the server's address, topics, the clock, the ledger.
 
-    ``cut``: True while no device reaches the server.
+    ``cut``: True while no device reaches the server. ``period``: milliseconds between two knocks of a device at a
+    server that is away, see `Knocks`; by default far shorter than a real device's, because slots are, too.
     """
 
     host: str
@@ -27,4 +30,5 @@ class Wire:
     tls: ssl.SSLContext | None = None
     keepalive: int = DEFAULT_KEEPALIVE
     cut: bool = False
+    period: int = PERIOD
     connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(100))

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from undertone_device.core import handover
+from undertone_device.host.paho_transport import ANSWERS
+from undertone_device.mqtt.knocks import Knocks
 from undertone_shared.campaign import HEADER_BYTES, handover_of
 from undertone_shared.errors import Invalid, Refused
 from undertone_shared.off_board.intake import unpack
@@ -15,13 +16,9 @@ from undertone_simulator.wire.commons import Wire
 from undertone_simulator.wire.connection import DeviceConnection
 from undertone_simulator.wire.liar import Liar
 
-FIRST_RETRY_SECONDS = 0.2
-LONGEST_RETRY_SECONDS = 5.0
 # Moments at which a device that a fault kills may die: after its draw is on file and before the ledger records it as
 # sent; in the middle of sending the packet; after the packet and before its acknowledgement.
 DEATHS = ("drawn", "torn", "sent")
-# Randomness that only spreads connections over time: nothing that a device releases depends on it.
-_spread = random.SystemRandom()
 
 
 class WireDevice:
@@ -63,7 +60,11 @@ class WireDevice:
         self._topic = report_topic(wire.prefix, wire.campaign, name)
         self._connection: DeviceConnection | None = None
         self._task: asyncio.Task[None] | None = None
-        self._retry = FIRST_RETRY_SECONDS
+        self._knocks = Knocks(name, wire.period)
+        # Addresses that this knock has not tried yet, when it began, and whether a server was reached in it.
+        self._untried = 0
+        self._knocked = 0.0
+        self._reached = False
         self._queue: list[bytes] = []
         self._observed = -1
         # Reports that were sent, and neither acknowledged nor lost.
@@ -86,27 +87,38 @@ class WireDevice:
     # Methods for the device's connection.
 
     def start(self, after: float = 0.0) -> None:
-        """Connect after `after` seconds, and again whenever the connection ends, with back-off and jitter."""
-        self._task = asyncio.get_running_loop().create_task(self._connect(after))
+        """Connect after `after` seconds, and again whenever the connection ends, as devices do (`Knocks`)."""
+        self._untried = 0
+        self._task = asyncio.get_running_loop().create_task(self._knock(after))
 
-    async def _connect(self, after: float = 0.0) -> None:
-        if after:
-            await asyncio.sleep(after)
+    async def _knock(self, wait: float) -> None:
+        """Wait for so many seconds; then try the addresses, and knock again, until one takes the connection."""
         wire = self._wire
         loop = asyncio.get_running_loop()
         while True:
-            # The attribute is set before the connection exists, which may be lost before this task runs again.
-            connection = self._connection = DeviceConnection(self.name, self._password(), wire.keepalive, self)
-            try:
-                if wire.cut:
-                    raise ConnectionRefusedError
-                host, port = self._places[self._place]
-                async with wire.connecting:
-                    await loop.create_connection(lambda made=connection: made, host, port, ssl=wire.tls)
-                return
-            except OSError:
-                self._try_next_place()
-                await self._back_off()
+            await asyncio.sleep(wait)
+            if not self._untried:
+                self._untried, self._knocked, self._reached = len(self._places), loop.time(), False
+            while self._untried:
+                self._untried -= 1
+                # The attribute is set before the connection exists, which may be lost before this task runs again.
+                connection = self._connection = DeviceConnection(self.name, self._password(), wire.keepalive, self)
+                try:
+                    if wire.cut:
+                        raise ConnectionRefusedError
+                    host, port = self._places[self._place]
+                    async with wire.connecting:
+                        await loop.create_connection(lambda made=connection: made, host, port, ssl=wire.tls)
+                    return
+                except OSError as wrong:
+                    self._reached = self._reached or isinstance(wrong, ANSWERS)
+                    self._try_next_place()
+            wait = self._rest()
+
+    def _rest(self) -> float:
+        """Return the seconds until the next knock, after one that failed."""
+        passed = asyncio.get_running_loop().time() - self._knocked
+        return max(0.0, self._knocks.failed(self._reached) / 1000 - passed)
 
     def _go_to(self, entry: dict[str, Any]) -> bool:
         """Take the addresses of a hand-over; return True if they are new."""
@@ -117,16 +129,13 @@ class WireDevice:
     def _try_next_place(self) -> None:
         self._place = (self._place + 1) % len(self._places)
 
-    async def _back_off(self) -> None:
-        await asyncio.sleep(self._retry * _spread.uniform(0.5, 1.5))
-        self._retry = min(2 * self._retry, LONGEST_RETRY_SECONDS)
-
     def connected(self, connection: DeviceConnection) -> None:
         """Handle the broker's acceptance of the device: subscribe to the campaign, send all unacknowledged reports."""
         if connection is not self._connection:
             return
         self.connections += 1
-        self._retry = FIRST_RETRY_SECONDS
+        self._untried = 0
+        self._knocks.accepted()
         connection.subscribe(config_topic(self._wire.prefix, self._wire.campaign))
         if self.reporter is not None:
             waiting = [self.reporter.outbox[i] for i in range(len(self.reporter.outbox))]
@@ -165,14 +174,14 @@ class WireDevice:
     def lost(self, connection: DeviceConnection) -> None:
         """Reconnect, unless the connection belonged to a device that is dead or done."""
         if connection is self._connection:
-            if not connection.session.connected:
-                self._try_next_place()
             self._connection = None
-            self._task = asyncio.get_running_loop().create_task(self._reconnect())
-
-    async def _reconnect(self) -> None:
-        await self._back_off()
-        await self._connect()
+            if connection.session.connected:
+                wait = self._knocks.lost() / 1000
+            else:
+                self._reached = True
+                self._try_next_place()
+                wait = 0.0 if self._untried else self._rest()
+            self._task = asyncio.get_running_loop().create_task(self._knock(wait))
 
     def check(self) -> None:
         """Send pings and repetitions that are due, and abort a connection on which the broker is silent."""

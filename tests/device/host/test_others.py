@@ -157,6 +157,7 @@ class Line:
 
     def __init__(self) -> None:
         self.oversized = 0
+        self.reached = False
         self.places = [("broker", 1883)]
         self.configured = ("broker", 1883)
         self.asked: list[str] = []
@@ -195,7 +196,9 @@ def test_a_subscription_is_all_that_is_sent(comparison: Comparison) -> None:
     assert line.asked == ["connect", f"subscribe {TOPIC}"]
     assert comparison.summary(11 * SLOT, 0) is not None
     line.events = [(LOST, "gone")]
+    line.reached = True
     assert others.poll(0) == [(LOST, "gone")]
+    assert others.reached
     others.connect()
     line.events = [(CONNECTED,)]
     others.poll(0)

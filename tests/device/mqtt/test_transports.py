@@ -3,6 +3,7 @@
 import gc
 import os
 import socket
+import ssl
 import threading
 import time
 import uuid
@@ -107,6 +108,7 @@ def test_a_killed_broker_is_noticed_and_the_next_connection_works(make, broker):
     assert events_until(transport, "lost")[-1][0] == "lost"
     assert transport.poll(0) == []
     assert "refused" in lost_by(transport).lower()
+    assert not transport.reached
     broker.start()
     transport.connect()
     events_until(transport, "connected")
@@ -137,6 +139,30 @@ def test_a_broker_that_breaks_the_protocol_is_a_lost_connection(make):
 def test_a_host_that_is_no_name_is_no_connection():
     for host in ("a..b", "x" * 64 + ".example"):
         assert "label" in lost_by(PahoTransport(host, 1883, "phone"))
+
+
+# paho leaves a socket whose handshake failed to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("answer", [b"", b"no TLS at all\r\n"])
+def test_who_answers_and_speaks_no_tls_was_reached(answer):
+    """A device waits longer for a server that is there and lets nobody in than for one that is away."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer_once():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        port = server.getsockname()[1]
+        transport = PahoTransport("127.0.0.1", port, "phone", context=ssl.create_default_context())
+        lost_by(transport)
+        assert transport.reached
+        thread.join(30)
+    lost_by(transport)
+    assert not transport.reached, "nobody listens there any more"
 
 
 @pytest.fixture
@@ -206,6 +232,7 @@ def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port)
         transport = make(broker.port, user="meter-1", password="wrong")
         transport.connect()
         assert "not authorised" in events_until(transport, "lost")[-1][1].lower().replace("z", "s")
+        assert transport.reached
 
 
 @BOTH

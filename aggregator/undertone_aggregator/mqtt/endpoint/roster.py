@@ -18,7 +18,7 @@ from undertone_shared.topics import report_topic
 
 _TELL_SECONDS = 60.0
 # A device that was turned away and has not tried again for so many seconds is gone: none waits longer
-# (`undertone_device.mqtt.client`).
+# (`undertone_device.mqtt.knocks`).
 _GONE_SECONDS = 900.0
 
 

@@ -105,6 +105,7 @@ class FakeStream:
         self.incoming = b""
         self.ended = False
         self.closed = False
+        self.reached = True
         self.room = None
         self.piece = 512
         self.writes = []

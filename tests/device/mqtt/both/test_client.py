@@ -7,6 +7,7 @@ from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
 
 from undertone_device.mqtt import client as loop
 from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.knocks import PERIOD, Knocks
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.entropy import BUFFER_BYTES, Entropy
 from undertone_shared.mechanism import Hybrid, WindowMechanism
@@ -222,24 +223,83 @@ def test_a_broker_that_never_sends_connack_is_given_up():
     assert not rig.client.online
 
 
-def test_back_off_grows_to_its_limit_with_jitter():
-    rig = Rig()
-    rig.broker.unreachable = True
+def knocking(rig, seconds):
+    """The ticks at which the client tries to connect in so many seconds."""
     attempts = []
-    before = rig.broker.open
+    before = rig.client.transport.open_stream
 
     def counted():
         attempts.append(rig.device.ticks.now)
         return before()
 
     rig.client.transport.open_stream = counted
-    for _ in range(3000):
-        rig.client.step(1000)
-    gaps = [attempts[i + 1] - attempts[i] for i in range(len(attempts) - 1)]
-    assert max(gaps) <= 301000
-    # Uniform below a bound that doubles to 300 s: about 20 attempts in 3,000 s. Fewer than 11 or more than 100 has a
-    # probability far below 1e-6 (ten gaps of 300 s each; ninety gaps that average 33 s where 150 s is the mean).
-    assert 11 <= len(attempts) <= 100, len(attempts)
+    for _ in range(seconds):
+        rig.client.step(0)
+        rig.device.ticks.now += 1000
+    rig.client.transport.open_stream = before
+    return attempts
+
+
+def gaps(attempts):
+    return [attempts[i + 1] - attempts[i] for i in range(len(attempts) - 1)]
+
+
+def test_a_server_that_is_away_is_tried_each_minute_at_the_devices_own_time():
+    rig = online()
+    rig.broker.unreachable = True
+    rig.broker.drop()
+    rig.steps()
+    lost = rig.device.ticks.now
+    attempts = knocking(rig, 3600)
+    first = Knocks("meter-1").lost()
+    assert first <= attempts[0] - lost <= first + 1000
+    assert set(gaps(attempts)) == {PERIOD}
+    rig.broker.unreachable = False
+    returned = rig.device.ticks.now
+    rig.settle()
+    assert rig.client.online
+    assert rig.device.ticks.now - returned <= PERIOD + 1000
+
+
+def test_a_device_that_is_not_let_in_tries_ever_more_seldom():
+    rig = online()
+    rig.broker.refuse = 3
+    rig.broker.drop()
+    rig.steps()
+    waits = gaps(knocking(rig, 3600))
+    wanted = [PERIOD * each + Knocks("meter-1")._hash % (PERIOD * each) for each in (1, 2, 4)]
+    for i, wait in enumerate(waits):
+        assert wanted[min(i, 2)] <= wait <= wanted[min(i, 2)] + 1000, (i, wait)
+    assert 480000 >= waits[-1] > waits[0]
+    # Once it was let in, a short absence of the server costs a minute again.
+    rig.broker.refuse = 0
+    rig.settle()
+    rig.broker.unreachable = True
+    rig.broker.drop()
+    rig.steps()
+    assert set(gaps(knocking(rig, 300))) == {PERIOD}
+
+
+def test_a_silent_server_counts_as_one_that_does_not_let_the_device_in():
+    rig = online()
+    rig.broker.silent = True
+    rig.broker.drop()
+    rig.steps()
+    assert gaps(knocking(rig, 3600))[-1] >= 4 * PERIOD
+
+
+def test_the_time_of_a_connection_is_the_same_whatever_was_read():
+    def attempts(reading, entropy):
+        rig = online(read=lambda now: reading, entropy=Entropy(entropy))
+        rig.slot()
+        rig.broker.unreachable = True
+        rig.broker.drop()
+        rig.steps()
+        return knocking(rig, 600)
+
+    other = Counting()
+    other.count = 7
+    assert attempts(0, Counting()) == attempts(1000, other)
 
 
 def test_a_refused_connection_backs_off_and_says_why():

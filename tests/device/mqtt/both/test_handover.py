@@ -85,6 +85,7 @@ class Rig:
             self.client.step(0)
 
     def settle(self):
+        self.steps()
         for _ in range(2000):
             self.client.step(0)
             if self.client.online:
@@ -110,13 +111,13 @@ def online(*reachable, **policy):
 def test_a_device_goes_to_the_new_address_and_stays_there():
     rig = online()
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD, NEW]
     assert rig.client.online
     kept = handover.load(rig.device.storage)
     assert kept == {"host": NEW[0], "port": NEW[1], "number": 1}
     rig.broadcast(NEW, packed({"host": NEW[0], "port": NEW[1]}))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD, NEW], "the same hand-over there changes nothing"
     rig.device.pass_time(2 * SLOT)
     rig.steps()
@@ -163,22 +164,22 @@ def test_who_may_not_send_a_device_elsewhere_does_not():
 def test_an_older_hand_over_is_not_obeyed_again():
     rig = online()
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=5))
-    rig.steps()
+    rig.settle()
     rig.broadcast(NEW, packed({"host": OLD[0], "port": OLD[1]}, number=4))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD, NEW]
     rig.broadcast(NEW, packed({"host": OLD[0], "port": OLD[1]}, number=6))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD, NEW, OLD]
 
 
 def test_only_the_device_that_is_named_goes():
     rig = online()
     rig.broadcast(OLD, packed(devices={"meter-2": {"host": NEW[0], "port": NEW[1]}}, number=1))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD]
     rig.broadcast(OLD, packed(devices={"meter-1": {"host": NEW[0], "port": NEW[1]}}, number=2))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD, NEW]
 
 
@@ -186,18 +187,18 @@ def test_a_number_ahead_of_the_clock_is_refused_and_takes_none_away():
     rig = online(lead_seconds=DAY)
     stolen = rig.device.now + DAY + 1
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=stolen))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD]
     assert "86400 seconds" in rig.client.trouble
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=rig.device.now))
-    rig.steps()
+    rig.settle()
     assert rig.network.tried == [OLD, NEW], "an honest one is obeyed afterwards"
 
 
 def test_a_damaged_file_lets_no_older_hand_over_be_obeyed():
     rig = online()
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1]}, number=5))
-    rig.steps()
+    rig.settle()
     reporter = rig.device.reporter
     assert reporter.ledger.handover == Ledger(rig.device.storage, 96).handover == 5
     rig.device.storage.files["handover"] = b"{"
@@ -230,7 +231,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed()
         heat = make_campaign(name="heat", epoch=START + DAY)
         rig.broadcast(OLD, topic=NEXT, campaign=heat)
         rig.broadcast(OLD, packed(dict({"host": NEW[0], "port": NEW[1]}, **entry)))
-        rig.steps()
+        rig.settle()
         kept = handover.load(rig.device.storage)
         assert kept["outside"] == ["heat"]
         assert "campaigns" not in kept
@@ -239,12 +240,12 @@ def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed()
         assert rig.network.tried == [OLD, NEW], "the new address counts all the same"
     # A later one inside what was agreed to is followed, and is in the history.
     rig.broadcast(NEW, packed(HEAT, number=7))
-    rig.steps()
+    rig.settle()
     assert "outside" in handover.load(rig.device.storage)
     rig = online()
     rig.broadcast(OLD, packed({"campaigns": ["heat"]}))
     rig.broadcast(OLD, packed(HEAT, number=7))
-    rig.steps()
+    rig.settle()
     kept = handover.load(rig.device.storage)
     assert (kept["campaigns"], kept["history"], "outside" in kept) == (["heat"], [[7, ["heat"]]], False)
 
@@ -254,7 +255,7 @@ def test_a_device_follows_to_another_campaign_which_may_begin_before_the_old_one
     heat = make_campaign(name="heat", epoch=START + DAY)
     rig.broadcast(OLD, topic=NEXT, campaign=heat)
     rig.broadcast(OLD, packed(HEAT))
-    rig.steps()
+    rig.settle()
     reporter = rig.device.reporter
     assert (reporter.campaign.name, reporter.accepted.following.name) == ("load", "heat")
     for _ in range(50):
@@ -308,7 +309,7 @@ def test_without_a_hand_over_the_accepted_campaign_holds_the_sensor():
 def test_what_is_kept_survives_and_what_is_damaged_is_as_if_it_were_not_there():
     rig = online()
     rig.broadcast(OLD, packed({"host": NEW[0], "port": NEW[1], "campaigns": ["heat"], "agreed": [AGREED]}))
-    rig.steps()
+    rig.settle()
     storage = rig.device.storage
     entry = handover.load(storage)
     assert handover.places(entry, OLD) == [NEW, OLD]

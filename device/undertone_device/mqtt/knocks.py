@@ -1,0 +1,51 @@
+"""When a device comes back to a server that is away, or that does not let it in: a public rule of one hash.
+
+A *knock* is one attempt at each of the device's addresses. A fleet that has lost its server at once must not come back
+at once. So each device waits a time of its own, which is a hash of its name and has nothing to do with a reading.
+"""
+
+import hashlib
+
+# Milliseconds between two knocks while nobody answers, within which all devices are back when the server is. 100,000
+# devices then make 1,667 knocks a second, which one process of the server can answer.
+PERIOD = 60000
+# Milliseconds that a device waits at least, so that two devices of one name do not throw each other out all the time.
+_LEAST = 1000
+_DOUBLINGS = 2
+
+
+class Knocks:
+    """The waits of one device. ``period``: milliseconds between two knocks while nobody answers.
+
+    h is the number in bytes 1 to 3 of sha256(device). All results are milliseconds.
+    """
+
+    def __init__(self, device: str, period: int = PERIOD):
+        digest = hashlib.sha256(device.encode()).digest()
+        self._hash = digest[1] << 16 | digest[2] << 8 | digest[3]
+        self._period = period
+        self._spread = False
+        self._refused = 0
+
+    def accepted(self) -> None:
+        """Note that the server has let the device in."""
+        self._refused = 0
+
+    def lost(self) -> int:
+        """Return the wait from the end of a connection until the next knock: up to a period, by the hash."""
+        self._spread = True
+        least = min(_LEAST, self._period // 2)
+        return least + self._hash % (self._period - least)
+
+    def failed(self, reached: bool) -> int:
+        """Return the wait from the beginning of a knock that failed until the next one.
+
+        If no server was ``reached``, this is a period, the first time after a start as in ``lost``. If one was reached
+        and did not let the device in, the n-th time in a row, it is w + h mod w, where w is 1, 2 and then 4 periods.
+        """
+        if reached:
+            longer = self._period << min(self._refused, _DOUBLINGS)
+            self._refused += 1
+            self._spread = True
+            return longer + self._hash % longer
+        return self._period if self._spread else self.lost()

@@ -1,0 +1,47 @@
+"""When a device comes back to its server: the waits of a whole fleet, whose names alone decide them."""
+
+from undertone_device.mqtt.knocks import PERIOD, Knocks
+
+NAMES = ["load-%05d" % number for number in range(4000)]
+
+
+def test_a_fleet_comes_back_evenly_within_a_period():
+    waits = [Knocks(name).lost() for name in NAMES]
+    assert min(waits) >= 1000
+    assert max(waits) < PERIOD
+    # A tenth of the time has a tenth of the devices: 400 of 4,000, six standard deviations of 19.
+    tenths = [0] * 10
+    for wait in waits:
+        tenths[(wait - 1000) * 10 // (PERIOD - 1000)] += 1
+    assert max(tenths) <= 514
+    assert min(tenths) >= 286
+
+
+def test_who_is_turned_away_waits_longer_and_stays_spread():
+    fleet = [Knocks(name) for name in NAMES]
+    for times in (1, 2, 4, 4):
+        waits = [each.failed(True) for each in fleet]
+        assert min(waits) >= times * PERIOD
+        assert max(waits) < 2 * times * PERIOD
+        half = sum([wait < 3 * times * PERIOD // 2 for wait in waits])
+        # Six standard deviations of 32.
+        assert 1810 <= half <= 2190
+    fleet[0].accepted()
+    assert fleet[0].failed(True) < 2 * PERIOD
+
+
+def test_who_starts_without_a_server_finds_a_time_of_its_own():
+    device = Knocks("meter-1")
+    assert [device.failed(False) for _ in range(3)] == [device.lost(), PERIOD, PERIOD]
+
+
+def test_the_example_of_the_wire():
+    """docs/wire.md has this one: sha256(meter-1) begins with these bytes."""
+    device = Knocks("meter-1")
+    assert device._hash == 0xC994C5
+    assert (device.lost(), device.failed(True)) == (54821, 70821)
+
+
+def test_two_devices_of_one_name_do_not_throw_each_other_out_all_the_time():
+    for period in (PERIOD, 500, 2):
+        assert min([Knocks(name, period).lost() for name in NAMES]) >= min(1000, period // 2)
