@@ -1,7 +1,9 @@
 """Experiment: θ of a stream from one Square Wave report of each device, against the best θ in hindsight."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,7 @@ PARTS = (Fraction(1, 10), Fraction(1, 4))
 SLEW, CHAINS, SEEDS = Fraction(1, 20), 2, 10
 # Candidates for the best θ in hindsight lie this much apart.
 APART = 1.02
+_NEAR = 1e-9
 
 Array = NDArray[np.float64]
 
@@ -50,35 +53,51 @@ def run(options: StudyOptions) -> Outcome:
             results[epsilon, part].append(_compared(readings, Fraction(epsilon), part, seed))
     rows: list[tuple[Cell, ...]] = []
     for (epsilon, part), each in results.items():
-        theta, best, error, ratio, whole = np.array(each).T
-        rows.append(
-            (
-                *(
-                    epsilon,
-                    float(part * Fraction(epsilon)),
-                    float(np.median(theta)),
-                    float(np.median(best)),
-                    float(np.median(error)),
-                ),
-                *(float(np.median(ratio)), float(ratio.max()), float(np.median(whole)), float(whole.max())),
-            )
-        )
+        theta, best, error, own, whole = np.array(each).T
+        medians = (float(np.median(values)) for values in (theta, best, error))
+        ratios = (cell for over in (own, whole) for cell in (*_mean(over), float(over.max())))
+        rows.append((epsilon, float(part * Fraction(epsilon)), *medians, *ratios))
     return Outcome(
         TITLE,
         (
-            *("ε", "for the round", "median θ, Wh", "best θ, Wh", "error, %", "over best"),
-            *("worst run", "over best with all of ε", "worst run with all of ε"),
+            *("ε", "for the round", "median θ, Wh", "best θ, Wh", "error, %"),
+            *("over best", "± s.e.", "worst run"),
+            *("over best with all of ε", "± s.e. with all of ε", "worst run with all of ε"),
         ),
         rows,
         (
             f"{devices} of the simulator's households, {len(seeds)} runs, each with other households. (ε, δ) with "
             f"δ = {DELTA:g} is for all that a device reports in the round and in the day after it (user level). "
-            f"`error` is the root mean square error of a half-hour's raw mean, in per cent of the mean. `over best` is "
-            "its median over the runs, divided by the error with the best θ in hindsight, at the same ε for the "
-            "stream. The last two columns divide by the error of a stream that has all of ε, because it gets the best "
-            f"θ for nothing. C = {float(SLEW):g}.",
+            f"`error` is the root mean square error of a half-hour's raw mean, in per cent of the mean, the median of "
+            "the runs. `over best` is that error divided by the error with the best θ in hindsight, at the same ε for "
+            "the stream, the mean of the runs. The last three columns divide by the error of a stream that has all of "
+            f"ε, because it gets the best θ for nothing. C = {float(SLEW):g}.",
+            *notes_of(rows),
         ),
     )
+
+
+def notes_of(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
+    """Return what the rows say of each part of ε that the round may cost, as sentences."""
+    notes = []
+    for part in PARTS:
+        of = [row for row in rows if abs(float(row[1]) / float(row[0]) - float(part)) < _NEAR]
+        epsilons = _listed([f"{float(row[0]):g}" for row in of])
+        own, whole = (_listed([f"{float(row[at]):.2f}" for row in of]) for at in (5, 8))
+        notes.append(
+            f"If the round has {float(part):.0%} of ε, the error with the chosen θ is {own} times that with the best "
+            f"θ, at ε = {epsilons}; it is {whole} times the error of a stream that gets the best θ for nothing."
+        )
+    return notes
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), words[-1]])
+
+
+def _mean(values: Array) -> tuple[float, float]:
+    """Return the mean and its standard error; with a single value, an error of 0."""
+    return float(values.mean()), float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _compared(readings: Readings, epsilon: Fraction, share: Fraction, seed: int) -> list[float]:
