@@ -5,9 +5,10 @@ copies of the data's devices is simulated: noise of a mean of many reports, and 
 are normal with their exact variances; IPP and CAPP are drawn device by device.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from undertone_aggregator.design.continuous import (
 )
 
 Array = NDArray[np.float64]
+Dissimilarity = Literal["unbiased", "square", "known"]
 
 
 def laplace_variance(epsilon: float) -> float:
@@ -109,11 +111,19 @@ def by_population(
 
 
 def adaptive(
-    fleet: CopiedFleet, theta: float, epsilon: float, generator: np.random.Generator, *, absorbs: bool
+    fleet: CopiedFleet,
+    theta: float,
+    epsilon: float,
+    generator: np.random.Generator,
+    *,
+    absorbs: bool,
+    dissimilarity: Dissimilarity = "unbiased",
 ) -> Array:
     """LPD and LPA (Ren et al.): publish anew if the dissimilarity, from n/(2w) devices, exceeds the error to expect.
 
     LPD publishes with half of the devices that are left in the window, LPA with those of the slots that it skipped.
+    ``dissimilarity``: "unbiased" as in the paper, which subtracts the variance from the square of the noisy difference;
+    "square" does not; "known" is the true square, which nobody knows.
     """
     mean, spread = fleet.truncated(theta)
     noise, n, w = worst_hybrid_variance(epsilon) * theta**2 / 4, fleet.devices, fleet.window
@@ -122,22 +132,114 @@ def adaptive(
     out = np.zeros(len(mean))
     last, published, idle_until = 0.0, -1, -1
     for t in range(len(mean)):
+        variance = noise + spread[t] ** 2
 
-        def draw(size: float, t: int = t) -> float:
-            deviation = sqrt((noise + spread[t] ** 2) / size)
-            return float(mean[t] + deviation * generator.standard_normal())
+        def draw(size: float, t: int = t, variance: float = variance) -> float:
+            return float(mean[t] + sqrt(variance / size) * generator.standard_normal())
 
-        own = (noise + spread[t] ** 2) / unit
-        dissimilarity = (draw(unit) - last) ** 2 - own
+        if dissimilarity == "known":
+            square = (mean[t] - last) ** 2
+        else:
+            square = (draw(unit) - last) ** 2 - (variance / unit if dissimilarity == "unbiased" else 0.0)
         if absorbs:
             size = 0 if t <= idle_until else unit * min(t - max(published, idle_until), w)
         else:
             size = int((n / 2 - used[max(t - w + 1, 0) : t].sum()) / 2)
-        if size >= 1 and (published < 0 or dissimilarity > (noise + spread[t] ** 2) / size):
+        if size >= 1 and (published < 0 or square > variance / size):
             last, published, used[t] = draw(size), t, size
             idle_until = t + size // unit - 1 if absorbs else -1
         out[t] = last
     return out
+
+
+@dataclass(frozen=True)
+class Fast:
+    """The parameters of FAST (Fan and Xiong, IEEE TKDE 26(9), 2014).
+
+    ``samples``: M, the largest number of samples in a day; ``set_point``: ξ, the feedback error to keep; ``magnitude``:
+    θ of the paper, by how much the interval changes; ``process``: Q, the variance of a step of the means. The gains of
+    the controller are the paper's.
+    """
+
+    samples: int
+    set_point: float
+    magnitude: float
+    process: float
+    proportional: ClassVar[float] = 0.9
+    integral: ClassVar[float] = 0.1
+    derivative: ClassVar[float] = 0.0
+    span: ClassVar[int] = 5
+    # The least mean in the feedback error's denominator, as a share of the range.
+    least: ClassVar[float] = 0.01
+
+
+def fast(
+    fleet: CopiedFleet, theta: float, squared: float, options: Fast, generator: np.random.Generator
+) -> tuple[Array, list[int]]:
+    """FAST: sample the slots that a PID controller chooses, correct by a Kalman filter, predict the others.
+
+    The model: x_k = x_{k-1} + N(0, Q), and a sample is x_k + N(0, R). Predict x and P + Q; at a sample, with K =
+    P/(P + R), correct to x + K (z - x) and (1 - K) P. The feedback error E of a sample is |corrected - predicted| over
+    the corrected value. Δ = Cp E + Ci (mean of the last five E) + Cd (E - E before)/(slots between), and the next
+    interval is max(1, I + θ (1 - e^((Δ - ξ)/ξ))). In a sampled slot, every device reports with Gaussian noise of
+    variance θ² M/μ²: M reports a day have the budget μ² = ``squared`` together, whatever slots the earlier reports
+    choose, so that a day stops after M samples. (The paper has a trusted curator and Laplace noise for one M.) Returns
+    the estimates and the sampled slots.
+    """
+    mean, _ = fleet.truncated(theta)
+    noise = theta**2 * options.samples / squared / fleet.devices
+    value, variance, interval, following, taken = 0.0, float("inf"), 1.0, 0, 0
+    errors: list[float] = []
+    out, sampled = np.zeros(len(mean)), list[int]()
+    for t in range(len(mean)):
+        if t % fleet.window == 0:
+            taken, following = 0, t
+        variance += options.process
+        if t >= following and taken < options.samples:
+            taken += 1
+            measured = float(mean[t]) + sqrt(noise) * generator.standard_normal()
+            gain = 1.0 if variance == float("inf") else variance / (variance + noise)
+            corrected = value + gain * (measured - value)
+            if sampled:
+                errors.append(abs(corrected - value) / max(corrected, options.least * theta))
+                interval = _interval(errors, t - sampled[-1], interval, options)
+            value, variance = corrected, noise if gain == 1.0 else (1 - gain) * variance
+            sampled.append(t)
+            following = t + round(interval)
+        out[t] = value
+    return out, sampled
+
+
+def filtered_stream(means: Array, share: float, noise: float, process: float, window: int) -> Array:
+    """Filter means whose noise is correlated: the model of FAST, and noise e_k = r e_{k-1} + fresh noise beside it.
+
+    ``share``: r; ``noise``: the variance of e in every slot, which begins anew with each window; ``process``: Q. The
+    estimate of a slot uses that slot and earlier ones.
+    """
+    value, spread = np.zeros(2), np.diag([1e12 * (noise + process), 0.0])
+    out = np.zeros(len(means))
+    for t, measured in enumerate(means):
+        reused = share if t % window else 0.0
+        value = np.array([value[0], reused * value[1]])
+        spread = spread * np.array([[1.0, reused], [reused, reused * reused]])
+        spread += np.diag([process, noise * (1 - reused * reused)])
+        gain = spread.sum(axis=1) / spread.sum()
+        value = value + gain * (measured - value.sum())
+        spread = spread - np.outer(gain, spread.sum(axis=0))
+        out[t] = value[0]
+    return out
+
+
+def _interval(errors: Sequence[float], between: int, interval: float, options: Fast) -> float:
+    """Return FAST's next interval from the feedback errors of all samples and the slots since the one before."""
+    recent = errors[-options.span :]
+    change = (errors[-1] - errors[-2]) / between if len(errors) > 1 else 0.0
+    delta = (
+        options.proportional * errors[-1] + options.integral * sum(recent) / len(recent) + options.derivative * change
+    )
+    # An error far above the set point asks for the shortest interval; the power would overflow.
+    power = min((delta - options.set_point) / options.set_point, 50.0)
+    return max(1.0, interval + options.magnitude * (1 - exp(power)))
 
 
 def perturbed_input(
@@ -196,7 +298,7 @@ def best_of(thetas: list[float], error: Callable[[float], float]) -> float:
     return min(thetas, key=error)
 
 
-def grid(fleet: CopiedFleet, count: int = 10) -> list[float]:
+def grid(fleet: CopiedFleet, count: int = 30) -> list[float]:
     """Return θ from the median reading up to the largest, evenly in their logarithm."""
     low, high = max(float(np.median(fleet.readings)), 1.0), float(fleet.readings.max())
     return [exp(log(low) + (log(high) - log(low)) * i / (count - 1)) for i in range(count)]

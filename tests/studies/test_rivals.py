@@ -1,20 +1,25 @@
 """The rivals: their formulas against drawn reports or published values, and the study's sentences against its rows."""
 
 import json
-from math import exp, log
+from math import exp, log, sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from undertone_studies.experiments import rivals as study
-from undertone_studies.outcome import Outcome
+from undertone_studies.outcome import Cell, Outcome
 from undertone_studies.rivals import (
     CopiedFleet,
+    Dissimilarity,
+    Fast,
+    _interval,
     adaptive,
     by_budget,
     by_population,
     duchi_variance,
+    fast,
+    filtered_stream,
     hindsight,
     perturbed_input,
     staircase_variance,
@@ -77,6 +82,99 @@ def test_adaptive_publication_follows_the_stream(absorbs: bool) -> None:
     assert out[60:] == pytest.approx(300, abs=15)
 
 
+def test_a_known_change_is_published_when_it_exceeds_the_error_to_expect() -> None:
+    """A level is published anew while its error is by chance larger than the next one's, and a jump at once."""
+    readings = np.repeat([[100.0], [300.0]], 24, axis=0) * np.ones(50)
+    of = CopiedFleet(readings, 10_000_000, 48)
+    out = adaptive(of, 400.0, 1.0, np.random.default_rng(3), absorbs=False, dissimilarity="known")
+    assert len(set(out)) < 8
+    assert out[23] == pytest.approx(100, abs=5)
+    assert out[24] == pytest.approx(300, abs=5)
+
+
+@pytest.mark.parametrize("absorbs", [False, True])
+def test_a_square_whose_variance_is_kept_publishes_more_often(absorbs: bool) -> None:
+    def published(dissimilarity: Dissimilarity) -> int:
+        generator = np.random.default_rng(3)
+        out = adaptive(fleet(), 400.0, 1.0, generator, absorbs=absorbs, dissimilarity=dissimilarity)
+        return len(set(out))
+
+    assert published("square") > published("unbiased")
+
+
+@pytest.mark.parametrize("samples", [1, 5, 12, 48])
+def test_a_days_samples_of_fast_have_its_budget_together(samples: int) -> None:
+    """Each sample costs μ²/M, and a day has at most M of them, whatever slots the controller chooses."""
+    of, squared = fleet(), 0.3
+    counts = []
+    for set_point in (0.01, 0.3, 100.0):
+        _, sampled = fast(of, 200.0, squared, Fast(samples, set_point, 5.0, 100.0), np.random.default_rng(6))
+        assert sampled == sorted(set(sampled))
+        per_day = np.bincount(np.array(sampled) // of.window, minlength=2)
+        assert per_day.min() >= 1
+        assert np.all(per_day * (squared / samples) <= squared * (1 + 1e-12))
+        counts.append(per_day.sum())
+    # A set point that no error exceeds makes the intervals long; one below every error takes all samples.
+    assert counts[0] == 2 * samples
+    assert counts[-1] <= counts[0]
+    if samples == 48:
+        assert counts[-1] < counts[0] / 2
+
+
+def test_the_noise_of_fasts_samples_is_that_of_its_budget() -> None:
+    """With a process that may do anything, a sampled slot is what was measured, with variance θ² M/(μ² n)."""
+    of, theta, squared = fleet(), 200.0, 0.5
+    parameters = Fast(48, 0.1, 0.0, 1e18)
+    mean, _ = of.truncated(theta)
+    runs = [fast(of, theta, squared, parameters, np.random.default_rng(i)) for i in range(30)]
+    assert all(sampled == list(range(96)) for _, sampled in runs)
+    square = np.mean([(out - mean) ** 2 for out, _ in runs])
+    # 2,880 squares of normal values have a relative deviation of .026, 6 of them are .16.
+    assert square / (theta**2 * 48 / squared / of.devices) == pytest.approx(1, abs=0.16)
+
+
+def test_fasts_filter_is_the_best_linear_estimate_of_a_random_walk() -> None:
+    """By least squares: the last value of a walk, from all samples so far, with the same variances."""
+    of, theta, squared, process = fleet(), 200.0, 5.0, 30.0
+    out, sampled = fast(of, theta, squared, Fast(12, 1e9, 3.0, process), np.random.default_rng(7))
+    first_day = [at for at in sampled if at < of.window]
+    assert len(first_day) >= 3
+    assert max(np.diff(first_day)) > 1
+    generator = np.random.default_rng(7)
+    noise = theta**2 * 12 / squared / of.devices
+    measured = [of.truncated(theta)[0][at] + sqrt(noise) * generator.standard_normal() for at in first_day]
+    # Covariance of the values of the samples before the last one, relative to the last, and of the samples' noise.
+    apart = np.array([first_day[-1] - at for at in first_day], dtype=float)
+    covariance = process * np.minimum.outer(apart, apart) + noise * np.eye(len(apart))
+    weights = np.linalg.solve(covariance, np.ones(len(apart)))
+    assert out[first_day[-1]] == pytest.approx(weights @ measured / weights.sum())
+    assert out[first_day[-2] : first_day[-1]] == pytest.approx(out[first_day[-2]])
+
+
+def test_fasts_interval_is_its_formula() -> None:
+    parameters = Fast(12, 0.1, 5.0, 1.0)
+    # .9 of the last error and .1 of the mean of the last five.
+    errors = [9.0, 0.2, 0.1, 0.11, 0.12, 0.09]
+    delta = 0.9 * 0.09 + 0.1 * (0.2 + 0.1 + 0.11 + 0.12 + 0.09) / 5
+    assert _interval(errors, 3, 4.0, parameters) == pytest.approx(4 + 5 * (1 - exp((delta - 0.1) / 0.1)))
+    assert _interval([0.1], 1, 4.0, parameters) == pytest.approx(4.0)
+    assert _interval([1e9], 1, 4.0, parameters) == 1.0
+
+
+def test_the_filter_of_correlated_noise_is_the_best_linear_estimate() -> None:
+    share, noise, process, window = 0.8, 50.0, 30.0, 4
+    measured = np.random.default_rng(8).normal(100, 20, 8)
+    out = filtered_stream(measured, share, noise, process, window)
+    t = np.arange(8)
+    same = (t[:, None] // window) == (t[None, :] // window)
+    correlated = np.where(same, noise * share ** np.abs(np.subtract.outer(t, t)).astype(float), 0.0)
+    for last in (0, 3, 5, 7):
+        apart = (last - t[: last + 1]).astype(float)
+        covariance = process * np.minimum.outer(apart, apart) + correlated[: last + 1, : last + 1]
+        weights = np.linalg.solve(covariance, np.ones(last + 1))
+        assert out[last] == pytest.approx(weights @ measured[: last + 1] / weights.sum(), rel=1e-5)
+
+
 def test_a_corrected_input_with_a_large_budget_gives_the_means() -> None:
     of = fleet()
     for margin in (None, 0.0, 0.5):
@@ -96,3 +194,22 @@ def test_what_is_said_of_the_rivals_follows_from_the_stored_rows() -> None:
     kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text()))
     rows = [tuple(row) for row in kept.rows]
     assert list(kept.notes)[2:] == study.notes_of(rows)
+
+
+def test_what_the_guide_says_of_rivals_follows_from_the_stored_rows() -> None:
+    """docs/comparison.md: the test of LPD and LPA costs more than it gives, and a filter undoes CGM's gain."""
+    kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text()))
+    blocks: dict[tuple[Cell, ...], dict[str, float]] = {}
+    for row in kept.rows:
+        blocks.setdefault(tuple(row[:4]), {})[str(row[4])] = float(row[5])
+    windows = [of for key, of in blocks.items() if key[0] == study.WINDOW]
+    assert len(windows) == 4
+    for of in windows:
+        assert of[study.TURNS] < of["LPU"] < min(of["LPD"], of["LPA"])
+        assert of["LPD, change known"] < of["LPD"] < of["LPD, variance kept"]
+        assert of["LPA, variance kept"] < of["LPA"]
+    means = [of for key, of in blocks.items() if key[0] == study.MEANS]
+    assert len(means) == 8
+    for of in means:
+        assert of[study.SHIPS] < of["independent noise"]
+        assert of[study.KALMAN] < min(of[study.SMOOTHED], of[study.FAST])

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from math import sqrt
 
 import numpy as np
@@ -12,7 +13,7 @@ from undertone_aggregator.design.fitted import Promise, population_table
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.reach import LARGEST_REACH
 from undertone_aggregator.design.stream.calibration import mu
-from undertone_aggregator.design.stream.methods import main_methods
+from undertone_aggregator.design.stream.methods import Method, all_methods, main_methods, select
 from undertone_aggregator.threshold import constant_variance
 from undertone_simulator.planning.known import KnownPopulation
 from undertone_simulator.readings.loaders import load
@@ -24,10 +25,14 @@ from undertone_studies.rivals import (
     ONE_READING,
     Array,
     CopiedFleet,
+    Dissimilarity,
+    Fast,
     adaptive,
     best_of,
     by_budget,
     by_population,
+    fast,
+    filtered_stream,
     grid,
     hindsight,
     perturbed_input,
@@ -36,20 +41,28 @@ from undertone_studies.rivals import (
 
 TITLE = "Rivals at equal privacy: one reading, any 24 hours, streams"
 PARAGRAPH = (
-    "The table has three parts. For one reading, the figure is the mean variance of a report over the readings, "
+    "The table has four parts. For one reading, the figure is the mean variance of a report over the readings, "
     "divided by the largest variance of the Hybrid at the same θ and ε. All these mechanisms are unbiased. The "
     "linear programme gives the least variance of an unbiased mechanism with 13 levels and a reach of 2 for these "
     "readings; a designed table is a solution in integers, whose largest decoded value is limited. For any 24 hours, "
     "the figure is the root mean square error of a half-hour's mean, in per cent of the mean. Each method gets the θ "
     "that is best for it in hindsight. IPP and CAPP get the θ of turns, and CAPP the limits of its inputs that are "
     "best in hindsight. (With a θ of their own in hindsight, both would choose about twice the mean, where their "
-    "reports hardly depend on the readings and the estimate is a constant.) For streams, the "
+    "reports hardly depend on the readings and the estimate is a constant.) LPD and LPA publish if a noisy estimate of "
+    "the change exceeds the error of a new publication. The rows `variance kept` do not subtract the variance of this "
+    "estimate, as the paper does, and the rows `change known` get the true change. For streams, the "
     "figure is the root mean square of the noise of one device in one slot, in units of the range, where one (ε, δ) "
-    "protects all 48 reports of a day together."
+    "protects all 48 reports of a day together. Under the same guarantee, the last part has the root mean square error "
+    "of a half-hour's mean, in per cent of the mean. FAST samples the slots that a PID controller chooses, corrects "
+    "them by a Kalman filter, and predicts the others. `Kalman, every slot` is FAST with as many samples as slots, and "
+    "`CGM, what ships, Kalman` has the same filter, which knows how the noise is correlated. The other rows of this "
+    "part are not filtered. Every method gets its best parameters in hindsight: the largest step C for CGM; for FAST "
+    "the number of samples, the set point and the change of the interval; the variance of the process for every filter."
 )
 COLUMNS = ("part", "readings", "ε", "devices", "method", "figure", "± s.e.", "source")
-ONE, WINDOW, STREAM = "one reading", "any 24 hours", "stream"
+ONE, WINDOW, STREAM, MEANS = "one reading", "any 24 hours", "stream", "stream, a slot's mean"
 TURNS = "turns, designed table"
+CHANGED = "Ren et al. 2022, changed"
 EPSILONS = ("0.5", "1", "2", "4")
 POPULATIONS = ("households", "phones", "time-in-state", "heavy-tail", "temperature")
 FLEETS = (5_000, 100_000)
@@ -58,6 +71,13 @@ DAYS, DAY, RUNS = 7, 48, 8
 DRAWN_RUNS = 2
 DELTA, SLEW = 1e-5, Fraction(1, 20)
 MARGINS = (0.0, 0.5, 2.0)
+# What FAST chooses from in hindsight: M, ξ, its θ, and Q over the mean square of a step of the means.
+SAMPLES, SET_POINTS, MAGNITUDES, PROCESSES = (12, 24, 48), (0.1, 0.3, 1.0), (1.0, 5.0), (1.0, 4.0)
+FAST, KALMAN, EVERY_FOURTH = "FAST", "Kalman, every slot", "every fourth slot, held"
+SHIPS, SMOOTHED = "CGM, what ships", "CGM, what ships, Kalman"
+SLEWS = tuple(Fraction(each) for each in ("0.025", "0.05", "0.1", "0.25", "0.4"))
+# In the last part there are more parameters to choose: the threshold has every third candidate.
+COARSE = 3
 _BOUND = 10_000
 
 
@@ -77,8 +97,11 @@ def run(options: StudyOptions) -> Outcome:
         for devices in FLEETS[: 1 if options.quick else None]:
             rows += any_day(name, sources[name][0], devices, options)
     rows += streams()
+    for name in [name for name in ("EDRP", "households") if name in sources]:
+        for devices in FLEETS[: 1 if options.quick else None]:
+            rows += slots_means(name, sources[name][0], devices, options)
     notes = [
-        "ε is for one reading in the first part, and for any 24 hours (w = 48 slots) in the second. In the third, "
+        "ε is for one reading in the first part, and for any 24 hours (w = 48 slots) in the second. In the others, "
         f"(ε, δ = {DELTA:g}) is for all reports of a day together. Figures without a standard error are computed, and "
         "not simulated.",
         f"The second part has {max(options.repeats or RUNS, 2)} runs of {DAYS} days ({DRAWN_RUNS} for IPP and CAPP); "
@@ -110,24 +133,28 @@ def one_reading(
 
 def any_day(name: str, source: ReadingSource, devices: int, options: StudyOptions) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of the second part for one population and one number of devices, at ε = 1."""
-    homes = _homes(name)
-    days = 2 if options.quick else DAYS
-    values = [source.part(0, homes, range(day * DAY, (day + 1) * DAY))[0] for day in range(days)]
-    fleet = CopiedFleet(np.concatenate(values).astype(np.float64), devices, DAY)
-    counts = np.bincount(np.concatenate(values).astype(np.int64).ravel())
+    fleet = _fleet(name, source, devices, options)
+    counts = np.bincount(fleet.readings.astype(np.int64).ravel())
     promise = Promise("1", Population(counts / counts.sum(), range(len(counts) + 1)))
     runs = max(options.repeats or RUNS, 2)
-    thetas = grid(fleet, 4 if options.quick else 10)
+    thetas = _grid(fleet, options)
     worst = worst_hybrid_variance(1.0)
 
     def turns(theta: float, generator: np.random.Generator) -> Array:
         return by_population(fleet, theta, min(promise.variance(int(theta)), worst), DAY + 1, generator)
 
+    def published(absorbs: bool, dissimilarity: Dissimilarity) -> Callable[[float, np.random.Generator], Array]:
+        return lambda t, g: adaptive(fleet, t, 1.0, g, absorbs=absorbs, dissimilarity=dissimilarity)
+
     methods: dict[str, tuple[Callable[[float, np.random.Generator], Array], str]] = {
         "LBU": (lambda t, g: by_budget(fleet, t, 1.0, g), "Ren et al. 2022"),
         "LPU": (lambda t, g: by_population(fleet, t, worst, DAY, g), "Ren et al. 2022"),
-        "LPD": (lambda t, g: adaptive(fleet, t, 1.0, g, absorbs=False), "Ren et al. 2022"),
-        "LPA": (lambda t, g: adaptive(fleet, t, 1.0, g, absorbs=True), "Ren et al. 2022"),
+        "LPD": (published(absorbs=False, dissimilarity="unbiased"), "Ren et al. 2022"),
+        "LPA": (published(absorbs=True, dissimilarity="unbiased"), "Ren et al. 2022"),
+        "LPD, variance kept": (published(absorbs=False, dissimilarity="square"), CHANGED),
+        "LPA, variance kept": (published(absorbs=True, dissimilarity="square"), CHANGED),
+        "LPD, change known": (published(absorbs=False, dissimilarity="known"), CHANGED),
+        "LPA, change known": (published(absorbs=True, dissimilarity="known"), CHANGED),
         TURNS: (turns, "this project"),
     }
     theta = 0.0
@@ -168,7 +195,7 @@ def streams() -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of the third part: noise of one device in one slot, 48 reports under one (ε, δ)."""
     for epsilon in (1.0, 4.0):
         direct, three, ships = main_methods(SLEW, DAY, epsilon, DELTA)
-        named = {"independent noise": direct, "CGM, Algorithm 3": three, "CGM, what ships": ships}
+        named = {"independent noise": direct, "CGM, Algorithm 3": three, SHIPS: ships}
         for method, each in named.items():
             noise = sqrt(float(np.mean(np.diag(each.covariance))))
             source = "Bao et al. 2021" if each is not ships else "this project"
@@ -176,6 +203,82 @@ def streams() -> Iterator[tuple[Cell, ...]]:
         noise = sqrt(square_root_slot_variance(DAY, mu(epsilon, DELTA) ** 2))
         origin = "Fichtenberger et al. 2023"
         yield (STREAM, "any", epsilon, "", "square-root factorisation", noise, "", origin)
+
+
+def slots_means(name: str, source: ReadingSource, devices: int, options: StudyOptions) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of the last part for one population and one number of devices."""
+    fleet = _fleet(name, source, devices, options)
+    thetas = _grid(fleet, options)[::COARSE]
+    slews = SLEWS[:1] if options.quick else SLEWS
+    for epsilon in (1.0, 4.0):
+        direct = main_methods(SLEW, DAY, epsilon, DELTA)[0]
+        fourth = select(all_methods(SLEW, DAY, epsilon, DELTA), "sampled")
+        released = {
+            method: [Released(fleet, each, theta) for each in methods for theta in thetas]
+            for method, methods in (
+                ("independent noise", [direct]),
+                (EVERY_FOURTH, [fourth]),
+                ("CGM, Algorithm 3", [main_methods(slew, DAY, epsilon, DELTA)[1] for slew in slews]),
+                (SHIPS, [main_methods(slew, DAY, epsilon, DELTA)[2] for slew in slews]),
+            )
+        }
+        origins = ("Bao et al. 2021", "", "Bao et al. 2021", "this project")
+        for (method, candidates), origin in zip(released.items(), origins, strict=True):
+            error = min(candidate.error for candidate in candidates)
+            yield (MEANS, name, epsilon, devices, method, 100 * error, "", origin)
+        yield from _filtered(name, fleet, released[SHIPS], thetas, epsilon, options)
+
+
+def _filtered(
+    name: str, fleet: CopiedFleet, ours: "list[Released]", thetas: list[float], epsilon: float, options: StudyOptions
+) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of FAST, of its filter on every slot, and of the filter on what ships."""
+    squared = mu(epsilon, DELTA) ** 2
+    step = float(np.mean(np.square(np.diff(fleet.truth))))
+    processes = [share * step for share in PROCESSES]
+    adapting = [Fast(*each) for each in product(SAMPLES, SET_POINTS, MAGNITUDES, processes)]
+    every = [Fast(fleet.window, 0.1, 0.0, process) for process in processes]
+
+    def sampled(theta: float, parameters: Fast) -> Callable[[int], Array]:
+        return lambda number: fast(fleet, theta, squared, parameters, _seeded(options, number))[0]
+
+    def smoothed(released: Released, process: float) -> Callable[[int], Array]:
+        return lambda number: filtered_stream(
+            released.drawn(_seeded(options, number)), released.share, released.noise[0], process, DAY
+        )
+
+    methods = {
+        FAST: ([sampled(*each) for each in product(thetas, adapting)], "Fan, Xiong 2014"),
+        KALMAN: ([sampled(*each) for each in product(thetas, every)], "Fan, Xiong 2014"),
+        SMOOTHED: ([smoothed(*each) for each in product(ours, processes)], "this project"),
+    }
+    for method, (candidates, origin) in methods.items():
+        best = min(candidates, key=lambda make: _mean([fleet.error(make(number)) for number in range(2)]))
+        errors = [fleet.error(best(100 + number)) for number in range(max(options.repeats or RUNS, 2))]
+        yield (MEANS, name, epsilon, fleet.devices, method, *_percent(errors), origin)
+
+
+class Released:
+    """The means of a stream's method at one θ: what they are without noise [slots], and the noise [slots of a day].
+
+    A slot without a report has the last one.
+    """
+
+    def __init__(self, fleet: CopiedFleet, method: Method, theta: float) -> None:
+        at = np.searchsorted(method.seen, np.arange(DAY), side="right") - 1
+        days = fleet.readings.reshape(-1, DAY, fleet.readings.shape[1])
+        self.means = np.concatenate([theta * method.clipped(day.T / theta).mean(axis=0)[at] for day in days])
+        self._covariance = theta**2 * method.covariance[np.ix_(at, at)] / fleet.devices
+        self.noise = np.diag(self._covariance)
+        self.share = float(method.covariance[0, 1] / method.covariance[0, 0])
+        squares = (self.means - fleet.truth) ** 2
+        self.error = sqrt(float(np.mean(squares) + np.mean(self.noise))) / float(fleet.truth.mean())
+
+    def drawn(self, generator: np.random.Generator) -> Array:
+        """Return the means with noise, which begins anew with each day."""
+        days = len(self.means) // DAY
+        noise = generator.standard_normal((days, DAY)) @ np.linalg.cholesky(self._covariance).T
+        return np.asarray(self.means + noise.ravel())
 
 
 def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
@@ -198,7 +301,34 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
             f"{key[0]}, {key[1]:,} devices, any 24 hours: turns with a designed table "
             f"{of[TURNS]:.1f} %, the best rival {min(rivals)[1]} {min(rivals)[0]:.1f} %."
         )
+        changes = [
+            f"{method} has {of[method]:.1f} % (without subtracting the variance "
+            f"{of[f'{method}, variance kept']:.1f} %, with a known change {of[f'{method}, change known']:.1f} %)"
+            for method in ("LPD", "LPA")
+        ]
+        notes.append(
+            f"{key[0]}, {key[1]:,} devices, any 24 hours: {', and '.join(changes)}; LPU has {of['LPU']:.1f} %."
+        )
+    for of_row in dict.fromkeys(row[1:4] for row in rows if row[0] == MEANS):
+        of = {str(row[4]): float(row[5]) for row in rows if row[0] == MEANS and row[1:4] == of_row}
+        notes.append(
+            f"{of_row[0]}, {of_row[2]:,} devices, a stream with ε = {of_row[1]:g} a day: what ships has "
+            f"{of[SHIPS]:.1f} %, filtered {of[SMOOTHED]:.1f} %; FAST has {of[FAST]:.1f} %, its filter on every slot "
+            f"{of[KALMAN]:.1f} %; every fourth slot has {of[EVERY_FOURTH]:.1f} %, independent noise "
+            f"{of['independent noise']:.1f} %."
+        )
     return notes
+
+
+def _fleet(name: str, source: ReadingSource, devices: int, options: StudyOptions) -> CopiedFleet:
+    """Return a fleet of copies of the homes in the data, with the readings of the study's days."""
+    days = range(2 if options.quick else DAYS)
+    values = [source.part(0, _homes(name), range(day * DAY, (day + 1) * DAY))[0] for day in days]
+    return CopiedFleet(np.concatenate(values).astype(np.float64), devices, DAY)
+
+
+def _grid(fleet: CopiedFleet, options: StudyOptions) -> list[float]:
+    return grid(fleet, 4) if options.quick else grid(fleet)
 
 
 def _homes(name: str) -> int:

@@ -2,8 +2,8 @@
 
 A method states the covariance of one device's noise in units of the range, whether it clips steps, and which slots it
 reports. Baselines: Algorithms 1 and 2 of Bao et al., sampling of every fourth slot without and with correlated noise
-(FAST by Fan and Xiong, TKDE 2014, samples adaptively and corrects by a Kalman filter), the multiplicative bound by
-logarithm.
+(FAST, which samples adaptively and corrects by a Kalman filter, is in `undertone_studies.rivals`), the multiplicative
+bound by logarithm.
 """
 
 from collections.abc import Callable, Sequence
