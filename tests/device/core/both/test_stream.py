@@ -233,6 +233,49 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
     assert 2 <= len(windows) <= 48 * SLOT // (day - day // 32) + 2
 
 
+def test_a_clock_and_a_server_that_lie_get_one_window_more_than_the_budget_of_31_of_32_parts_of_a_period():
+    """By ticks, 31/32 of a period lie between two campaigns, and each draws one window ahead of its time.
+
+    Here a window costs all that a period may. A ledger that is lost in between gives nothing more.
+    """
+    slot, period = 900, DAY
+    stream = rule(renewal=period // slot, reports=1, chains=1)
+    fields = {"rho": stream.charge(), "period_seconds": period}
+    device = Device(now=START - slot, stream=fields, slot_seconds=slot, epoch_seconds=1, lead_seconds=366 * DAY)
+    drawn, began = [], device.ticks.now
+
+    def live(campaign):
+        device.accept(campaign)
+        device.reporter.close_slot(device.now)
+        device.pass_time(slot // 2)
+        device.reporter.observe(40, device.now)
+        device.pass_time(slot - slot // 2)
+        if device.reporter.close_slot(device.now) is not None:
+            drawn.append((device.ticks.now - began) // 1000)
+
+    for number in range(1, 9):
+        # The clock is wherever the next campaign is, long after the one before.
+        epoch = START + 10 * number * period
+        campaign = stream_campaign(stream, epoch=epoch, last_slot=(epoch + 3 * period) // slot - 1, slot_seconds=slot)
+        device.now = epoch - slot
+        while refusal(device, campaign) is not None:
+            device.pass_time(slot, clock=0)
+        for window in range(2):
+            device.now = max(device.now, epoch + window * period)
+            while len(drawn) < 2 * number - 1 + window:
+                live(campaign)
+    in_a_period = [len([1 for other in drawn if first <= other < first + period]) for first in drawn]
+    assert (max(in_a_period), drawn[-2] - drawn[0]) == (3, 7 * in_ticks(period)), drawn
+    device.storage.files["ledger"] = b"torn"
+    device.boot()
+    device.now += 20 * period
+    epoch = (device.now // period + 2) * period
+    following = stream_campaign(stream, epoch=epoch, last_slot=(epoch + period) // slot - 1, slot_seconds=slot)
+    for seconds, reason in ((0, "rho"), (in_ticks(period) - 1, "rho"), (1, None)):
+        device.pass_time(seconds)
+        assert refusal(device, following) == reason
+
+
 def test_the_window_ahead_opens_when_its_length_of_ticks_is_near_to_the_second():
     length = 6 * SLOT
     early = length - in_ticks(length)
