@@ -7,7 +7,7 @@ from stream_rig import rule, stream_campaign
 
 from undertone_device.core import pause_span, pauses
 from undertone_device.core.guard import BEGUN
-from undertone_device.core.ledger import BUILT, Ledger, in_ticks
+from undertone_device.core.ledger import BUILT, GROUPS, RING, Ledger, Sums, in_ticks
 from undertone_device.core.slot_value import SlotValue
 from undertone_device.core.spent import drawn_since, month
 from undertone_device.core.stream_state import Chain, VectorValue
@@ -354,6 +354,27 @@ def test_before_a_pause_every_look_at_the_clock_brings_it_forward_or_its_end_bac
         for now in (360, 680, 40):
             covered(span, pause, now - 60, now, now, 940, 1000)
         assert covered(span, pause, 5000, 5060, 5060, opened, uptime) == touched, (opened, uptime)
+
+
+def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
+    """As if each of the last slots had been drawn: in no period, before and after the loss, are there more draws."""
+    for cap, groups in ((1, 1), (5, 5), (96, 48), (100, 33)):
+        sums, size, period = Sums(memoryview(bytearray(RING + 8 * GROUPS))), cap // groups, 300 * SLOT
+        sums.limit(cap, 0, 0)
+        sums.fill(START, 0, SLOT)
+        spent = [START - SLOT * back for back in range(groups * size, 0, -1)]
+        ends = spent[size - 1 :: size]
+        for start in range(START, START + 2 * period, SLOT):
+            # A group begins a period after the last draw of as many groups before.
+            drawn = len(spent) - groups * size
+            allowed = start - ends[drawn // size] >= period if drawn % size == 0 else True
+            assert sums.permits(start, 0, period, 0) == allowed, (cap, start)
+            if allowed:
+                sums.add(start, 0)
+                spent.append(start)
+                if len(spent) % size == 0:
+                    ends.append(start)
+            assert len([1 for other in spent if other > start - period]) <= cap
 
 
 # Streams

@@ -3,7 +3,8 @@
 import hashlib
 import struct
 
-from undertone_device.core.ledger import DAYS, FILE, GROUPS, Ledger
+from undertone_device.core import acceptance
+from undertone_device.core.ledger import DAYS, DEFAULT_OUTBOX, FILE, GROUPS, Ledger
 
 REPORT = bytes(range(24))
 # The fields of the header in the order of the table, each with a value of its own; 1 report in the outbox.
@@ -83,3 +84,7 @@ def test_a_file_whose_check_is_wrong_is_none():
         wrong = bytearray(stored())
         wrong[place] ^= 1
         assert Ledger(Stored(bytes(wrong)), 4).lost, place
+
+
+def test_a_device_keeps_by_default_the_reports_of_as_many_slots_as_a_server_still_takes():
+    assert DEFAULT_OUTBOX == acceptance._LATE_SLOTS
