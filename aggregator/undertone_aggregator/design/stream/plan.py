@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design.stream.calibration import epsilon_of, mu, zcdp_epsilon, zcdp_rho
+from undertone_aggregator.design.stream.calibration import chi, epsilon_of, mu, zcdp_epsilon, zcdp_rho
 from undertone_aggregator.design.stream.methods import Method, all_methods, with_share
 from undertone_aggregator.design.stream.smoother import posterior_covariance, prior
 from undertone_shared.errors import Invalid
@@ -153,10 +153,16 @@ def _error(covariance: Array, length: int) -> float:
 
 def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> tuple[str, ...]:
     gaussian, bit = mu(epsilon, delta) ** 2 / 2, zcdp_rho(epsilon, delta)
+    reports = 1 if per_report else slots
+    analytic = (
+        f"analytic Gaussian mechanism: chi = {chi(epsilon, delta):.4f}, and sigma = "
+        f"{sqrt(reports) / mu(epsilon, delta):.4f} of the range for independent noise"
+    )
     if not per_report:
         return (
             f"user level, all {slots} reports of a stream together: ({epsilon:g}, {delta:g})-LDP",
             f"as zCDP: rho = {gaussian:.6f} for Gaussian noise, {bit:.6f} for one-bit",
+            analytic,
         )
     total = gaussian * slots
     return (
@@ -164,6 +170,7 @@ def _guarantees(epsilon: float, delta: float, slots: int, per_report: bool) -> t
         f"user level, all {slots} reports together: rho = {total:.4f}, "
         f"({epsilon_of(sqrt(2 * total), delta):.2f}, {delta:g})-LDP for Gaussian noise; one-bit rho = "
         f"{bit * slots:.4f}, ({zcdp_epsilon(bit * slots, delta):.2f}, {delta:g})-LDP",
+        analytic,
     )
 
 
