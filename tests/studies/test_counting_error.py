@@ -1,6 +1,7 @@
 """The expected errors of counters are those of their draws, count by count."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,33 @@ def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> Non
 def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> None:
     """With the blog's blocks of 10 `binary` is better at T = 10,000; with blocks of √T `two-level` is."""
     kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text()))
-    assert list(kept.notes)[-2:] == counting_blog.notes_of(kept.rows)
+    assert list(kept.notes)[-3:-1] == counting_blog.notes_of(kept.rows)
     of = {(row[0], row[1]): row[2] for row in kept.rows}
     assert of[10_000, "binary"] < of[10_000, "two-level, B = 10"]
     assert of[10_000, "two-level"] < of[10_000, "binary"]
     assert of[1_000, "two-level"] < of[1_000, "simple 2"] < of[1_000, "simple 1"]
+
+
+def test_the_binary_counter_is_the_best_one_from_where_the_stored_note_says() -> None:
+    """The blog says around t = 4000: the exact variances cross before, the errors of 25 trials after."""
+    kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text()))
+    assert kept.notes[-1] == counting_blog.crossing_note(kept.panels)
+    measured, exact = (int(each.replace(",", "")) for each in re.findall(r"from t = ([\d,]+) on", kept.notes[-1]))
+    assert exact < 4000 < measured < 5000
+    # Variances in closed form: 2 levels² for each digit of t; 8 for each block and single item. Means of 250 counts.
+    levels, t = 14, np.arange(1, 10_001)
+    digits = np.array([int(each).bit_count() for each in t])
+    binary, two_level = (
+        each.reshape(40, 250).mean(axis=1) for each in (2 * levels**2 * digits, 8.0 * (t // 10 + t % 10))
+    )
+    assert exact == 250 * (1 + np.flatnonzero(binary >= two_level)[-1]) + 1
+
+
+def test_a_curve_that_is_never_the_least_to_the_end_has_no_crossing() -> None:
+    ends, low, high = [2.0, 4.0, 6.0], [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]
+    assert counting_blog._least_from(ends, low, [high]) == 1
+    assert counting_blog._least_from(ends, [3.0, 1.0, 1.0], [high, high]) == 3
+    assert counting_blog._least_from(ends, high, [low]) == 7
 
 
 def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None:
