@@ -6,8 +6,8 @@ against ε. `undertone_studies.cgm_figures` has the figures of Bao et al. (PVLDB
 of C.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import sqrt
@@ -37,6 +37,8 @@ DRAWN = ("direct", "paper", "closed-form", "one-bit", "filter")
 _LEAST = 0.01
 # Largest number of slots of a short stream; smoothing a longer one takes minutes for each slew.
 _SHORT = 100
+# Number of reports of a quick comparison.
+_QUICK = 24
 
 
 def real(read: Callable[[Path], CgmStreams], options: StudyOptions) -> CgmStreams:
@@ -104,13 +106,19 @@ def methods_for(streams: CgmStreams, slew: str, epsilon: float) -> list[Method]:
     return [*methods, logarithmic(select(methods, "closed-form"), _LEAST)]
 
 
-def compare(streams: CgmStreams, seed: int) -> Outcome:
-    """Return the table and the panels of the comparison; only short streams are compared at every slew."""
-    slews = streams.slews if streams.slots <= _SHORT else streams.slews[1:2]
+def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
+    """Return the table and the panels of the comparison; only short streams are compared at every slew.
+
+    Quick: the first reports of one window, at one ε.
+    """
+    seed, shown = options.seed, SHOWN[1:2] if options.quick else SHOWN
+    if options.quick:
+        streams = replace(streams, windows=(streams.windows[0][:, :_QUICK],))
+    slews = streams.slews if streams.slots <= _SHORT and not options.quick else streams.slews[1:2]
     fleets = (streams.devices, *SCALED)
-    columns = ["C", "method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in SHOWN for n in fleets)]
+    columns = ["C", "method", "clipping bias", *(f"ε = {e:g}, n = {n:,}" for e in shown for n in fleets)]
     cells: dict[tuple[str, str], list[str]] = {}
-    for slew, epsilon in product(slews, SHOWN):
+    for slew, epsilon in product(slews, shown):
         for method in methods_for(streams, slew, epsilon):
             of_method = error_of(streams, method, seed)
             row = cells.setdefault((slew, method.name), [_bias(streams, of_method)])
@@ -126,7 +134,7 @@ def compare(streams: CgmStreams, seed: int) -> Outcome:
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]
-    return Outcome(streams.label, columns, rows, notes, _panels(streams, seed))
+    return Outcome(streams.label, columns, rows, notes, _panels(streams, seed, shown))
 
 
 def _bias(streams: CgmStreams, of_method: Error) -> str:
@@ -155,19 +163,19 @@ def budget(streams: CgmStreams) -> str:
     )
 
 
-def _panels(streams: CgmStreams, seed: int) -> list[Panel]:
+def _panels(streams: CgmStreams, seed: int, shown: Sequence[float]) -> list[Panel]:
     """Return panels of raw and of smoothed errors, for a fleet as large as the data's and for the largest fleet."""
     slew, panels = streams.slews[1], []
-    errors = {e: [error_of(streams, m) for m in methods_for(streams, slew, e) if m.name in DRAWN] for e in SHOWN}
+    errors = {e: [error_of(streams, m) for m in methods_for(streams, slew, e) if m.name in DRAWN] for e in shown}
     for devices in (streams.devices, SCALED[-1]):
         whose = "the data's own fleet" if devices == streams.devices else "scaled"
         raw: dict[str, Curve] = {}
         smoothed: dict[str, Curve] = {}
-        for place, error in enumerate(errors[SHOWN[0]]):
+        for place, error in enumerate(errors[shown[0]]):
             name = error.method.name
-            raw[name] = (SHOWN, [streams.range * errors[e][place].raw(devices) for e in SHOWN])
-            runs = [smoothed_error(streams, errors[e][place].method, devices, seed) for e in SHOWN]
-            smoothed[name] = (SHOWN, [streams.range * run for run in runs])
+            raw[name] = (shown, [streams.range * errors[e][place].raw(devices) for e in shown])
+            runs = [smoothed_error(streams, errors[e][place].method, devices, seed) for e in shown]
+            smoothed[name] = (shown, [streams.range * run for run in runs])
         for title, curves in (("raw", raw), ("smoothed", smoothed)):
             panels.append(
                 Panel(

@@ -30,12 +30,21 @@ def test_errors_fall_with_the_fleet_to_the_clipping_bias():
 def test_the_table_the_notes_and_the_panels(monkeypatch):
     monkeypatch.setattr(cgm, "SHOWN", (1.0,))
     monkeypatch.setattr(cgm, "EPSILONS", (1.0, 2.0))
-    outcome = cgm.compare(small(), 1)
+    outcome = cgm.compare(small(), StudyOptions())
     text = outcome.markdown()
     for words in ("closed-form", "computes the noise for this number", "user level", "| one-bit |", "useless"):
         assert words in text
     assert [len(panel.curves) for panel in outcome.panels] == [5, 5, 5, 5]
     assert outcome.document()["rows"][0]["clipping bias"] == "0"
+
+
+def test_a_quick_comparison_has_one_epsilon_and_one_slew_of_a_short_stream(monkeypatch):
+    monkeypatch.setattr(cgm, "_QUICK", 6)
+    outcome = cgm.compare(small(), StudyOptions(quick=True))
+    assert outcome.columns[3:] == ["ε = 1, n = 40", "ε = 1, n = 100,000", "ε = 1, n = 1,000,000"]
+    assert {row[0] for row in outcome.rows} == {"0.05"}
+    assert "for all 6 reports" in outcome.notes[1]
+    assert [len(panel.curves) for panel in outcome.panels] == [5, 5, 5, 5]
 
 
 def test_real_experiments_ask_for_their_data(tmp_path):

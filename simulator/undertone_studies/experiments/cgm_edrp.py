@@ -21,4 +21,4 @@ PARAGRAPH = (
 
 def run(options: StudyOptions) -> Outcome:
     """Compare the methods. Raises Invalid without the data."""
-    return compare(real(edrp, options), options.seed)
+    return compare(real(edrp, options), options)

@@ -21,4 +21,4 @@ PARAGRAPH = (
 
 def run(options: StudyOptions) -> Outcome:
     """Compare the methods; see `undertone_studies.cgm`."""
-    return compare(kaggle_like(), options.seed)
+    return compare(kaggle_like(), options)

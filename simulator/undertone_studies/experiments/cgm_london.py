@@ -17,4 +17,4 @@ PARAGRAPH = (
 
 def run(options: StudyOptions) -> Outcome:
     """Compare the methods. Raises Invalid without the data."""
-    return compare(real(london, options), options.seed)
+    return compare(real(london, options), options)

@@ -17,4 +17,4 @@ PARAGRAPH = (
 
 def run(options: StudyOptions) -> Outcome:
     """Compare the methods; see `undertone_studies.cgm`."""
-    return compare(taxi_like(), options.seed)
+    return compare(taxi_like(), options)
