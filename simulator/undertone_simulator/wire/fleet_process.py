@@ -11,6 +11,7 @@ import functools
 import json
 import signal
 import sys
+from asyncio import sslproto
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from undertone_shared.errors import Invalid
 from undertone_simulator.readings.behaviour import Behaviour
 from undertone_simulator.readings.readings import Readings
 from undertone_simulator.wire.clock import Clock
-from undertone_simulator.wire.commons import Wire
+from undertone_simulator.wire.commons import PERIOD, Wire
 from undertone_simulator.wire.faults import Fault, schedule
 from undertone_simulator.wire.fleet import JITTER, Fleet
 from undertone_simulator.wire.ledger import FleetLedger, read_ledgers
@@ -39,6 +40,7 @@ REFUSED = "refused"
 PEAK = "peak"
 SKIPPED = "skipped"
 _SAY_SECONDS = 0.25
+_TLS_BYTES = 1 << 14
 # Signals that cut the devices' network, and join it again.
 CUT, JOINED = signal.SIGUSR1, signal.SIGUSR2
 # Largest number of missing devices whose names are printed.
@@ -54,7 +56,7 @@ class FleetJob:
     threshold round to the next, 0 if every epoch measures column after column; `days`: of the readings that a threshold
     round covers; `state`: a folder for the devices' storages, None for memory; `start`, `speed`: the clock, None for
     the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over which the connections are spread;
-    `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`.
+    `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`.
     """
 
     folder: str
@@ -73,6 +75,7 @@ class FleetJob:
     ramp_up: float = 0.0
     behaviour: dict[str, Any] = field(default_factory=dict)
     jitter: float = JITTER
+    period: int = PERIOD
 
     def save(self, path: Path) -> None:
         """Write the job file. Raises OSError."""
@@ -103,7 +106,10 @@ async def run(job: FleetJob) -> None:
         ledger,
         on_campaign=lambda message: None,
         tls=assembly.tls_context(config.broker, members[0].policy),
+        period=job.period,
     )
+    # Thousands of TLS connections in one process: asyncio's buffer of 256 KB for each is memory that nobody needs.
+    sslproto.SSLProtocol.max_size = _TLS_BYTES
     state = None if job.state is None else Path(job.state)
     readings = Readings.saved(Path(job.readings))
     fleet = Fleet(

@@ -7,20 +7,19 @@ on the same machine does not count. Memory is the growth of the server's residen
 """
 
 import asyncio
-import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from undertone_aggregator.base.open_files import allow_connections
 from undertone_operate.fleet.read_devices import ProvisionedDevice, read_provisioned
 from undertone_simulator.mosquitto import find_mosquitto, free_port
 from undertone_simulator.wire.connection import DeviceConnection
+from undertone_studies.own_server import running, undertone
 from undertone_studies.processor import check_proc, processor_seconds
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
@@ -57,14 +56,14 @@ def _measure(way: str, connections: int) -> tuple[float, float]:
         where = ["--host", "localhost", "--tls", "--port", str(port), "--websocket-port", "0"]
         if way == _MOSQUITTO:
             where = ["--broker", f"mqtts://localhost:{port}"]
-        _undertone("init", str(home), *where, "--health", f"127.0.0.1:{free_port()}")
+        undertone("init", str(home), *where, "--health", f"127.0.0.1:{free_port()}")
         plan = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1")
-        _undertone("campaign", "create", str(home), "load", *plan)
-        _undertone("devices", "add", str(connections), "--home", str(home))
+        undertone("campaign", "create", str(home), "load", *plan)
+        undertone("devices", "add", str(connections), "--home", str(home))
         command = [sys.executable, "-m", "undertone", "serve", str(home)]
         if way == _MOSQUITTO:
             command = [find_mosquitto(), "-c", str(home / "broker/mosquitto.conf")]
-        pid = opened.enter_context(_running(command, port))
+        pid = opened.enter_context(running(command, port)).pid
         devices = read_provisioned(home / "fleets/load")
         context = ssl.create_default_context(cafile=str(home / "tls/ca.crt"))
         with asyncio.Runner() as runner:
@@ -84,31 +83,6 @@ def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:
     used, began = processor_seconds([pid]), time.perf_counter()
     work()
     return processor_seconds([pid]) - used, time.perf_counter() - began
-
-
-def _undertone(*words: str) -> None:
-    subprocess.run([sys.executable, "-m", "undertone", *words], check=True, stdout=subprocess.DEVNULL)
-
-
-@contextmanager
-def _running(command: list[str], port: int) -> Iterator[int]:
-    """Run a server until the context ends; yield its process id when it accepts connections. Raises RuntimeError."""
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not _listens(port):
-            if server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{command[0]} does not listen on port {port}")
-            time.sleep(0.1)
-        yield server.pid
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _resident(pid: int) -> float:
