@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,6 +70,8 @@ def test_the_first_campaign_is_taken_up_and_its_fleet_needs_no_name_after_a_succ
     done("devices", "add", 4, "--home", home)
     wait_for(lambda: [each.get("server", {}).get("state") for each in served() or []] == ["running"])
     done("campaign", "succeed", home, "load", "load-2")
+    # Until it starts, it does not run.
+    wait_for(lambda: re.search(r"^load-2: starts 20\d\d-\d\d-\d\d", done("campaign", "list", home), re.MULTILINE))
     listed = json.loads(done("devices", "list", "--home", home, "--json"))
     assert [row["name"] for row in listed] == [f"load-{number:03d}" for number in (1, 2, 3, 4)]
     assert "load-002" in done("devices", "show", "load-002", "--home", home)

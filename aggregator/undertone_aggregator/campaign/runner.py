@@ -101,7 +101,8 @@ class Running:
         # What people read of the campaign. Its field ``state`` is what the operator wants. Other threads read it, so it
         # is replaced as a whole.
         plan = config.campaign
-        self._known = CampaignState(RUNNING, quiet=(plan.stride - 1) * plan.slot_seconds)
+        ahead = plan.start if plan.start is not None and plan.start > options.clock() else None
+        self._known = CampaignState(RUNNING, quiet=(plan.stride - 1) * plan.slot_seconds, due=ahead)
         # The number of epochs in the store, and the last of them, when the store was last read.
         self._epochs = 0
         self._last: Epoch | None = None

@@ -36,7 +36,8 @@ class CampaignState:
 
     ``ready``: every worker has its session at the broker and can write to the store. ``newest``: the Unix second at
     which the newest slot with a report ended. ``due``: the Unix second from which reports are expected, and ``end``:
-    the one at which its last slot ends; None if no epoch has been issued. ``signed``: the campaign's signing key
+    the one at which its last slot ends; None if no epoch has been issued, except that ``due`` is known before if the
+    plan says when the campaign starts. ``signed``: the campaign's signing key
     exists; None if that is not known yet.
 
     ``quiet``: seconds without a report that turns cause by design. ``spent``: the Unix second until which the devices
@@ -76,11 +77,16 @@ class CampaignState:
             return None
         return notice(self.end, now, self.due)
 
+    def starts(self, now: float) -> int | None:
+        """Return the Unix second at which the first slot begins while that is ahead, else None."""
+        return self.due if self.state in _OPEN and self.due is not None and now < self.due else None
+
     def beginning(self, now: float) -> str:
         """Return a sentence about when the first slot begins while that is ahead, else ""."""
-        if self.state not in _OPEN or self.due is None or now >= self.due:
+        starts = self.starts(now)
+        if starts is None:
             return ""
-        return f"its first slot begins at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(self.due))}"
+        return f"its first slot begins at {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(starts))}"
 
     def note(self, now: float) -> str:
         """Return a sentence about what is in order and worth knowing, "" for none: a beginning that is ahead, a budget

@@ -228,6 +228,7 @@ def direct_endpoint(config: Config, journal: Journal) -> Iterator[Source]:
     key, websocket = _named(config, settings.key), settings.websocket_place
     found = room(settings.connections, limit()[0])
     listener = Listener(settings.host, port, certificate, key, authority, websocket)
+    listener.check()
     source = DirectSource(
         listener,
         Gate(config.path(settings.passwords), servers_names(), _named(config, settings.access)),

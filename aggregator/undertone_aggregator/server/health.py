@@ -55,7 +55,7 @@ def serve_health(server: "Server", address: str | None) -> Iterator[int]:
     try:
         http = Http(place, _handler(lambda path: answer(server, path)))
     except OSError as wrong:
-        raise Invalid(f"--health is {address!r}, and cannot be listened on: {wrong}") from None
+        raise Invalid(f"--health is {address!r}, which cannot be used: {wrong.strerror or wrong}") from None
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, name="health", daemon=True)
     thread.start()

@@ -19,9 +19,10 @@ from undertone_aggregator.base.open_files import limit
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import room
 from undertone_aggregator.campaign.state import read_state, state_of
-from undertone_aggregator.mqtt.addresses import WEBSOCKET_PATH
+from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT, WEBSOCKET_PATH
 from undertone_aggregator.mqtt.certificates import certificate_ends
 from undertone_aggregator.mqtt.credentials import servers_names
+from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.mqtt.endpoint.passwords import read_passwords
 from undertone_aggregator.mqtt.signing import read_key
 from undertone_aggregator.server.alert_sender import TEST, read_addresses
@@ -81,6 +82,7 @@ def examine(folder: Path, *, alert_test: bool = False) -> Iterator[Finding]:
     yield from _join(home)
     yield from _alerts(home, server, alert_test)
     for config in configs[:1]:
+        yield from _devices_port(home, config)
         yield from _room(home, config)
         yield from _websocket(config)
         yield from _certificates(config)
@@ -215,6 +217,25 @@ def _ports(server: ServerOptions) -> Iterator[Finding]:
             except (OSError, ValueError):
                 fix = f"choose another for {name} in [server]"
                 yield Finding("ports", FAILURE, f"{name}: {address} cannot be used: {wrong}", fix)
+
+
+def _devices_port(home: Home, config: Config) -> Iterator[Finding]:
+    """Yield a finding about the port to which devices connect: free, used by this server, or taken."""
+    settings = config.broker
+    if settings.source.broker:
+        return
+    port = settings.port or (PLAIN_PORT if settings.certificate is None else TLS_PORT)
+    where = f"{settings.host}:{port}"
+    try:
+        Listener(settings.host, port).check()
+    except Invalid as wrong:
+        served = read_state(home.state)
+        if served is not None and served.alive(time.time()) and served.reachable:
+            yield Finding("ports", OK, f"devices: they connect to this server at {where}")
+        else:
+            yield Finding("ports", FAILURE, f"devices: {wrong}", "end that program, or choose another port in [broker]")
+        return
+    yield Finding("ports", OK, f"devices: {where} is free; no program listens there")
 
 
 def _alerts(home: Home, server: ServerOptions, test: bool) -> Iterator[Finding]:

@@ -63,6 +63,8 @@ def restore(
     from undertone_operate.backup.home_backup import restore_home, restore_sealed_home
     from undertone_operate.backup.sealed import is_sealed
 
+    if not file.is_file():
+        raise Invalid(f"the backup is {str(file)!r}, expected a file that undertone backup has made")
     passphrase = _passphrase(passphrase_file)
     if is_sealed(file) != (passphrase is not None):
         if passphrase is None:

@@ -214,9 +214,11 @@ def show_all(folder: Folder, as_json: AsJson = False) -> None:
             print(f"{row['campaign']}: {row['error']}")
             continue
         theta = "" if row["theta"] is None else f", theta = {row['theta']}"
-        why = f" ({row['reason']})" if row["reason"] else ""
+        state = f"{row['state']} ({row['reason']})" if row["reason"] else row["state"]
+        if row["starts"] is not None:
+            state = f"starts {_date(row['starts'])}"
         epochs, deliveries = many(row["epochs"], "epoch"), many(row["received"], "delivery", "deliveries")
-        print(f"{row['campaign']}: {row['state']}{why}, {epochs}{theta}, {deliveries}")
+        print(f"{row['campaign']}: {state}, {epochs}{theta}, {deliveries}")
 
 
 @app.command()
@@ -232,6 +234,7 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
     print(home.file(name).read_text().rstrip())
     newest = facts["newest_report"]
     facts["newest_report"] = "none yet" if newest is None else f"its slot ended at {_date(newest)}"
+    del facts["starts"]  # The reason says it.
     for key, value in facts.items():
         if value not in ("", None):
             print(f"# {key.replace('_', ' ')}: {value}")
@@ -413,4 +416,5 @@ def _facts(home: "Home", name: str) -> dict[str, Any]:
             raise
     state = state_of(served, name, life, now)
     reason = state.reason or state.note(now)
-    return facts | {"state": state.state, "reason": reason, "newest_report": state.newest}
+    starts = None if state.reason else state.starts(now)
+    return facts | {"state": state.state, "reason": reason, "starts": starts, "newest_report": state.newest}

@@ -52,6 +52,11 @@ class Listener:
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
+    def check(self) -> None:
+        """Raise Invalid if an address cannot be used, so that a server says so before it does anything else."""
+        for listening in [each for opened in self.open() for each in opened]:
+            listening.close()
+
     def open(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Return listening sockets for MQTT and for WebSocket, one for each address of their hosts.
 
