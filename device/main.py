@@ -171,24 +171,18 @@ def make_client(config, alive, read, asleep=None, acknowledged=None):
     """Make the client; call it after the radio is on, which random numbers need. ``read``: `sensor.read`."""
     # The import is here, so that a wrong device.json is reported before memory is used, and so that the imported code
     # can be unloaded after the start.
+    from undertone_device.mqtt.client import Platform
     from undertone_device.setup import assembly
 
     ntp = config.ntp
     policy = assembly.read_policy(config)
     transport = assembly.board_transport(config, policy, clock.ticks, CONNECT_MILLISECONDS, alive)
-    client = assembly.make_client(
-        config,
-        policy,
-        transport,
-        clock.unix_time,
-        clock.ticks,
-        clock.sleep_ms,
-        None if DEEP_SLEEP else lambda now: read(),
-        lambda: set_clock(ntp),
-        acknowledged=acknowledged,
-        alive=alive,
-        asleep=asleep,
-    )
+    platform = Platform(clock.unix_time, clock.ticks, clock.sleep_ms)
+    platform.read = None if DEEP_SLEEP else lambda now: read()
+    platform.set_clock = lambda: set_clock(ntp)
+    platform.acknowledged = acknowledged
+    platform.alive = alive
+    client = assembly.make_client(config, policy, transport, platform, asleep)
     del assembly
     for name in ("assembly", "tls_context"):
         unload("undertone_device.setup." + name)

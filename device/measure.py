@@ -56,6 +56,13 @@ class _Memory:
         self.files.pop(name, None)
 
 
+class _Config:
+    prefix = "undertone/v2"
+    campaigns = ("load",)
+    sample_seconds = spread_percent = 0
+    in_flight = 4
+
+
 class _Time:
     now = 1800000000
     ticks = 5
@@ -145,7 +152,7 @@ def message():
 def device(packed):
     """Return a client whose reporter has accepted the campaign message ``packed``, and the client's clock."""
     from undertone_device.core.reporter import Reporter
-    from undertone_device.mqtt.client import Client
+    from undertone_device.mqtt.client import Client, Platform
     from undertone_shared.entropy import Entropy
     from undertone_shared.policy import Policy
 
@@ -163,21 +170,10 @@ def device(packed):
             "reports_per_period": 2000,
         }
     )
-    entropy = Entropy()
-    reporter = Reporter("board-1", policy, _Memory(), entropy, clock.count)
-    client = Client(
-        reporter,
-        _Nowhere(packed),
-        entropy,
-        "undertone/v2",
-        ("load",),
-        clock.clock,
-        clock.count,
-        lambda milliseconds: None,
-        lambda now: now % 3000,
-        spread_percent=0,
-    )
-    return client, clock
+    reporter = Reporter("board-1", policy, _Memory(), Entropy(), clock.count)
+    platform = Platform(clock.clock, clock.count, lambda milliseconds: None)
+    platform.read = lambda now: now % 3000
+    return Client(reporter, _Nowhere(packed), _Config(), platform), clock
 
 
 def per_slot():

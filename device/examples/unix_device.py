@@ -15,7 +15,7 @@ import sys
 _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
 sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
-from undertone_device.mqtt.client import Client  # noqa: E402
+from undertone_device.mqtt.client import Client, Platform  # noqa: E402
 from undertone_device.setup import assembly, clock  # noqa: E402
 from undertone_device.setup.config import read_config  # noqa: E402
 
@@ -59,17 +59,11 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
             return None
         return readings[(now // campaign.slot_seconds - campaign.first_slot) % len(readings)]
 
-    client = assembly.make_client(
-        config,
-        policy,
-        transport,
-        clock.unix_time,
-        clock.ticks,
-        clock.sleep_ms,
-        read,
-        handed_over=lambda report: say("sent", clock.unix_time(), report.hex()),
-        acknowledged=lambda report: say("acked", clock.unix_time(), report.hex()),
-    )
+    platform = Platform(clock.unix_time, clock.ticks, clock.sleep_ms)
+    platform.read = read
+    platform.handed_over = lambda report: say("sent", clock.unix_time(), report.hex())
+    platform.acknowledged = lambda report: say("acked", clock.unix_time(), report.hex())
+    client = assembly.make_client(config, policy, transport, platform)
     holder.append(client)
     say("start", config.name)
     state = ""

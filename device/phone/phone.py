@@ -30,6 +30,7 @@ from undertone_device.core.ledger import PAUSE, Ledger  # noqa: E402
 from undertone_device.core.slot_value import TICKS_MASK, SlotValue, check_sample  # noqa: E402
 from undertone_device.host import consent, others, status  # noqa: E402
 from undertone_device.host.others import Comparison, Others, topic_of  # noqa: E402
+from undertone_device.mqtt.client import Platform  # noqa: E402
 from undertone_device.mqtt.session_transport import SessionTransport  # noqa: E402
 from undertone_device.setup import assembly  # noqa: E402
 from undertone_device.setup.config import parse_config  # noqa: E402
@@ -169,16 +170,10 @@ class Phone:
         self._modulus = config.counter_modulus
         self._capacity = config.outbox
         self._entered = entered
-        self.client = assembly.make_client(
-            config,
-            self.policy,
-            self.others,
-            unix_time,
-            ticks,
-            lambda milliseconds: None,
-            None if entered else self._sample,
-            storage=self.storage,
-        )
+        platform = Platform(unix_time, ticks, lambda milliseconds: None)
+        if not entered:
+            platform.read = self._sample
+        self.client = assembly.make_client(config, self.policy, self.others, platform, storage=self.storage)
         # The slot for which a value was published last, and the earliest time to publish the next one: ``_due``
         # milliseconds after the tick ``_since``.
         self._slot = -1

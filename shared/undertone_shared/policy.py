@@ -161,14 +161,11 @@ class Policy:
         if self.one_shot and self.rest_by == "ticks":
             raise Invalid("rest_by is 'ticks', expected 'clock' with one_shot: no counter survives the sleep")
         self.stream = None
-        # For each allowed kind of rule, the limits that it must keep besides those on its mechanisms' certificates, or
-        # None.
-        self._allowed: dict[str, Any] = {"scalar": None}
         if merged["stream"] is not False:
             # The import is inside the method, so that a board without streams never loads the code of streams.
             from undertone_shared.stream_policy import StreamPolicy
 
-            self.stream = self._allowed["stream"] = StreamPolicy(merged["stream"])
+            self.stream = StreamPolicy(merged["stream"])
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Check a campaign by itself. Raises Refused if it is more than the owner allows."""
@@ -188,7 +185,8 @@ class Policy:
         if self.until and campaign.end > self.until:
             raise Refused("until", "it ends at %d, allowed is until %d" % (campaign.end, self.until))
         rule = campaign.rule
-        if rule.kind not in self._allowed:
+        limits: Any = self.stream if rule.kind == "stream" else None
+        if rule.kind != "scalar" and limits is None:
             raise Refused(rule.kind, "it is a %s, and the policy allows none" % rule.kind)
         for _, _, theta in rule.ranges:
             if not self.theta[0] <= theta <= self.theta[1]:
@@ -200,11 +198,10 @@ class Policy:
                     "epsilon",
                     "%s.mechanism has certificate %d/%d, allowed is %d/%d" % ((name,) + certificate + self.cap),
                 )
-        allowed = self._allowed[rule.kind]
-        if allowed is not None:
+        if limits is not None:
             if self.rest_seconds:
                 raise Refused("rest", "it is a %s, and the policy wants %d s of rest" % (rule.kind, self.rest_seconds))
-            allowed.check(campaign, rule)
+            limits.check(campaign, rule)
 
     def check_signature(self, digest: bytes, signature: bytes, alive: "Callable[[], object] | None" = None) -> None:
         """Check that one of the signers signed the digest of a campaign. Raises Refused; ``alive`` feeds a watchdog."""

@@ -11,6 +11,7 @@ checks its dates.
 """
 
 import contextlib
+import copy
 import http.server
 import json
 import os
@@ -36,7 +37,7 @@ from support.ports import free_port
 from support.waiting import wait_for
 from undertone_aggregator.store.store import open_store
 from undertone_device.core import handover
-from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.client import Client, Platform
 from undertone_device.mqtt.packets import CONNECTED, MESSAGE
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_device.mqtt.socket_connection import SocketConnection, opener
@@ -228,28 +229,30 @@ class Life:
         self.remove(name)
         config, policy, password = self.files[name]
         storage = self.storages.setdefault(name, MemoryStorage())
+        config = copy.copy(config)
         handover.apply(config, storage)
         config.spread_percent = 0
         context = assembly.tls_context(config.broker, policy)
         context.verify_flags |= NO_CHECK_TIME
         broker, chance = config.broker, random.Random(name)
         who = (name, broker.user, password, broker.keepalive)
+        platform = Platform(
+            lambda: int(self.clock.now()), lambda: int(self.clock.now() * 1000) & TICKS_MASK, lambda _: None
+        )
+        platform.read = lambda _: chance.randrange(100, 500)
+        platform.handed_over = lambda report: self._ledger(client, report).sent(name, report)
+        platform.acknowledged = lambda report: self._acked(client, report)
         client = assembly.make_client(
             config,
             policy,
             Transport(self.clock, self.certificates[name], broker.places, context, *who),
-            lambda: int(self.clock.now()),
-            lambda: int(self.clock.now() * 1000) & TICKS_MASK,
-            lambda _: None,
-            lambda _: chance.randrange(100, 500),
-            handed_over=lambda report: self._ledger(client, report).sent(name, report),
-            acknowledged=lambda report: self._acked(client, report),
+            platform,
             storage=storage,
         )
         self.devices[name] = client
 
     def _campaign(self, client: Client, report: bytes) -> str:
-        return client.reporter.campaign_of(report) or client.campaigns[0]
+        return client.reporter.campaign_of(report) or client.config.campaigns[0]
 
     def _ledger(self, client: Client, report: bytes) -> FleetLedger:
         campaign = self._campaign(client, report)
@@ -287,7 +290,7 @@ class Life:
         self.until(lambda client: time.monotonic() >= enough)
         self.until(
             lambda client: (
-                (bool(client.transport.heard) or self.ended.issuperset(client.campaigns))
+                (bool(client.transport.heard) or self.ended.issuperset(client.config.campaigns))
                 and not len(client.reporter.outbox)
             )
         )
@@ -434,7 +437,7 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
         ledger, policy = client.reporter.ledger, client.reporter.policy
         assert ledger.ever <= policy.lifetime, client.reporter.device
         # A device of heat has a turn in a day, which may fall into none of the slots that are lived.
-        assert ledger.ever > 0 or client.campaigns == ("heat",), client.reporter.device
+        assert ledger.ever > 0 or client.config.campaigns == ("heat",), client.reporter.device
         assert client.reporter.ledger.sequence <= allowed_reports(policy)
     # The first certificate, that of the new address, the renewed one.
     assert len(life.certificates["load-001"]) == 3

@@ -100,9 +100,9 @@ def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
 
     What is not obeyed is in the client's ``trouble``.
     """
-    reporter = client.reporter
+    reporter, platform = client.reporter, client.platform
     try:
-        entry = take(trailer, campaign, reporter.device, reporter.guard, client.clock(), client.alive)
+        entry = take(trailer, campaign, reporter.device, reporter.guard, platform.clock(), platform.alive)
     except (Refused, Invalid, OSError, MemoryError) as refused:
         client.trouble = "hand-over refused: %.300s" % refused
         return False
@@ -110,11 +110,11 @@ def follow(client: "Any", campaign: str, trailer: "bytes | memoryview") -> bool:
         return False
     if entry.get("outside"):
         client.trouble = "campaign refused: %s is outside what was agreed to" % ", ".join(entry["outside"])
-    before = (client.transport.places[:], client.campaigns)
+    before = (client.transport.places[:], client.config.campaigns)
     client.transport.places[:] = places(entry, client.transport.configured)
-    client.campaigns = campaigns(entry, client.campaigns)
+    client.config.campaigns = campaigns(entry, client.config.campaigns)
     reporter.accepted.successors = tuple(entry.get("campaigns", ()))
-    return (client.transport.places, client.campaigns) != before
+    return (client.transport.places, client.config.campaigns) != before
 
 
 def apply(config: "Any", storage: "Storage") -> None:

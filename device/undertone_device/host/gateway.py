@@ -15,6 +15,7 @@ from undertone_device.host.others import Comparison, Others, topic_of
 from undertone_device.host.sources import open_source
 from undertone_device.host.sources.background import BackgroundReader
 from undertone_device.host.sources.source import SensorSource
+from undertone_device.mqtt.client import Platform
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import DeviceConfig, read_config
 from undertone_device.setup.storage import FileStorage
@@ -69,17 +70,11 @@ class HostedDevice:
         self.state: dict[str, Any] | None = None
         self._background = BackgroundReader(self._source) if self._source.slow else None
         read = (self._background or self._source).read if self._source.polled else None
-        self._client = assembly.make_client(
-            config,
-            policy,
-            transport,
-            clock.unix_time,
-            clock.ticks,
-            clock.sleep_ms,
-            read,
-            handed_over=lambda report: note("sent", config.name, report),
-            acknowledged=lambda report: note("acked", config.name, report),
-        )
+        platform = Platform(clock.unix_time, clock.ticks, clock.sleep_ms)
+        platform.read = read
+        platform.handed_over = lambda report: note("sent", config.name, report)
+        platform.acknowledged = lambda report: note("acked", config.name, report)
+        self._client = assembly.make_client(config, policy, transport, platform)
         self._heard = clock.unix_time()
         self._written: dict[str, Any] = {}
         self._written_at = -_STATUS_SECONDS

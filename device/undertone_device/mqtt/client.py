@@ -21,50 +21,48 @@ if TYPE_CHECKING:
 
     from undertone_device.core.protocols import Sample
     from undertone_device.core.reporter import Reporter
-    from undertone_device.mqtt.protocols import Transport
-    from undertone_shared.entropy import Entropy
+    from undertone_device.mqtt.protocols import ClientSettings, Transport
 
 _FIRST_DELAY = 1000
 _OFFLINE = 0
 _CONNECTING = 1
 _ONLINE = 2
+# A hand-over has come: it takes effect with the next connection.
+_MOVED = 3
 _RESYNC = 86400000
 # Words that a jitter needs: with this many it fails with probability below 2^-32.
 _JITTER_WORDS = 32
 
 
-class Client:
-    """One reporter on one broker.
+class Platform:
+    """What a `Client` asks of the machine that it runs on.
 
-    ``campaigns``: names whose config topics are subscribed. ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo
-    2^30; ``idle(ms)`` waits. ``read(now)`` returns what `Reporter.observe` takes (an integer, a tuple, or a buffer of
-    samples), or None if the sensor has none; without it the owner of the loop calls ``reporter.observe``. It is called
-    once per slot, or every ``sample_seconds``.
-    ``set_clock()`` asks NTP and raises OSError; if given, it is called before anything else and daily. Reports are
-    spread over ``spread_percent`` of the following slot, with at most ``in_flight`` unacknowledged.
-    ``handed_over(report)`` is called just before a report's bytes go to the transport, ``acknowledged(report)`` after
-    the broker's PUBACK; ``alive()``, which feeds a watchdog, in every round.
+    ``clock()``: Unix seconds; ``ticks()``: milliseconds modulo 2^30; ``idle(ms)`` waits. The owner of the loop sets the
+    fields that it needs before it makes the client.
     """
 
-    def __init__(
-        self,
-        reporter: "Reporter",
-        transport: "Transport",
-        entropy: "Entropy",
-        prefix: str,
-        campaigns: "Sequence[str]",
-        clock: "Callable[[], int]",
-        ticks: "Callable[[], int]",
-        idle: "Callable[[int], None]",
-        read: "Callable[[int], Sample | Sequence[Sample] | None] | None" = None,
-        set_clock: "Callable[[], None] | None" = None,
-        sample_seconds: int = 0,
-        spread_percent: int = 50,
-        in_flight: int = 4,
-        handed_over: "Callable[[bytes], None] | None" = None,
-        acknowledged: "Callable[[bytes], None] | None" = None,
-        alive: "Callable[[], None] | None" = None,
-    ):
+    # Asks NTP and sets the clock, or raises OSError. If given, it is called before anything else, and daily.
+    set_clock: "Callable[[], None] | None" = None
+    # Returns, for Unix seconds, what `Reporter.observe` takes (an integer, a tuple, or a buffer of samples), or None if
+    # the sensor has none. It is called once per slot, or every ``sample_seconds`` of the configuration. Without it, the
+    # owner of the loop calls ``reporter.observe``.
+    read: "Callable[[int], Sample | Sequence[Sample] | None] | None" = None
+    # Called with a report just before its bytes go to the transport, and after the broker's PUBACK.
+    handed_over: "Callable[[bytes], object] | None" = None
+    acknowledged: "Callable[[bytes], object] | None" = None
+    # Feeds a watchdog; called in every round.
+    alive: "Callable[[], None] | None" = None
+
+    def __init__(self, clock: "Callable[[], int]", ticks: "Callable[[], int]", idle: "Callable[[int], None]"):
+        self.clock = clock
+        self.ticks = ticks
+        self.idle = idle
+
+
+class Client:
+    """One reporter on one broker."""
+
+    def __init__(self, reporter: "Reporter", transport: "Transport", config: "ClientSettings", platform: Platform):
         self.reporter = reporter
         self.counts = {"connected": 0, "heard": 0, "sent": 0, "acked": 0, "sensor_failures": 0}
         # The owner of the loop sets ``reachable`` to False while there is no network to connect over.
@@ -72,20 +70,8 @@ class Client:
         # For status displays: the reason why there is no connection, or what the broker refused on this connection.
         self.trouble = ""
         self.transport = transport
-        self.entropy = entropy
-        self.prefix = prefix
-        self.campaigns = tuple(campaigns)
-        self.clock = clock
-        self.ticks = ticks
-        self.idle = idle
-        self.read = read
-        self.set_clock = set_clock
-        self.sample_seconds = sample_seconds
-        self.spread_percent = spread_percent
-        self.in_flight = in_flight
-        self.handed_over = handed_over
-        self.acknowledged = acknowledged
-        self.alive = alive
+        self.config = config
+        self.platform = platform
         self._state = _OFFLINE
         self._knocks = Knocks(reporter.device)
         # Addresses that this knock has not tried yet, when it began, and whether a server was reached in it.
@@ -103,7 +89,6 @@ class Client:
         self._flying: dict[int, bytes] = {}
         # The campaign of the last report that was sent, and the topic of its reports, which takes a hash.
         self._topic = ("", "")
-        self._moved = False
 
     @property
     def online(self) -> bool:
@@ -118,7 +103,7 @@ class Client:
         """
         report = None
         if self._clock_is_set():
-            now = self.clock()
+            now = self.platform.clock()
             self._sample(now)
             report = self.reporter.close_slot(now)
             if report is not None:
@@ -128,34 +113,32 @@ class Client:
 
     def exchange(self, milliseconds: int) -> None:
         """Do the network's part of a round."""
-        if self.alive is not None:
-            self.alive()
+        if self.platform.alive is not None:
+            self.platform.alive()
         if not self._clock_is_set():
-            self.idle(milliseconds)
+            self.platform.idle(milliseconds)
             return
         if self._state == _OFFLINE:
             self._connect()
         if self._state == _OFFLINE:
-            self.idle(milliseconds)
+            self.platform.idle(milliseconds)
             return
         if self._state == _ONLINE:
             self._send()
         held = self._held()
         for event in self.transport.poll(min(milliseconds, held) if held else milliseconds):
             self._handle(event)
-        if self._moved:
-            # A hand-over takes effect with the next connection.
-            self._moved = False
+        if self._state == _MOVED:
             self.transport.close()
             self._go_offline()
-            self._pause(self._knocks.lost(), self.ticks())
+            self._pause(self._knocks.lost(), self.platform.ticks())
 
     def finish(self, milliseconds: int) -> None:
         """Send the outbox, without further spread, for at most ``milliseconds``; then disconnect.
 
         Unsent reports stay in the outbox.
         """
-        started = self.ticks()
+        started = self.platform.ticks()
         self._hold = 0
         while len(self.reporter.outbox) and self._since(started) < milliseconds:
             self.exchange(100)
@@ -169,27 +152,28 @@ class Client:
         Returns the report drawn, None if there was none (see ``reporter.paused``); it stays in the outbox if the broker
         did not answer within ``milliseconds``.
         """
-        started = self.ticks()
+        started = self.platform.ticks()
         while not self.counts["heard"] and self._since(started) < milliseconds:
             self.exchange(100)
         try:
-            report = self.reporter.run_once(read(), self.clock())
+            report = self.reporter.run_once(read(), self.platform.clock())
         except (OSError, ValueError):
             self.counts["sensor_failures"] += 1
-            report = self.reporter.run_once(None, self.clock())
+            report = self.reporter.run_once(None, self.platform.clock())
         self.finish(max(0, milliseconds - self._since(started)))
         return report
 
     # Methods for the clock and the sensor.
 
     def _clock_is_set(self) -> bool:
-        if self.set_clock is None:
+        if self.platform.set_clock is None:
             return True
         if self._clock_set_at is not None and self._since(self._clock_set_at) < _RESYNC:
             return True
-        return self._ask_clock(self.set_clock)
+        return self._ask_clock(self.platform.set_clock)
 
     def _ask_clock(self, set_clock: "Callable[[], None]") -> bool:
+        # Apart from `_clock_is_set`, which runs in every round: on boards a large frame is garbage at each call.
         if self._since(self._waits_since) < self._wait:
             return self._clock_set_at is not None
         try:
@@ -198,24 +182,24 @@ class Client:
             self.trouble = "NTP: %s" % error
             # Another server than ours, and a packet of UDP may be lost: the first times, it is asked again soon.
             self._delay = min(max(_FIRST_DELAY, 2 * self._delay), PERIOD)
-            self._pause(self.jitter(self._delay), self.ticks())
+            self._pause(self.jitter(self._delay), self.platform.ticks())
             return self._clock_set_at is not None
-        self._clock_set_at = self.ticks()
+        self._clock_set_at = self.platform.ticks()
         self._delay = self._wait = 0
         return True
 
     def _sample(self, now: int) -> None:
         campaign = self.reporter.campaign
-        if self.read is None or campaign is None:
+        if self.platform.read is None or campaign is None:
             return
         slot = now // campaign.slot_seconds
-        index = now // self.sample_seconds if self.sample_seconds else slot
+        index = now // self.config.sample_seconds if self.config.sample_seconds else slot
         if index == self._sampled:
             return
         self._sampled = index
         try:
-            sample = self.read(now)
-            if self.clock() // campaign.slot_seconds != slot:
+            sample = self.platform.read(now)
+            if self.platform.clock() // campaign.slot_seconds != slot:
                 # The reading took until the next slot: it belongs to neither slot.
                 raise ValueError
             if sample is not None:
@@ -226,7 +210,7 @@ class Client:
     # Methods for the network.
 
     def _since(self, ticks: int) -> int:
-        return (self.ticks() - ticks) & TICKS_MASK
+        return (self.platform.ticks() - ticks) & TICKS_MASK
 
     def jitter(self, n: int) -> int:
         """Draw uniformly below ``n``, 1 to 2^30, from the words that the last draw left, or from a refill.
@@ -234,10 +218,11 @@ class Client:
         If entropy fails, return n // 2: nothing private depends on this number.
         """
         n = max(1, n)
+        entropy = self.reporter.entropy
         try:
-            if self.entropy.left < _JITTER_WORDS:
-                self.entropy.refill()
-            return self.entropy.below(n)
+            if entropy.left < _JITTER_WORDS:
+                entropy.refill()
+            return entropy.below(n)
         except EntropyError:
             return n // 2
 
@@ -248,8 +233,8 @@ class Client:
     def _hold_back(self) -> None:
         campaign = self.reporter.campaign
         if campaign is not None:
-            self._hold = self.jitter(campaign.slot_seconds * 10 * self.spread_percent)
-            self._held_since = self.ticks()
+            self._hold = self.jitter(campaign.slot_seconds * 10 * self.config.spread_percent)
+            self._held_since = self.platform.ticks()
 
     def _held(self) -> int:
         if not self._hold:
@@ -265,7 +250,7 @@ class Client:
             return
         if not self._untried:
             self._untried = len(self.transport.places)
-            self._knocked = self.ticks()
+            self._knocked = self.platform.ticks()
             self._reached = False
         self._untried -= 1
         try:
@@ -284,7 +269,7 @@ class Client:
         online = self.online
         self._go_offline()
         if online:
-            self._pause(self._knocks.lost(), self.ticks())
+            self._pause(self._knocks.lost(), self.platform.ticks())
             return
         self._reached = self._reached or self.transport.reached
         if not self._untried:
@@ -297,8 +282,8 @@ class Client:
             if report is not None:
                 self.reporter.acked(report)
                 self.counts["acked"] += 1
-                if self.acknowledged is not None:
-                    self.acknowledged(report)
+                if self.platform.acknowledged is not None:
+                    self.platform.acknowledged(report)
         elif kind == MESSAGE:
             self._accept(event[1], event[2])
         elif kind == CONNECTED:
@@ -314,14 +299,14 @@ class Client:
         self._knocks.accepted()
         self.trouble = ""
         self.counts["connected"] += 1
-        for name in self.campaigns:
-            self.transport.subscribe(config_topic(self.prefix, name))
+        for name in self.config.campaigns:
+            self.transport.subscribe(config_topic(self.config.prefix, name))
 
     def _accept(self, topic: str, payload: "bytes | memoryview") -> None:
-        for name in self.campaigns:
-            if topic == config_topic(self.prefix, name):
+        for name in self.config.campaigns:
+            if topic == config_topic(self.config.prefix, name):
                 try:
-                    self.reporter.accept(payload, self.clock(), name, self.alive)
+                    self.reporter.accept(payload, self.platform.clock(), name, self.platform.alive)
                     self.counts["heard"] += 1
                 except (Refused, Invalid) as refused:
                     self.trouble = "campaign refused: %.300s" % refused
@@ -330,7 +315,8 @@ class Client:
                 if self.reporter.policy.handover and len(payload) > HEADER_BYTES and len(handover_of(payload)):
                     from undertone_device.core import handover
 
-                    self._moved = handover.follow(self, name, handover_of(payload))
+                    if handover.follow(self, name, handover_of(payload)):
+                        self._state = _MOVED
                     del handover
                     unload("undertone_device.core.handover")
 
@@ -341,15 +327,15 @@ class Client:
         if self._held():
             end -= 1
         index = 0
-        while index < end and len(flying) < self.in_flight:
+        while index < end and len(flying) < self.config.in_flight:
             report = outbox[index]
             index += 1
             if report in flying.values():
                 continue
-            if self.handed_over is not None:
-                self.handed_over(report)
-            name = self.reporter.campaign_of(report) or self.campaigns[0]
+            if self.platform.handed_over is not None:
+                self.platform.handed_over(report)
+            name = self.reporter.campaign_of(report) or self.config.campaigns[0]
             if name != self._topic[0]:
-                self._topic = (name, report_topic(self.prefix, name, self.reporter.device))
+                self._topic = (name, report_topic(self.config.prefix, name, self.reporter.device))
             flying[self.transport.publish(self._topic[1], report)] = report
             self.counts["sent"] += 1

@@ -1,6 +1,20 @@
-"""Interfaces of the client's connection. For type checkers and readers: no device loads this."""
+"""Interfaces of the client's configuration and connection. For type checkers and readers: no device loads this."""
 
 from typing import Any, Protocol
+
+
+class ClientSettings(Protocol):
+    """What a client reads of the device's configuration, `undertone_device.setup.config.DeviceConfig`."""
+
+    prefix: str
+    # Names of the campaigns to whose config topics it subscribes; a hand-over changes them.
+    campaigns: "tuple[str, ...]"
+    # It reads the sensor once in so many seconds; 0: once per slot.
+    sample_seconds: int
+    # It spreads its reports over this share of the following slot.
+    spread_percent: int
+    # Largest number of reports without PUBACK at a time.
+    in_flight: int
 
 
 class Transport(Protocol):

@@ -5,7 +5,7 @@ import os
 
 from undertone_device import unload
 from undertone_device.core.reporter import Reporter
-from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.client import Client, Platform
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_device.mqtt.socket_connection import CONNECT_MILLISECONDS, opener
 from undertone_device.setup.storage import LARGEST_SECRET, FileStorage, read_bounded
@@ -16,11 +16,10 @@ from undertone_shared.policy import LARGEST, parse_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
     from undertone_device.core.ledger import Storage
-    from undertone_device.core.protocols import Sample
     from undertone_device.mqtt.protocols import Transport
     from undertone_device.setup.config import BrokerSettings, DeviceConfig
     from undertone_shared.policy import Policy
@@ -119,14 +118,7 @@ def make_client(
     config: "DeviceConfig",
     policy: "Policy",
     transport: "Transport",
-    clock: "Callable[[], int]",
-    ticks: "Callable[[], int]",
-    idle: "Callable[[int], None]",
-    read: "Callable[[int], Sample | Sequence[Sample] | None] | None" = None,
-    set_clock: "Callable[[], None] | None" = None,
-    handed_over: "Callable[[bytes], None] | None" = None,
-    acknowledged: "Callable[[bytes], None] | None" = None,
-    alive: "Callable[[], None] | None" = None,
+    platform: Platform,
     asleep: "int | None" = None,
     storage: "Storage | None" = None,
 ) -> Client:
@@ -134,33 +126,15 @@ def make_client(
 
     Raises Invalid, and EntropyError without a byte source.
     """
-    entropy = Entropy()
     reporter = Reporter(
         config.name,
         policy,
         storage or FileStorage(_state_folder(config.state)),
-        entropy,
-        ticks,
+        Entropy(),
+        platform.ticks,
         config.counter_modulus,
         config.outbox,
         asleep,
     )
     reporter.accepted.successors = config.successors
-    return Client(
-        reporter,
-        transport,
-        entropy,
-        config.prefix,
-        config.campaigns,
-        clock,
-        ticks,
-        idle,
-        read,
-        set_clock,
-        config.sample_seconds,
-        config.spread_percent,
-        config.in_flight,
-        handed_over,
-        acknowledged,
-        alive,
-    )
+    return Client(reporter, transport, config, platform)

@@ -43,6 +43,7 @@ import undertone_device.mqtt.session_transport
 
 gc.collect()
 # ---
+from undertone_device.mqtt.client import Platform
 from undertone_device.setup import assembly, clock
 
 gc.collect()
@@ -51,17 +52,11 @@ slots, start = int(sys.argv[1]), int(sys.argv[2])
 device = heap_rig.Clock(start) if start else clock
 ticks = device.ticks
 policy = assembly.read_policy(config)
-client = assembly.make_client(
-    config,
-    policy,
-    assembly.board_transport(config, policy, ticks),
-    device.unix_time,
-    ticks,
-    clock.sleep_ms,
-    lambda now: now % 3000,
-)
+platform = Platform(device.unix_time, ticks, clock.sleep_ms)
+platform.read = lambda now: now % 3000
+client = assembly.make_client(config, policy, assembly.board_transport(config, policy, ticks), platform)
 # As main.py does after the start.
-del config, policy, assembly
+del config, policy, assembly, platform
 unload("undertone_device.setup.assembly")
 unload("undertone_device.setup.tls_context")
 gc.collect()

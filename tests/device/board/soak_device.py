@@ -16,7 +16,7 @@ import os
 import sys
 
 from undertone_device.core.reporter import Reporter
-from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.client import Client, Platform
 from undertone_device.setup import assembly, clock
 from undertone_device.setup.config import read_config
 from undertone_device.setup.storage import FileStorage
@@ -69,25 +69,16 @@ def main(host, port, name, slots, state, kind):
         }
     )
     os.mkdir(state)
-    entropy = Entropy()
     settings = '{"name": "%s", "broker": {"host": "%s", "port": %d, "keepalive": 30}, "campaigns": ["load"],'
-    settings = settings % (name, host, port) + '"policy": "-", "state": "-"}'
+    settings = settings % (name, host, port) + '"publish": {"spread_percent": 10}, "policy": "-", "state": "-"}'
     with open(state + "/device.json", "w") as file:
         file.write(settings)
-    transport = assembly.board_transport(read_config(state + "/device.json"), policy, clock.ticks)
-    reporter = Reporter(name, policy, FileStorage(state), entropy, ticks)
-    client = Client(
-        reporter,
-        transport,
-        entropy,
-        "undertone/v2",
-        ("load",),
-        now,
-        ticks,
-        clock.sleep_ms,
-        lambda at: at % 3000,
-        spread_percent=10,
-    )
+    config = read_config(state + "/device.json")
+    transport = assembly.board_transport(config, policy, clock.ticks)
+    reporter = Reporter(name, policy, FileStorage(state), Entropy(), ticks)
+    platform = Platform(now, ticks, clock.sleep_ms)
+    platform.read = lambda at: at % 3000
+    client = Client(reporter, transport, config, platform)
     measure("made")
     while reporter.campaign is None:
         client.step(20)

@@ -9,6 +9,7 @@ from cryptography.x509 import verification
 from undertone_aggregator.mqtt.signing import ensure_key
 from undertone_aggregator.settings.config import parse_config
 from undertone_device.core.units import epsilon_units
+from undertone_device.mqtt.client import Platform
 from undertone_device.setup import assembly
 from undertone_device.setup.config import read_config
 from undertone_operate.fleet.authority import private_authority
@@ -86,7 +87,8 @@ def test_an_absence_of_the_server_sizes_what_devices_keep(config, tmp_path):
         assert outbox_for(replace(plan, window=window), seconds) == reports
     written(config, tmp_path / "out", 1, outbox=97)
     member = read_config(str(tmp_path / "out/devices/load-001/device.json"))
-    client = assembly.make_client(member, assembly.read_policy(member), None, lambda: 0, lambda: 0, lambda _: None)
+    platform = Platform(lambda: 0, lambda: 0, lambda _: None)
+    client = assembly.make_client(member, assembly.read_policy(member), None, platform)
     assert client.reporter.ledger.outbox.capacity == member.outbox == 97
 
 

@@ -3,10 +3,10 @@
 from array import array
 
 from fake_broker import FakeBroker
-from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_entropy
+from rig import DAY, SLOT, START, Counting, Device, make_campaign, make_config
 
 from undertone_device.mqtt import client as loop
-from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.client import Client, Platform
 from undertone_device.mqtt.knocks import PERIOD, Knocks
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.entropy import BUFFER_BYTES, Entropy
@@ -20,7 +20,7 @@ CONFIG = "undertone/v2/load/config"
 class Rig:
     """A device, its client and its broker; time passes in ``pass_time`` and while the client idles."""
 
-    def __init__(self, broker=None, device=None, entropy=None, campaign=None, **options):
+    def __init__(self, broker=None, device=None, campaign=None, **options):
         self.broker = broker or FakeBroker()
         self.device = device or Device(now=START - SLOT)
         campaign = campaign or make_campaign()
@@ -30,25 +30,13 @@ class Rig:
         self.idled = 0
         device = self.device
         transport = SessionTransport(self.broker.open, device.ticks, "meter-1", "meter-1", "secret")
-        defaults = {
-            "read": self.read,
-            "spread_percent": 0,
-            "handed_over": lambda report: self.events.append(("sent", report)),
-            "acknowledged": lambda report: self.events.append(("acked", report)),
-        }
+        config, platform = make_config(), Platform(lambda: device.now, device.ticks, self.idle)
+        platform.read = self.read
+        platform.handed_over = lambda report: self.events.append(("sent", report))
+        platform.acknowledged = lambda report: self.events.append(("acked", report))
         for name in options:
-            defaults[name] = options[name]
-        self.client = Client(
-            device.reporter,
-            transport,
-            entropy or make_entropy(),
-            "undertone/v2",
-            ("load",),
-            lambda: device.now,
-            device.ticks,
-            self.idle,
-            **defaults,
-        )
+            setattr(config if hasattr(config, name) else platform, name, options[name])
+        self.client = Client(device.reporter, transport, config, platform)
 
     def idle(self, milliseconds):
         self.idled += milliseconds
@@ -290,7 +278,7 @@ def test_a_silent_server_counts_as_one_that_does_not_let_the_device_in():
 
 def test_the_time_of_a_connection_is_the_same_whatever_was_read():
     def attempts(reading, entropy):
-        rig = online(read=lambda now: reading, entropy=Entropy(entropy))
+        rig = online(read=lambda now: reading, device=Device(now=START - SLOT, entropy=Entropy(entropy)))
         rig.slot()
         rig.broker.unreachable = True
         rig.broker.drop()
@@ -340,7 +328,8 @@ def test_publication_is_spread_by_entropy_alone():
     for reading, seed in ((0, 0), (1000, 0), (500, 7)):
         source = Counting()
         source.count = seed
-        rig = online(spread_percent=50, entropy=Entropy(source), read=lambda now, value=reading: value)
+        device = Device(now=START - SLOT, entropy=Entropy(source))
+        rig = online(spread_percent=50, device=device, read=lambda now, value=reading: value)
         rig.slot()
         rig.slot()
         waited = 0
@@ -356,7 +345,7 @@ def test_publication_is_spread_by_entropy_alone():
 def test_one_refill_serves_a_slots_draw_and_its_delay():
     source = Counting()
     entropy = Entropy(source)
-    rig = online(spread_percent=50, device=Device(now=START - SLOT, entropy=entropy), entropy=entropy)
+    rig = online(spread_percent=50, device=Device(now=START - SLOT, entropy=entropy))
     rig.slot()
     reports = len(rig.device.reporter.outbox)
     before = source.count

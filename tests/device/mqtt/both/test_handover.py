@@ -3,12 +3,12 @@
 import json
 
 from fake_broker import FakeBroker
-from rig import DAY, SLOT, START, Device, make_campaign, make_entropy
+from rig import DAY, SLOT, START, Device, make_campaign, make_config
 
 from undertone_device.core import handover
 from undertone_device.core.ledger import Ledger
 from undertone_device.core.units import epsilon_units
-from undertone_device.mqtt.client import Client
+from undertone_device.mqtt.client import Client, Platform
 from undertone_device.mqtt.session_transport import SessionTransport
 from undertone_shared.ed25519 import verify
 from undertone_shared.errors import Invalid, Refused
@@ -59,17 +59,8 @@ class Rig:
         self.transport = SessionTransport(
             self.network.connect, device.ticks, "meter-1", "meter-1", "secret", 60, self.network.places
         )
-        self.client = Client(
-            device.reporter,
-            self.transport,
-            make_entropy(),
-            "undertone/v2",
-            ("load",),
-            lambda: device.now,
-            device.ticks,
-            self.idle,
-            spread_percent=0,
-        )
+        platform = Platform(lambda: device.now, device.ticks, self.idle)
+        self.client = Client(device.reporter, self.transport, make_config(), platform)
 
     def idle(self, milliseconds):
         self.device.ticks.now += milliseconds
@@ -235,7 +226,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_asked_about_and_not_followed()
         kept = handover.load(rig.device.storage)
         assert kept["outside"] == ["heat"]
         assert "campaigns" not in kept
-        assert rig.client.campaigns == ("load",)
+        assert rig.client.config.campaigns == ("load",)
         assert rig.device.reporter.accepted.following is None
         assert rig.network.tried == [OLD, NEW], "the new address counts all the same"
     # A later one inside what was agreed to is followed, and is in the history.
