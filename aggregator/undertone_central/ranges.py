@@ -83,12 +83,17 @@ def share_of(parameters: Parameters, items: Integers, x: int) -> tuple[float, fl
     """
     if not len(items):
         raise Invalid("there is no item yet: a block must be complete first")
-    sampled, concepts = parameters["kept_items"], parameters["concepts"]
-    sanitizer = CLASSES[concepts](parameters["bound"], Fraction(parameters["sanitizing_epsilon"]))
-    blocks = len(items) / sampled
-    share = float(np.mean(items == x if concepts == "points" else items <= x))
+    share = float(np.mean(items == x if parameters["concepts"] == "points" else items <= x))
+    return share, share_error(parameters, len(items), share)
+
+
+def share_error(parameters: Parameters, items: int, share: float) -> float:
+    """Return an upper bound of the standard error of a share that ``items`` synthetic items show."""
+    sampled = parameters["kept_items"]
+    sanitizer = CLASSES[parameters["concepts"]](parameters["bound"], Fraction(parameters["sanitizing_epsilon"]))
+    blocks = items / sampled
     sampling = share * (1 - share) / sampled if sampled < parameters["block"] else 0.0
-    return share, hypot(sanitizer.deviation(blocks) / sampled, sqrt(sampling / blocks))
+    return hypot(sanitizer.deviation(blocks) / sampled, sqrt(sampling / blocks))
 
 
 def make_counter(parameters: Parameters) -> Counter:

@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from undertone_aggregator.estimate.estimates import Z
 from undertone_aggregator.mqtt.link import Address
 from undertone_central import feed
 from undertone_central.document import read
@@ -28,7 +29,7 @@ from undertone_central.mechanisms.continual import integers
 from undertone_central.mechanisms.quantiles import Quantiles
 from undertone_central.mechanisms.sanitizer import ENDINGS
 from undertone_central.noise.laplace import Integers
-from undertone_central.ranges import Piece, RangeSum, range_sum, share_of
+from undertone_central.ranges import Piece, RangeSum, range_sum, share_error, share_of
 from undertone_shared.errors import Invalid
 
 MQTT = "mqtt://"
@@ -74,6 +75,14 @@ class Broker:
         return Address(parts.hostname, port, self.user or "", password, self.ca), topic
 
 
+class ReleasedQuantile(NamedTuple):
+    """A quantile of a release with its 95 % interval, ``low`` to ``high``."""
+
+    value: int
+    low: int
+    high: int
+
+
 @dataclass(frozen=True)
 class Release:
     """A release that was read: its public parameters, its guarantee, and answers computed from its numbers alone."""
@@ -104,10 +113,12 @@ class Release:
             raise Invalid("shares need a release of synthetic items, of the mechanism sanitizer")
         return share_of(self.parameters, self.numbers, value)
 
-    def quantiles(self, shares: Sequence[float]) -> list[int]:
-        """Return quantiles of a release of synthetic items.
+    def quantiles(self, shares: Sequence[float]) -> list[ReleasedQuantile]:
+        """Return quantiles of a release of synthetic items, with their 95 % intervals.
 
-        Raises Invalid for a release of another kind, and for a share outside [0, 1].
+        An interval is from the quantile of q - d to that of q + d: d is 1.96 standard errors of the share q (`share`)
+        and the error of the sketch. It ends at 0, or at the bound, where no share is so small or so large. Raises
+        Invalid for a release of another kind, and for a share outside [0, 1].
         """
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
@@ -116,9 +127,16 @@ class Release:
         for share in shares:
             if not 0 <= share <= 1:
                 raise Invalid(f"quantile is {share}, expected a share from 0 to 1")
-        sketch = Quantiles()
-        sketch.update(self.numbers)
-        return [sketch.quantile(share) for share in shares]
+        sketch, items = Quantiles(), self.numbers
+        sketch.update(items)
+        found = []
+        for share in shares:
+            value = sketch.quantile(share)
+            away = Z * share_error(self.parameters, len(items), share) + sketch.rank_error
+            low = sketch.quantile(share - away) if share > away else 0
+            high = sketch.quantile(share + away) if share + away < 1 else int(self.parameters["bound"])
+            found.append(ReleasedQuantile(value, low, high))
+        return found
 
 
 def open_release(path: Path | str) -> Release:

@@ -104,6 +104,9 @@ def test_every_mechanism_with_its_options_is_released_and_asked(options, tmp_pat
     answer = json.loads(run("query", out, *question, "--json").out)
     assert len(answer["answers"]) == 1
     assert answer["guarantee"] in made.err
+    if items == "sanitizer":
+        row = answer["answers"][0]
+        assert f"{row['value']}, between {row['low']} and {row['high']} (95 %)" in run("query", out, *question).out
 
 
 @pytest.mark.parametrize(

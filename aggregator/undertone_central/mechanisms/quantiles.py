@@ -36,6 +36,11 @@ class Quantiles:
             raise Invalid("there is no item yet: a block must be complete first")
         return int(self._sketch.get_quantile(share))
 
+    @property
+    def rank_error(self) -> float:
+        """The sketch's own error of a share: with probability .99 a quantile's share is at most so far from the asked."""
+        return float(self._sketch.normalized_rank_error(False))
+
     def share_at_most(self, x: int) -> float:
         """Return the share of the stream that is at most x. Raises Invalid before the first item."""
         if self._sketch.is_empty():

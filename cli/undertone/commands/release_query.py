@@ -44,7 +44,7 @@ def query(
         answers.append({"range": text, "sum": answer.value, "standard_error": answer.standard_error})
     if quantiles:
         pairs = zip(quantiles, release.quantiles(quantiles), strict=True)
-        answers += [{"quantile": share, "value": value} for share, value in pairs]
+        answers += [{"quantile": share, **found._asdict()} for share, found in pairs]
     for value in shares or []:
         share, error = release.share(value)
         answers.append({"share of": value, "share": share, "standard_error": error})
@@ -57,5 +57,5 @@ def query(
         elif "share" in row:
             print(f"share of {row['share of']}: {row['share']:.4f} ± {Z * row['standard_error']:.4f} (95 %)")
         else:
-            print(f"quantile {row['quantile']:g}: {row['value']}")
+            print(f"quantile {row['quantile']:g}: {row['value']}, between {row['low']} and {row['high']} (95 %)")
     print(release.guarantee)
