@@ -39,8 +39,14 @@ class Move:
     amount: float = 0.0
 
     def weighed(self, counts: Counts) -> Counts:
-        """Return the counts of old reports times their weight."""
-        return counts if self == Move() else np.rint(counts * _AGED).astype(np.int64)
+        """Return the counts of old reports [symbols] or [pieces, symbols] times their weight, as integers.
+
+        Sums are rounded, and not each count: so every symbol keeps its share of the reports, however few they are.
+        """
+        if self == Move():
+            return counts
+        sums = np.rint(np.cumsum(counts.T * _AGED)).astype(np.int64)
+        return np.diff(sums, prepend=0).reshape(counts.T.shape).T
 
     def theta(self, old: int, bound: int) -> int | None:
         """Return the θ of old reports in terms of readings as they are now; None where there is none."""

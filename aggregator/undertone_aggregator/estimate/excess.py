@@ -1,7 +1,8 @@
 """Model of what truncation removes from a slot's mean: the excess X = E[(x - θ)⁺] of the slot's readings x.
 
 *What the rounds know.* A choice of θ keeps E[(x - t)⁺] for every t and each piece p of the cycle, with its error
-(`threshold.pieces`): hence the excess e_p over θ and the truncated mean μ_p = E[min(x, θ)] = E[x] - e_p.
+(`threshold.pieces`): hence the excess e_p over θ and the truncated mean μ_p = E[min(x, θ)] = E[x] - e_p. An epoch that
+has ended is described by the choice that ended it, which was fitted to the epoch's own reports, too.
 
 *What the reports of later slots know*: the truncated mean m_t of slot t, with its noise. The factor of the slot's
 truncated mean, f_t = E[m_t] / μ_p, is the sum of three parts, each estimated from the m of several slots and shrunk by
@@ -12,7 +13,8 @@ the noise that it has, with a variance that the m themselves show (method of mom
 *Two explanations* of a factor f. All readings are larger: they are s times those of the rounds, where s solves
 E[min(s x, θ)] = f μ_p, and X = s E[(x - θ/s)⁺]. Or more devices are active, with readings of the same size: X = f e_p.
 The probability w of the first is its likelihood: under each explanation the pieces' e_p would follow from their μ_p and
-the distribution of the whole cycle. X is the mean over both, and over what the noise leaves possible of f.
+the distribution of the whole cycle. X is the mean over both, and over what the noise leaves possible of f. After a step
+of the readings, both are equally likely, and the error is as large as the distance between them.
 
 *The error* has three parts, which average out differently over many slots (`Removed`): `fit`, `level` and
 `explained` are the errors of the fit's mean over the cycle, of the level, and of the explanation; `shape` the rest of
@@ -28,7 +30,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.counts.epochs import Epoch
 from undertone_aggregator.estimate.removed import Removed, Reported, Slots, Vector
 from undertone_aggregator.estimate.two_sided import UNLIKELY, around
 from undertone_aggregator.threshold import Threshold
@@ -50,7 +51,7 @@ _DAYS = 0.35
 # A part of a factor so many standard deviations away is a step.
 _STEPPED = 4.0
 # Error of the excess after a step, as a share of the distance between the two explanations.
-_DOUBT = 0.7
+_DOUBT = 1.0
 # A level that has changed by more than this factor is another level.
 _CHANGED = 4 / 3
 # The log odds of the two explanations are at most this: none is the whole truth.
@@ -99,20 +100,14 @@ class ExcessModel:
         """Return an attribute of the rows by slot of the cycle; [cycle]."""
         return np.asarray(getattr(self, name)[self._row])
 
-    @classmethod
-    def of(cls, epoch: Epoch) -> "ExcessModel":
-        """Return the model of a report epoch with a choice of θ."""
-        assert epoch.threshold is not None
-        return cls(pieces_of(epoch.threshold), epoch.campaign.rule.ranges, epoch.campaign.cycle)
-
     def removed(self, reported: Reported) -> Removed:
         """Return what is removed from the means of some slots."""
         row = self._row[reported.slot % self.cycle]
         factor = self.factors(reported)
         larger, spread = self._larger(row, factor.mean, factor.variance)
         active = self.excess[row] * np.maximum(factor.mean, 0.0)
-        # What the times of day say about a larger mean may not hold for a step, or for a change of the whole level.
-        w = np.where(factor.stepped, (self.larger + 0.5) / 2.0, self.larger)
+        # What the times of day say about a larger mean says nothing of a step, or of a change of the whole level.
+        w = np.where(factor.stepped, 0.5, self.larger)
         doubt = np.where(factor.stepped, _DOUBT, np.sqrt(w * (1.0 - w)))
         bias = w * larger + (1.0 - w) * active
         spread = w * spread + (1.0 - w) * self.excess[row] * np.sqrt(factor.variance)

@@ -22,7 +22,7 @@ from undertone_aggregator.counts.partial import EVERYBODY, Counts
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.estimate.difference import GroupNoise, MeanDifference, Means, Side, difference
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimates, RangeEstimate, Series, Z
-from undertone_aggregator.estimate.excess import ExcessModel
+from undertone_aggregator.estimate.excess import ExcessModel, pieces_of
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import BiasError, Places, over, over_slots
@@ -173,7 +173,7 @@ class Reconstruction:
         choices = [epoch.chosen for epoch in self.timeline.epochs]
         choice = np.zeros(len(table), dtype=np.int64)
         for epoch in self.timeline.epochs:
-            choice[begun == epoch.campaign.epoch] = choices.index(epoch.chosen)
+            choice[begun == epoch.campaign.epoch] = choices.index(self._known_by(epoch).chosen)
         reports = table.reports.astype(np.float64)
         noise = GroupNoise(table.slot, reports, np.square(table.truncated_se)[:, None])
         series = Series(side.group)
@@ -231,13 +231,24 @@ class Reconstruction:
             ones = np.flatnonzero(measured & (begun == epoch.campaign.epoch))
             if epoch.threshold is None or not len(ones):
                 continue
-            of_epoch = model_of(epoch).removed(reported_of(estimates.take(ones), epoch.campaign))
+            of_epoch = model_of(epoch, self._known_by(epoch)).removed(reported_of(estimates.take(ones), epoch.campaign))
             if epoch.threshold.method == WHITE_BOX:
                 of_epoch = of_epoch.as_error()
             for column, values in zip(removed, of_epoch, strict=True):
                 column[ones] = values
         mean, error = estimates.truncated_mean, estimates.truncated_se
         return estimates.with_load(mean, error, removed.bias, removed.standard_error), removed
+
+    def _known_by(self, epoch: Epoch) -> Epoch:
+        """Return the epoch whose choice of θ knows an epoch's readings best.
+
+        It is the next one with a choice: that was fitted to the epoch's own reports, too, and not only to those of
+        before. It is the epoch itself while none follows, or if both ends are truncated.
+        """
+        if epoch.campaign.report is None or epoch.campaign.report.low:
+            return epoch
+        later = self.timeline.epochs[self.timeline.epochs.index(epoch) + 1 :]
+        return next((one for one in later if one.threshold is not None), epoch)
 
     def _truncated(self, reports: Tables, group: str) -> tuple[Estimates, NDArray[np.int64]]:
         """Return ``truncated`` of one group's reports, and the epoch under which most of them were made.
@@ -384,14 +395,17 @@ def _joined(measured: _Measured, group: str, slot_seconds: int) -> tuple[Estimat
 
 
 @lru_cache(maxsize=64)
-def model_of(epoch: Epoch) -> ExcessModel | TwoSided:
-    """Return the model of what truncation removes in a report epoch with a choice of θ; all groups share it."""
-    campaign, chosen = epoch.campaign, epoch.threshold
+def model_of(epoch: Epoch, known_by: Epoch | None = None) -> ExcessModel | TwoSided:
+    """Return the model of what truncation removes in a report epoch with a choice of θ; all groups share it.
+
+    ``known_by``: the epoch whose choice describes the readings, None for the epoch itself.
+    """
+    campaign, chosen = epoch.campaign, (known_by or epoch).threshold
     assert chosen is not None
     assert campaign.report is not None
     if campaign.report.low:
         return TwoSided(chosen, campaign.report.low, campaign.report.theta, campaign.bound, campaign.cycle)
-    return ExcessModel.of(epoch)
+    return ExcessModel(pieces_of(chosen), campaign.rule.ranges, campaign.cycle)
 
 
 def reported_of(estimates: Estimates, campaign: Campaign) -> Reported:

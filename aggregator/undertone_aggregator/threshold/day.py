@@ -6,6 +6,10 @@ that decreases with the time between two pieces round the cycle: a piece with fe
 the day. The posterior is its normal approximation at the mode, found by Fisher scoring. The size of the day's largest
 readings is known better, because all of the day's reports inform it: a piece's tail is therefore half its own and half
 the day's, and the pieces decide only at what time large readings occur.
+
+The day's own fit uses the reports for the threshold, and those reports of readings that are from all times of day. The
+pieces' fits use all reports, also those of a block of the day. So the mean over the pieces is scaled to the day's
+distribution only where there are no reports of readings: elsewhere it knows more than the day's fit does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -118,9 +122,11 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
     starts = np.unique(np.arange(count) * base // count)
     if np.add.reduceat(information, starts).min() < LEAST_INFORMATION / 2:
         starts = np.array([0])
-    whole = posterior([phases.whole for phases in cohort], (), bound)  # type: ignore[misc]
-    thetas = [phases.whole.theta for phases in histograms if isinstance(phases.whole, ReportCounts)]
-    grid = decision_grid(bound, *thetas)
+    of_readings = [(phases.whole, phases.parts) for phases in histograms if isinstance(phases.whole, ReportCounts)]
+    # The reports of a block are from its own time of day, and do not represent all readings.
+    of_cycle = [reports for reports, parts in of_readings if parts.any(axis=1).all()]
+    whole = posterior([phases.whole for phases in cohort], of_cycle, bound)  # type: ignore[misc]
+    grid = decision_grid(bound, *(reports.theta for reports, _ in of_readings))
     first = [-(-int(start) * cycle // base) for start in starts]
     slots = np.diff([*first, cycle])
     of_day = _spread(whole, grid)
@@ -130,7 +136,9 @@ def day_of(histograms: Sequence[Phases], bound: int, cycle: int) -> Day | None:
         lengths = whole.model.lengths(np.log(np.asarray(grid[1:-1], dtype=np.float64)))
         likelihoods = Likelihoods(whole.model, observations)
         parameters = _draws(likelihoods, _prior(whole.prior, whole.mode), _correlation((starts + 0.5) / base))
-        densities = _raked(_tailed(cell_masses(survival(parameters, lengths)), of_day), of_day, slots / cycle)
+        densities = _tailed(cell_masses(survival(parameters, lengths)), of_day)
+        if not of_readings:
+            densities = _raked(densities, of_day, slots / cycle)
     densities = with_mode(densities, grid, observations, of_day.mean(axis=0), slots / cycle)
     return Day(grid, densities, tuple(first), slots / cycle)
 

@@ -93,6 +93,16 @@ def test_old_reports_count_for_a_quarter_under_a_theta_that_moved_with_them():
     assert Move(1.0, 50.0).theta(300, BOUND) is None
 
 
+def test_old_reports_keep_each_symbols_share_however_few_a_piece_of_the_day_has():
+    """A quarter of one or two reports rounds to none: the rare symbols, which tell of large readings, would be lost."""
+    counts = np.random.default_rng(1).poisson([40.0, 3.0, 1.0, 0.2], (48, 4))
+    weighed = Move(2.0).weighed(counts)
+    assert weighed.shape == counts.shape
+    assert (weighed >= 0).all()
+    assert (weighed <= counts).all()
+    assert np.abs(weighed.sum(axis=0) - counts.sum(axis=0) / 4).max() <= 1.0
+
+
 MONDAY = 1_798_416_000
 
 

@@ -1,6 +1,7 @@
 """The parts of a reconstruction, each against its formula: decode, level, interval, cell means, what is left out."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,22 @@ def test_what_is_removed_is_computed_under_the_epoch_of_most_reports(of_old: int
     assert reconstruct.model_of(other).removed(reconstruct.reported_of(table, other.campaign)).bias.tolist() != (
         expected.bias.tolist()
     )
+
+
+def test_an_epoch_that_has_ended_is_described_by_the_choice_that_ended_it() -> None:
+    """That choice was fitted to the epoch's own reports, too; the range is still the epoch's own."""
+    old, new = epoch(500), epoch(400, first=FIRST + 8)
+    heavier = replace(CHOSEN, density=np.array([0.5, 0.3, 0.2]))
+    after = Epoch(new.campaign, 0, threshold_to_json(heavier))
+    reports = {key(old, slot): counts(old, 100) for slot in range(FIRST, FIRST + 8)}
+    alone, followed = (
+        estimates_of(Reconstruction(Timeline(epochs)), reports, [EVERYBODY]) for epochs in ([old], [old, after])
+    )
+    same = Epoch(old.campaign, 0, threshold_to_json(heavier))
+    expected = estimates_of(Reconstruction(Timeline([same])), reports, [EVERYBODY])
+    assert [each.bias for each in followed] == [each.bias for each in expected]
+    assert all(one.bias != other.bias for one, other in zip(followed, alone, strict=True))
+    assert [each.truncated_mean for each in followed] == [each.truncated_mean for each in alone]
 
 
 def test_a_slot_begins_at_its_second_and_has_the_newest_theta() -> None:

@@ -162,6 +162,29 @@ def test_reports_of_a_block_tell_of_its_own_time(night_and_day, day):
     assert after > 1.5 * before
 
 
+def test_reports_of_all_times_of_day_tell_the_days_mean():
+    """Rounds of few devices do not know the mean of min(x, θ) well, but the report phase's own histograms do."""
+    rng = np.random.default_rng(6)
+    mechanism, theta = Hybrid(0, *_parts()), 600
+    few = []
+    for phases in rounds(lambda _: 150):
+        kept = rng.binomial(phases.parts, 0.02)
+        few.append(Phases(CohortCounts(phases.whole.mechanism, kept.sum(axis=0)), kept))
+    parts = np.zeros((CYCLE, 2), dtype=np.int64)
+    for slot in range(CYCLE):
+        readings = np.minimum(rng.exponential(150, 20 * DEVICES), theta)
+        up = rng.random(len(readings)) < readings / theta
+        parts[slot] = drawn(mechanism.rounding, up.astype(int), rng)
+    reports = Phases(ReportCounts.of(mechanism.rounding, theta, parts.sum(axis=0)), parts)
+    truth = 150 * (1 - np.exp(-theta / 150))
+    away = []
+    for histograms in (few, [*few, reports]):
+        made = day_of(histograms, BOUND, CYCLE)
+        below = made.excess(np.array([0])) - made.excess(np.array([theta]))
+        away.append(abs(np.tensordot(made.shares, below, 1).mean() / truth - 1))
+    assert away[1] < 0.02 < away[0]
+
+
 def _parts():
     from undertone_shared.mechanism import WindowMechanism
 
