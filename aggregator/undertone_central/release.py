@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from undertone_aggregator.estimate.estimates import Z
 from undertone_aggregator.mqtt.link import Address
 from undertone_central import feed
 from undertone_central.document import read
@@ -33,6 +33,8 @@ from undertone_central.ranges import Piece, RangeSum, range_sum, share_error, sh
 from undertone_shared.errors import Invalid
 
 MQTT = "mqtt://"
+# Half-width of a 95 % interval in standard errors.
+_Z = NormalDist().inv_cdf(0.975)
 _NAMED_FAULTS = 20
 
 Say = Callable[[str], None]
@@ -132,7 +134,7 @@ class Release:
         found = []
         for share in shares:
             value = sketch.quantile(share)
-            away = Z * share_error(self.parameters, len(items), share) + sketch.rank_error
+            away = _Z * share_error(self.parameters, len(items), share) + sketch.rank_error
             low = sketch.quantile(share - away) if share > away else 0
             high = sketch.quantile(share + away) if share + away < 1 else int(self.parameters["bound"])
             found.append(ReleasedQuantile(value, low, high))
