@@ -364,6 +364,10 @@ def test_a_cap_whose_counts_are_lost_comes_back_as_it_may_have_been_spent():
         sums.fill(START, 0, SLOT)
         spent = [START - SLOT * back for back in range(groups * size, 0, -1)]
         ends = spent[size - 1 :: size]
+        # So many are shown as drawn since then: whole groups.
+        for group in range(groups):
+            assert drawn_since(sums, ends[group]) == (groups - group) * size
+            assert drawn_since(sums, ends[group] + 1) == (groups - group - 1) * size
         for start in range(START, START + 2 * period, SLOT):
             # A group begins a period after the last draw of as many groups before.
             drawn = len(spent) - groups * size
