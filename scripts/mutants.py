@@ -175,6 +175,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/aggregator/estimate/test_reconstruct_parts.py",
         "tests/aggregator/estimate/test_reconstruct.py",
         "tests/aggregator/estimate/test_stale.py",
+        "tests/aggregator/estimate/test_difference.py",
     ),
     "aggregator/undertone_aggregator/estimate/publication.py": (
         "tests/aggregator/estimate/test_publication_rules.py",

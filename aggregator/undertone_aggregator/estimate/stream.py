@@ -166,7 +166,7 @@ class StreamReconstruction:
         campaign = self._newest[0]
         curves = [dict(self._curves(tables, side.group)) for tables, side in zip(reports, both, strict=True)]
         rows = []
-        for coordinate in range(1, campaign.rule.dimension + 1) if all(curves) else ():
+        for coordinate in self._coordinates if all(curves) else ():
             first, second = (
                 self._side(Series(side.group, coordinate), side, of[Series(side.group, coordinate)])
                 for side, of in zip(both, curves, strict=True)
@@ -226,14 +226,19 @@ class StreamReconstruction:
     def _newest(self) -> tuple[Campaign, StreamRule, Layout, Vector]:
         return max(self._rules.values(), key=lambda known: known[0].epoch)
 
+    @property
+    def _coordinates(self) -> range:
+        """The coordinates of a reading, which are the same in all epochs of a campaign."""
+        return range(1, self._newest[1].dimension + 1)
+
     def _known(self, reports: Tables) -> list[ReportOrigin]:
         return [origin for origin in reports if origin.fingerprint in self._rules]
 
     def _curves(self, reports: Tables, group: str) -> Iterator[tuple[Series, Curve]]:
         """Yield every coordinate's series with its curve."""
-        dimensions = [self._rules[origin.fingerprint][1].dimension for origin in self._known(reports)]
-        for coordinate in range(1, max(dimensions, default=0) + 1):
-            yield Series(group, coordinate), self.curve(reports, coordinate)
+        if self._known(reports):
+            for coordinate in self._coordinates:
+                yield Series(group, coordinate), self.curve(reports, coordinate)
 
 
 def _together(one: Tables, other: Tables) -> Tables:

@@ -14,6 +14,7 @@ from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.evidence import Reader
 from undertone_aggregator.campaign.rounds import Rounds, _moved, _nearest
 from undertone_aggregator.counts.epochs import Epoch, Timeline
+from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.design.table import optimal_table
 from undertone_aggregator.settings.config import CampaignPlan
 from undertone_aggregator.threshold import Query, Threshold, first_edges
@@ -120,6 +121,22 @@ def test_a_threshold_round_is_looked_at_when_its_own_slots_are_settled() -> None
     dues = [rounds.due(Timeline(epochs[: number + 1]), NOW) for number in range(3)]
     # A third epoch of the rounds, after one that nobody answered, is as long as the last.
     assert dues == [NOW + 4 + 3, NOW + 100 + 8 + 3, NOW + 200 + 8 + 3]
+
+
+def test_who_is_there_is_counted_in_slots_that_are_settled() -> None:
+    """The newest of them: a slot that is under way, or whose reports may still come, would look like an absence."""
+    asked = list[tuple[int, int]]()
+
+    def read(first: int, last: int, kind: int) -> Partial:
+        asked.append((first, last))
+        return Partial()
+
+    means = EpochMeans(server.SEED, read)
+    for settle_slots in (1, 3):
+        asked.clear()
+        rounds = Rounds(server.plan(slot_seconds=MINUTE, settle_slots=settle_slots), means)
+        assert rounds.waits(Timeline([rounds.first(START)]), START + 30 * MINUTE + 59) == ""
+        assert max(last for _, last in asked) == START // MINUTE + 30 - settle_slots - 1
 
 
 def test_the_end_of_the_threshold_rounds_is_that_of_the_last_one_and_its_pauses() -> None:

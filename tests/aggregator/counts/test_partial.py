@@ -40,6 +40,15 @@ def test_merge_is_associative_commutative_and_counts_the_union(a: list, b: list,
     assert first.merge(second).reports == len(a) + len(b)
 
 
+@given(REPORTS, REPORTS)
+def test_whole_histograms_are_added_as_their_reports_are(a: list, b: list) -> None:  # type: ignore[type-arg]
+    whole, before = of(a), of(b)
+    for key, counts in before.items():
+        whole.add_counts(key, counts)
+    assert whole == of(a + b)
+    assert before == of(b)
+
+
 def test_a_streams_moments_add_up_and_its_first_cell_counts_the_reports() -> None:
     key, partial = Key("load", b"abcdefgh", STREAM, "all", 5), Partial()
     partial.add_moments(key, [(0, 1), (2, 40)], 4)

@@ -113,6 +113,18 @@ def test_repetition_is_noticed_also_across_refills():
     assert "repeated" in failure(EntropyError, Entropy(bytes).refill)
 
 
+def test_six_equal_bytes_in_a_row_are_noticed_wherever_they_begin_and_five_are_not():
+    for length in (REPETITION_CUTOFF - 1, REPETITION_CUTOFF):
+        for begin in range(BUFFER_BYTES - length + 1):
+            data = bytearray(i % 2 for i in range(BUFFER_BYTES))
+            data[begin : begin + length] = bytes([9]) * length
+            entropy = Entropy(stream(data))
+            if length < REPETITION_CUTOFF:
+                entropy.refill()
+            else:
+                assert "repeated" in failure(EntropyError, entropy.refill), begin
+
+
 def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
     """Against the plain count, on sources that repeat themselves more or less, over three buffers each."""
     state = 1
