@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import UnionType
@@ -10,8 +11,29 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
+from undertone_shared.errors import Invalid
+
 # Types that a command line can give. Of several that a field allows, the first of this list is used.
 _WRITTEN = (Path, str, bool, int, float)
+_FIELD = re.compile(r"(campaign\.)?\b([a-z_]+)\b")
+# The fields with which an error begins.
+_FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| is | are | exclude)")
+
+
+def as_typed(sentence: str, names: Iterable[str], *, in_plan: bool = False) -> str:
+    """Return an error with its fields as the options that people type: "campaign.late_slots is 3" by --late-slots.
+
+    ``names``: the fields that are options. ``in_plan``: fields of ``campaign`` come from a file, and stay as they are.
+    """
+    head = _FIELDS.match(sentence)
+    if head is None:
+        return sentence
+
+    def option(field: re.Match[str]) -> str:
+        prefix, name = field.groups()
+        return field[0] if name not in names or (prefix and in_plan) else f"--{name.replace('_', '-')}"
+
+    return _FIELD.sub(option, head[0]) + sentence[head.end() :]
 
 
 def with_options(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -26,8 +48,11 @@ def with_options(options: type) -> Callable[[Callable[..., None]], Callable[...,
 
         @functools.wraps(function)
         def command(**given: Any) -> None:
-            chosen = options(**{name: given.pop(name) for name in names})
-            function(chosen, **given)
+            in_plan = given.get("plan") is not None
+            try:
+                function(options(**{name: given.pop(name) for name in names}), **given)
+            except Invalid as wrong:
+                raise Invalid(as_typed(str(wrong), names, in_plan=in_plan)) from wrong
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         parameters = [*_parameters(options), *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]

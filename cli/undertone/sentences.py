@@ -10,6 +10,9 @@ _EXPECTED = re.compile(r" (?:is|unknown option) '([^']*)', expected (?:one of )?
 # What Typer says of a number below an option's least value, in its versions.
 _LEAST = re.compile(r"(?:greater than or equal to |in the range x>=)(\d+)")
 
+# What Typer says of an argument, which has no dashes, that should be a number.
+_ARGUMENT = re.compile(r"invalid value for '(\w+)': .*\binteger\b")
+
 
 def with_suggestion(sentence: str) -> str:
     """Return the sentence; add "did you mean hybrid?" if it says "X is 'hybird', expected one of auto, hybrid"."""
@@ -29,7 +32,9 @@ def usage_sentence(error: Any, words: Sequence[str]) -> str:
     options: Sequence[str] = getattr(getattr(error, "param", None), "opts", ())
     given = _given(options, words)
     if given is None:
-        return _plain(error.format_message())
+        sentence = _plain(error.format_message())
+        argument = _ARGUMENT.match(sentence)
+        return f"{argument[1]} is not a whole number, expected one such as 5" if argument else sentence
     message = str(error.message)
     if least := _LEAST.search(message):
         return f"{options[0]} is {given!r}, expected a number from {least[1]}"

@@ -8,14 +8,16 @@ Exit codes: 0 done, 2 bad input or usage.
 import argparse
 import json
 import os
+import re
 import sys
+from typing import NoReturn
 
 from undertone_device.core import reset
 from undertone_device.host import gateway, household, status
 from undertone_device.host.words import DEFAULT
 from undertone_device.setup import clock
 from undertone_device.setup.assembly import read_policy
-from undertone_device.setup.config import DeviceConfig, read_config
+from undertone_device.setup.config import DeviceConfig
 from undertone_device.setup.storage import FileStorage, read_bounded
 from undertone_device.tools import commands as tools
 from undertone_shared.entropy import EntropyError
@@ -53,10 +55,19 @@ EXAMPLES = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence each."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise Invalid."""
+        message = re.sub("^argument (?:N: )?", "", message).replace(": is ", " is ")
+        raise Invalid(f"{message}; see {self.prog} --help")
+
+
 def main(argv: list[str], name: str = "undertone-device") -> int:
     """Run the command line; return the exit code. For bad input, print one sentence on stderr. ``name``: as typed."""
-    arguments = _parser(name).parse_args(argv)
     try:
+        arguments = _parser(name).parse_args(argv)
         if arguments.command == "run":
             paths = gateway.configurations(arguments.all) if arguments.all else [arguments.config]
             gateway.run(paths, arguments.json, arguments.ledger)
@@ -64,7 +75,7 @@ def main(argv: list[str], name: str = "undertone-device") -> int:
         if arguments.command in tools.NAMES:
             tools.run(arguments)
             return 0
-        config = read_config(arguments.config)
+        config = gateway.configuration(arguments.config)
         if arguments.command == "status":
             return _status(config, arguments.json)
         if arguments.command == "reset-campaign":
@@ -76,7 +87,7 @@ def main(argv: list[str], name: str = "undertone-device") -> int:
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description="A device on this machine.")
+    parser = _Parser(prog=program, description="A device on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in (
         ("run", "read, add noise and report until stopped by SIGTERM or Ctrl-C"),

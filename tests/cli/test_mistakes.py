@@ -12,6 +12,7 @@ from undertone_central.release import release
 from undertone_shared.errors import Invalid
 
 RELEASE = ("--epsilon", "1", "--bound", "10")
+CREATE = ("campaign", "create", "home", "b", "--sensor", "t", "--unit", "Wh", "--bound", "90", "--epsilon", "1")
 
 
 @pytest.fixture
@@ -170,3 +171,62 @@ def test_a_backup_that_is_not_there_is_said(tmp_path: Path) -> None:
     said = f"error: the backup is '{tmp_path}/nosuch.tar', expected a file that undertone backup has made\n"
     assert done.stderr == said
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("plan", "--epsilon", "0"), "--epsilon is '0', expected a number from 0.05 to 8"),
+        (("plan", "--mechanism", "zz"), "--mechanism is 'zz', expected one of auto, hybrid, piecewise, optimal"),
+        (("plan", "--window", "24h", "--error", "5%"), "--error: not an option with window"),
+        (("plan", "--data", "folder"), "folder is a folder, expected a file that ends in .npz, .csv or .parquet"),
+        (("plan", "--data", "below.csv"), "the smallest reading is -5, expected 0 or more without --bound"),
+        (("simulate", "--drop-out", "1.5"), "--drop-out is 1.5, expected a share from 0 to 1"),
+        (("simulate", "--plan", "late.toml"), "campaign.blocks is 9, expected an integer from 1 to 8"),
+        (("simulate", "--png", "none/a.png"), "--png is 'none/a.png', expected a file in a folder that exists"),
+        (("web", "a.sqlite", "--home", "home"), "stores are not an argument beside --home, which shows all campaigns"),
+        (("move", "home", "h:99999"), "the address is 'h:99999', expected HOST or HOST:PORT"),
+        (("query", "a.sqlite", "--first", "-1"), "--first is -1, expected the number of a slot, from 0"),
+        (("devices", "add", "two", "--home", "home"), "N is not a whole number, expected one such as 5"),
+        (("device", "run", "--config", "none.json"), "none.json: No such file or directory"),
+        (("device", "run", "--config", "bad.json"), "bad.json: the configuration is not JSON"),
+        (
+            ("device", "pause", "--config", "x", "--hours", "-1"),
+            "--hours is '-1', expected whole hours from 1 to 100000",
+        ),
+        (("device", "run"), "one of the arguments --config --all is required; see undertone device run --help"),
+        ((*CREATE, "--preview", "--devices", "-5"), "--devices is -5, expected an integer from 1 to 1000000000"),
+        ((*CREATE, "--epsilon", "9"), "campaign.epsilon is '9', expected a number from 0.05 to 8"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_field_and_leaves_nothing(
+    words: tuple[str, ...], sentence: str, mistaken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mistaken)
+    before = files_of(mistaken)
+    done = undertone(*words)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert sentence in line
+    assert files_of(mistaken) == before
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder, but for those that SQLite makes while a store is read."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal")))
+
+
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a server's folder, a store, and files that are wrong."""
+    folder = tmp_path_factory.mktemp("mistaken")
+    assert undertone("init", folder / "home").returncode == 0
+    store = ("--devices", "100", "--slots", "1", "--rounds", "0.25,0.25,0.25", "--epsilon", "8")
+    assert undertone("simulate", *store, "--store", folder / "a.sqlite").returncode == 0
+    (folder / "folder").mkdir()
+    (folder / "below.csv").write_text("time,h1\n2026-01-01 00:00,-5\n2026-01-01 00:30,7\n")
+    (folder / "bad.json").write_text('{"a": ')
+    plan = '[campaign]\nname = "a"\nsensor = "s"\nunit = "Wh"\nbound = 90\nepsilon = 1\nblocks = 9\n'
+    (folder / "late.toml").write_text(plan)
+    return folder

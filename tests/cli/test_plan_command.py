@@ -36,7 +36,7 @@ def test_the_page_says_what_it_would_cost():
     ("words", "sentence"),
     [
         (["--error", "few"], "error is 'few'"),
-        (["--cohort-share", "1"], "cohort_share is 1.0"),
+        (["--cohort-share", "1"], "--cohort-share is 1.0"),
         (["--days", "0"], "days is 0"),
         (["--epsilon", "99"], "epsilon"),
     ],

@@ -59,7 +59,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path, home: Path) -
     plan.write_text(plan.read_text().replace('epsilon = "1"', "epsilon = 100"))
     done = undertone("serve", home)
     assert done.returncode == 2
-    assert done.stderr == "error: campaign.epsilon: epsilon is 100, expected a number from 0.05 to 8\n"
+    assert done.stderr == "error: campaign.epsilon is 100, expected a number from 0.05 to 8\n"
 
 
 def test_a_campaign_begins_and_the_server_ends_on_sigterm(home: Path) -> None:

@@ -45,7 +45,7 @@ def test_the_papers_way_is_one_word_and_is_named():
     assert "expected 'hybrid': campaign.as_papers" in str(
         simulate("--as-papers", "--mechanism", "optimal", small=FEW).exception
     )
-    assert "as_papers: not an option" in str(simulate("--as-papers", "--collect", "stream", small=FEW).exception)
+    assert "--as-papers: not an option" in str(simulate("--as-papers", "--collect", "stream", small=FEW).exception)
 
 
 def test_a_window_and_a_picture(tmp_path):
@@ -92,7 +92,7 @@ groups = "g.csv"
     # Options beside a campaign: the report slots replace the file's, anything else would be ignored.
     assert len(json.loads(simulate(*words, small=FEW).stdout)["slots"]) == 3
     refused = simulate(*words, "--epsilon", "1", small=FEW)
-    assert "epsilon and plan exclude each other" in str(refused.exception)
+    assert "--epsilon and --plan exclude each other" in str(refused.exception)
 
 
 @pytest.mark.parametrize("how", ["options", "campaign"])

@@ -73,7 +73,7 @@ def test_a_bound_from_the_data_is_said(tmp_path):
 
 
 def test_negative_readings_are_refused(tmp_path):
-    with pytest.raises(Invalid, match="go down to -3"):
+    with pytest.raises(Invalid, match="smallest reading is -3"):
         plan(tmp_path / "a", data=data(tmp_path, [[1, -3], [4, 5], [7, 8]]))
 
 

@@ -61,7 +61,7 @@ def epsilon(name: str, value: object) -> Fraction:
     try:
         return Budget.parse(value).epsilon  # type: ignore[arg-type]
     except Invalid as wrong:
-        raise Invalid(f"{name}: {wrong}") from None
+        raise Invalid(str(wrong).replace("epsilon", name, 1)) from None
 
 
 def start(name: str, value: object) -> int | None:

@@ -80,8 +80,9 @@ def _names(path: Path) -> list[str]:
         shown = x509.load_pem_x509_certificate(path.read_bytes())
         names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound) as wrong:
+        why = wrong.strerror if isinstance(wrong, OSError) else wrong
         raise Invalid(
-            f"{path} is not a certificate with names, expected one, or names given with --host ({wrong})"
+            f"{path} is not a certificate with names ({why}): make a server with TLS, or give the names with --host"
         ) from None
     return names.get_values_for_type(x509.DNSName) + [str(each) for each in names.get_values_for_type(x509.IPAddress)]
 

@@ -11,6 +11,7 @@ import typer
 
 from undertone.applies import refuse
 from undertone_aggregator.base.plural import many
+from undertone_shared.checks import check_integer
 from undertone_shared.errors import Invalid
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def create(
             f"there is a campaign {name} in {folder} already: undertone campaign diff shows what would change"
         )
     values: dict[str, Any] = {"name": name, "version": 1, "sensor": sensor, "unit": unit, "bound": bound}
+    if devices is not None:
+        check_integer("--devices", devices, 1, 10**9)
     values |= {"epsilon": epsilon, "slot_seconds": slot_seconds, "collect": collect}
     if as_papers:
         values["as_papers"] = True

@@ -34,7 +34,7 @@ def move(
     writes the new address into server.toml and the devices' files.
     """
     from undertone_aggregator.server.folder import Home
-    from undertone_aggregator.settings.options import split_address
+    from undertone_aggregator.settings.options import is_host, split_address
     from undertone_operate.changes.moving import move_fleets
     from undertone_operate.fleet.device_files import target_of
 
@@ -42,6 +42,8 @@ def move(
     try:
         host, port = split_address("the address", address)
     except Invalid:
+        if not is_host(address):
+            raise Invalid(f"the address is {address!r}, expected HOST or HOST:PORT") from None
         host, port = address, 0
     if not port:
         names = home.names()

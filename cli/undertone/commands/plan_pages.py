@@ -29,41 +29,41 @@ def _show_reports(plan: "FleetPlan") -> None:
     from undertone_aggregator.design.budget import shown
     from undertone_aggregator.design.reach import WIDE_REACH
 
-    unit, console = plan.unit, Console(highlight=False)
+    unit, console = plan.unit and f" {plan.unit}", Console(highlight=False)
     table = Table("mean over", "noise", "error", box=None, pad_edge=False)
     if not plan.far_from_zero:
         table.add_column("of the mean")
     for span in plan.spans:
         share = () if plan.far_from_zero else (f"{span.error / plan.mean:.1%}",)
-        table.add_row(span.name, f"{span.standard_error:.3g}", f"{span.error:.3g} {unit}", *share)
+        table.add_row(span.name, f"{span.standard_error:.3g}", f"{span.error:.3g}{unit}", *share)
     for column in table.columns[1:]:
         column.justify = "right"
     console.print(
-        f"{plan.devices:,} devices, ε = {shown(plan.epsilon)} for each reading; mean reading {plan.mean:.3g} {unit},"
+        f"{plan.devices:,} devices, ε = {shown(plan.epsilon)} for each reading; mean reading {plan.mean:.3g}{unit},"
         f" {plan.per_day} readings a day"
     )
     console.print(table)
     console.print(
         f"noise: the standard error from {plan.reports:,} reports a slot; error: the noise and the bias of"
-        f" {plan.bias:.3g} {unit} that truncation leaves"
+        f" {plan.bias:.3g}{unit} that truncation leaves"
     )
     gain = f", {plan.gain:.1%} less variance than the Hybrid" if plan.mechanism != "hybrid" else ""
     ends = f"range {plan.bottom} to {plan.theta}" if plan.bottom else f"θ = {plan.theta}"
-    console.print(f"best: {ends} {unit}, mechanism {plan.mechanism}{gain}")
+    console.print(f"best: {ends}{unit}, mechanism {plan.mechanism}{gain}")
     if plan.reach is not None:
         cheaper = ""
         if plan.reach < WIDE_REACH:
             cheaper = f"with a reach of {WIDE_REACH} the variance would be {plan.reach_cost:.1%} lower; "
         console.print(
-            f"reach {plan.reach:g}: {cheaper}one false report moves a slot's mean by at most {plan.one_lie:.3g} {unit}"
+            f"reach {plan.reach:g}: {cheaper}one false report moves a slot's mean by at most {plan.one_lie:.3g}{unit}"
         )
     if plan.day is not None:
         blocks = plan.day.blocks
         least, most = (end(block.standard_error for block in blocks) for end in (min, max))
         thetas = ", ".join(f"{_time_of(block.first, plan.per_day)} {block.theta}" for block in blocks)
         console.print(
-            f"with a θ for each time of day, if the rounds can tell them apart: θ from {thetas} {unit};"
-            f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g} {unit} a slot;"
+            f"with a θ for each time of day, if the rounds can tell them apart: θ from {thetas}{unit};"
+            f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g}{unit} a slot;"
             f" the mean square error is {plan.day.ratio:.2f} times that with one θ"
         )
     for sentence in plan.warnings:
@@ -72,7 +72,7 @@ def _show_reports(plan: "FleetPlan") -> None:
         needed = "more than 10^9" if plan.devices_needed is None else f"{plan.devices_needed:,}"
         dear = "above 8" if plan.epsilon_needed is None else f"{plan.epsilon_needed:g}"
         console.print(
-            f"an error of {plan.wanted:.3g} {unit} a slot needs {needed} devices at ε = {shown(plan.epsilon)},"
+            f"an error of {plan.wanted:.3g}{unit} a slot needs {needed} devices at ε = {shown(plan.epsilon)},"
             f" or ε = {dear} with {plan.devices} devices (Hybrid)"
         )
     of = plan.traffic

@@ -206,6 +206,9 @@ def _span(
 
     since, start, end = moments
     first, last = slots
+    for name, number in (("--first", first), ("--last", last)):
+        if number is not None and number < 0:
+            raise Invalid(f"{name} is {number}, expected the number of a slot, from 0")
     begin: int | datetime | None = first if start is None else moment_of("--from", start, zone)
     if since is not None:
         # A start before 1970, which results if the store has no report, becomes 1970 and selects everything.

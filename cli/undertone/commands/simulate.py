@@ -35,6 +35,8 @@ def simulate(
     """Run a whole campaign on a simulated fleet, without a network: the server's estimates beside the truth."""
     from undertone_simulator.fast import simulate as engine
 
+    if png is not None and not png.absolute().parent.is_dir():
+        raise Invalid(f"--png is '{png}', expected a file in a folder that exists")
     started = time.perf_counter()
     with _Progress() as progress:
         simulated = engine.simulate(options, progress.show)

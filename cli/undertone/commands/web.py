@@ -60,7 +60,9 @@ def web(
     journal = Journal()
     host, port = split_address("--listen", listen)
     page_names = [host_name("--name", name) for name in names or ()]
-    if bool(stores) == (home is not None):
+    if stores and home is not None:
+        raise Invalid("stores are not an argument beside --home, which shows all campaigns of its folder")
+    if not stores and home is None:
         raise Invalid("campaigns are missing, expected stores or --home DIR")
     if home is None:
         refuse(context, ["token"], "without --home, whose campaigns it lets people change")

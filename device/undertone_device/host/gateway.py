@@ -168,6 +168,15 @@ class HostedDevice:
         return "no sample: nothing has arrived for a whole slot"
 
 
+def configuration(path: str) -> DeviceConfig:
+    """Read the configuration in a file. Raises Invalid with the file's name."""
+    try:
+        return read_config(path)
+    except Invalid as wrong:
+        cause = wrong.__context__
+        raise Invalid(f"{path}: {cause.strerror if isinstance(cause, OSError) else wrong}") from None
+
+
 def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
     """Run the devices of these configuration files until SIGTERM or Ctrl-C.
 
@@ -175,7 +184,7 @@ def run(paths: list[str], as_json: bool, ledger: str | None = None) -> None:
     everything that this machine ever sent. Raises Invalid before anything runs if a configuration is wrong, or if two
     share a name or a state folder; OSError for a ledger that cannot be written.
     """
-    configs = [read_config(path) for path in paths]
+    configs = [configuration(path) for path in paths]
     for what in ("name", "state"):
         values = [getattr(config, what) for config in configs]
         for value in values:

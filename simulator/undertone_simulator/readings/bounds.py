@@ -25,7 +25,7 @@ def public_bound(readings: Readings, stated: int | None) -> tuple[int, str]:
         unit = readings.unit or "the readings"
         return stated, f"warning: {what} above the bound {stated}: is the bound in the unit of the readings, {unit}?"
     if values.min() < 0:
-        raise Invalid(f"the readings go down to {values.min()}; expected readings from 0")
+        raise Invalid(f"the smallest reading is {values.min()}, expected 0 or more without --bound")
     largest = int(values.max())
     if readings.unit == "Wh" and largest <= populations.BOUND:
         return populations.BOUND, ""

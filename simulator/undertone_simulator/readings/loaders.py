@@ -28,6 +28,8 @@ def load(path: Path, unit: str | None = None, devices: int = 1) -> Readings:
     kind of file or one without readings, OSError if it cannot be read.
     """
     suffix = path.suffix.lower()
+    if path.is_dir():
+        raise Invalid(f"{path.name} is a folder, expected a file that ends in .npz, .csv or .parquet")
     if suffix == ".npz":
         return _archive(path, unit, devices)
     if suffix in (".csv", ".parquet", ".pq"):

@@ -83,7 +83,7 @@ def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     wait_for(lambda: running.states().get("gas", {}).get("state") == FAILED)
     status, body = running.get("/readyz")
     assert status == 503
-    assert json.loads(body)["campaigns"]["gas"]["reason"].startswith("campaign.epsilon: epsilon is '50'")
+    assert json.loads(body)["campaigns"]["gas"]["reason"].startswith("campaign.epsilon is '50'")
     assert json.loads(body)["campaigns"]["power"]["ready"]
     Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
     wait_for(running.healthy)
