@@ -56,7 +56,7 @@ def run(options: StudyOptions) -> Outcome:
     truth = range_sums(stream.body)
     noise = _noise(PHASE_EPSILON)
     excess = _mean_excess(histogram, thetas)
-    eq4 = np.sqrt((noise * thetas) ** 2 + (R / 3 * excess) ** 2)
+    eq4 = np.sqrt(equation_4(thetas, excess, epsilon))
     eq6 = noise * thetas + R / 3 * 60 / M * counts_above(histogram, thetas)
     base_rmse = sqrt(base_mse(truth))
     ours = _default_rmse(histogram, thetas, smoothed, SHOWN * base_rmse)
@@ -101,7 +101,12 @@ def panel_of(rows: Sequence[Sequence[Cell]], base_rmse: float, title: str) -> Pa
     return Panel(title, "θ", "RMSE of a range's sum", curves, better="lower")
 
 
-def _noise(epsilon: str) -> float:
+def equation_4(thetas: np.ndarray, excess: np.ndarray, epsilon: Fraction) -> np.ndarray:
+    """Return ToPS's Eq. 4: (b - 1) log_b³(r) 2θ²/ε² + (r/3 E[(v - θ)⁺])², for b = 16 and r = 2^20; ``excess``: E."""
+    return np.asarray((_noise(epsilon) * thetas) ** 2 + (R / 3 * excess) ** 2)
+
+
+def _noise(epsilon: str | Fraction) -> float:
     """Return the standard deviation of a range's sum for θ = 1, of a hierarchy of fan-out 16 and height 5."""
     return sqrt(2 * 15 * 5**3) / float(Fraction(epsilon))
 

@@ -17,6 +17,7 @@ from undertone_aggregator.threshold import (
     zoomed_edges,
 )
 from undertone_aggregator.threshold.choose import white_box
+from undertone_aggregator.threshold.objective import mean_square_error
 
 
 @pytest.mark.parametrize(
@@ -154,3 +155,14 @@ def test_a_random_range_of_slots_has_the_papers_moments():
     )
     tripled, _ = best_threshold(density, edges, even_thetas(100, 100), Query.fleet(3000), variance)
     assert plain < shown == tripled
+
+
+def test_the_error_of_one_report_is_its_variance_and_squared_bias():
+    """ToPS's Eq. 3, for the value 30 truncated at 20 with Laplace noise of scale θ/ε, whose variance is 2θ²/ε²."""
+    theta, epsilon, value = 20, 2.0, 30
+    excess = mean_excess(np.array([1.0]), [value, value + 1], np.array([theta]))
+    (error,) = mean_square_error(excess, np.array([theta]), Query.fleet(1), lambda _: 8 / epsilon**2)
+    assert error == pytest.approx(2 * theta**2 / epsilon**2 + (value - theta) ** 2)
+    drawn = theta + np.random.default_rng(1).laplace(0, theta / epsilon, 100_000)
+    # The squares have a deviation of 630: the mean of 100,000 one of 2, 6 of them are 12.
+    assert np.mean((drawn - value) ** 2) == pytest.approx(error, abs=12)
