@@ -58,6 +58,10 @@ class Page:
         """Open an address."""
         self._ask("browsingContext.navigate", context=self._tab, url=url, wait="interactive")
 
+    def resize(self, width: int, height: int) -> None:
+        """Give the tab's page a size, in pixels of CSS."""
+        self._ask("browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height})
+
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression, a text, a number or a truth."""
         found = self._ask(

@@ -7,7 +7,7 @@ from undertone_shared.errors import Invalid
 
 Need = tuple[str, tuple[str, ...], str]
 # For each optional feature: (its name, the import names of its packages, the extra that installs them).
-PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn"), "web")
+PAGE: Need = ("the page", ("starlette", "sse_starlette", "uvicorn", "markdown_it"), "web")
 ALERTS: Need = ("alerts", ("apprise",), "alerts")
 JOIN: Need = ("joining by a code", ("starlette", "uvicorn"), "web")
 METRICS: Need = ("/metrics", ("prometheus_client",), "server")

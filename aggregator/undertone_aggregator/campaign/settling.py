@@ -66,7 +66,8 @@ class Settling:
     """Settles slots and publishes their estimates.
 
     ``published``: what published numbers reveal about a household, for messages; None before the first.
-    ``newest``: the newest slot whose estimates were published, -1 before the first.
+    ``newest``: the newest slot whose estimates were published, -1 before the first. ``due``: the newest slot whose
+    reports have had the time to arrive and to be counted, also if none has come; -1 before the first.
     """
 
     def __init__(self, context: CampaignContext, issuing: Issuing, lag: Lag, models: FittedModels) -> None:
@@ -91,7 +92,7 @@ class Settling:
     def restart(self) -> None:
         """Treat every step as not yet done, as after a start or when the wall clock was set back."""
         self._logged_at, self._logged_kind = -math.inf, ""
-        self.newest = self._filtered = -1
+        self.newest = self._filtered = self.due = -1
         self._live: LiveFilter | None = None
 
     def tick(self, now: int) -> None:
@@ -128,6 +129,8 @@ class Settling:
         self._compare(now)
         # Where Spark counts, a slot settles once Spark has counted the files that may hold its reports.
         waited = self._context.due_slot(self._lag.counted_until(store, now))
+        if returned:
+            self.due = waited
         if waited > self._settled and returned:
             newest = store.newest_slot()
             due = -1 if newest is None else min(waited, newest)

@@ -73,7 +73,10 @@ class Status:
         self._published_at = now
         recent = journal.recent_alarms(now - _DAY_SECONDS)
         alarms = [{"time": int(alarm.time), "event": alarm.event, "sentence": alarm.sentence} for alarm in recent]
-        facts = {"time": now, "alarms": alarms, "devices": self._devices(lost, told)}
+        slot = self._newest_due()
+        facts = {"time": now, "alarms": alarms, "devices": self._devices(slot, lost, told)}
+        facts["devices_until"] = (slot + 1) * context.plan.slot_seconds if slot >= 0 else None
+        facts["settle_slots"] = context.plan.settle_slots
         facts["prefix"] = context.prefix
         facts["learning_ends"] = self._issuing.rounds.learning_ends(self._issuing.timeline)
         store.set_meta({"status": json.dumps(facts)})
@@ -104,12 +107,22 @@ class Status:
             if not ours:
                 context.journal.alarm("foreign", f"somebody else broadcasts the campaign {context.plan.name}")
 
-    def _devices(self, lost: Rows, told: frozenset[str]) -> Rows:
-        """Return a map: group -> devices that did or did not report in the newest settled slot, losses, conflicts.
+    def _newest_due(self) -> int:
+        """Return the newest slot whose reports had to be here by now, -1 before the first.
+
+        No slot settles without a report for it or for a later one. So if all devices fall silent, this slot is later
+        than the newest settled one, and nobody has reported in it.
+        """
+        epochs = self._issuing.timeline.epochs
+        due = min(self._settling.due, epochs[-1].campaign.last_slot)
+        return max(self._settling.newest, due if due >= epochs[0].campaign.first_slot else -1)
+
+    def _devices(self, slot: int, lost: Rows, told: frozenset[str]) -> Rows:
+        """Return a map: group -> devices that did or did not report in ``slot`` (-1: unknown), losses, conflicts.
 
         ``told``: the groups that are shown, beside all devices together.
         """
-        store, plan, slot = self._context.store, self._context.plan, self._settling.newest
+        store, plan = self._context.store, self._context.plan
         active = [device.group for device in store.devices().values() if device.state == ACTIVE]
         partial = store.partial(slot, slot, late=False) if slot >= 0 else Partial()
         conflicts = store.conflicts()
@@ -118,9 +131,10 @@ class Status:
         for group in groups:
             of_group = Partial({key: counts for key, counts in partial.items() if group in (key.group, EVERYBODY)})
             members = sum(group in (EVERYBODY, of) for of in active)
-            silent = max(members - of_group.reports, 0) if members and plan.stride == 1 else None
+            reporting = of_group.reports if slot >= 0 else None
+            silent = max(members - of_group.reports, 0) if members and plan.stride == 1 and slot >= 0 else None
             missing, contrary = lost.get(group, {}).get("reports", 0), conflicts.get(group, 0)
-            rows[group] = {"reporting": of_group.reports, "silent": silent, "lost": missing, "conflicting": contrary}
+            rows[group] = {"reporting": reporting, "silent": silent, "lost": missing, "conflicting": contrary}
         rows[EVERYBODY]["conflicting"] = store.outcomes()["conflict"]
         return rows
 

@@ -61,8 +61,9 @@ def choose_robustly(
         chosen = max(chosen, int(np.searchsorted(candidates, safe)))
     if few:
         warnings.append(
-            f"few reports: Σ n ε² is {after.information:.0f}, below {ENOUGH_INFORMATION:.0f}; "
-            f"theta is the {_CAUTIOUS_SHARE:.0%} point of what it may be, not its best guess"
+            f"few reports: in learning the range of readings, they told {after.information / ENOUGH_INFORMATION:.0%} of"
+            f" what a safe choice of theta needs (sum of epsilon^2 over the reports: {after.information:.0f} of"
+            f" {ENOUGH_INFORMATION:.0f}); theta was chosen on the large side, so noise is larger than it need be"
         )
     ends = [_range(shape, after, candidates, query, variance) for shape in after.shapes]
     low = min(int(np.quantile(best, 0.05)), *(a for a, _ in ends))

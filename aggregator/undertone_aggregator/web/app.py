@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -27,7 +27,7 @@ from undertone_aggregator.estimate.selection import Hours, OnDays
 from undertone_aggregator.web import api
 from undertone_aggregator.web.answers import Answers
 from undertone_aggregator.web.application import application, client_address, json_object
-from undertone_aggregator.web.guides import guide
+from undertone_aggregator.web.guides import guide, picture
 from undertone_aggregator.web.hosts import KnownHosts
 from undertone_aggregator.web.live import Full, Live
 from undertone_aggregator.web.login import COOKIE, HEADER, SESSION_SECONDS, Logins
@@ -68,6 +68,7 @@ class Pages:
         return [
             Route("/", self.page),
             Route("/guides/{name}.md", self.guide),
+            Route("/guides/{name:path}", self.picture),
             Route("/api/v1/openapi.json", self.openapi),
             Route("/api/v1/campaigns", self.campaigns),
             Route(each, self.campaign),
@@ -90,11 +91,18 @@ class Pages:
         return FileResponse(STATIC / "index.html")
 
     async def guide(self, request: Request) -> Response:
-        """Return a guide that the page links to, as text."""
+        """Return a guide that the page links to, as HTML."""
         text = await anyio.to_thread.run_sync(guide, request.path_params["name"])
         if text is None:
             raise HTTPException(404, f"there is no guide {request.path_params['name']!r} here")
-        return PlainTextResponse(text)
+        return HTMLResponse(text)
+
+    async def picture(self, request: Request) -> Response:
+        """Return a picture of a guide."""
+        path = picture(request.path_params["name"])
+        if path is None:
+            raise HTTPException(404, f"there is no picture {request.path_params['name']!r} here")
+        return FileResponse(path)
 
     async def openapi(self, request: Request) -> Response:
         """Return the API's OpenAPI description."""

@@ -37,7 +37,9 @@ class Site(Protocol):
 
         For a server's folder the state also has ``state`` and ``reason``; ``newest_report`` (the Unix second at which
         the newest slot with a report ended); ``reachable`` (True if the broker answers, or the direct endpoint listens;
-        None without a server); and ``problems``: why the server takes in no reports of this campaign.
+        None without a server); ``problems``: why the server takes in no reports of this campaign; ``full``: the disk of
+        the stores is full; and ``asks`` and ``purpose``: who asks households to take part, and what for, in the
+        operator's words ("" if there are none).
         """
 
     def mark(self, name: str) -> Mark:
@@ -95,7 +97,8 @@ class StoreSite:
         return self.read(name, lambda results: results.status)
 
     def mark(self, name: str) -> Mark:
-        return self.read(name, lambda results: results.mark)
+        # Devices that fall silent change nothing but the server's status, which tells of them.
+        return self.read(name, lambda results: (results.status.get("time", 0), *results.mark))
 
     def actions(self) -> Mapping[str, Action]:
         return self._actions
@@ -121,11 +124,20 @@ class StoreSite:
 
 
 class HomeSite(StoreSite):
-    """Site over all campaigns of a server's folder, also later ones. ``actions``: what users may do to them."""
+    """Site over all campaigns of a server's folder, also later ones.
 
-    def __init__(self, home: Home, actions: Mapping[str, Action] | None = None) -> None:
+    ``actions``: what users may do to them. ``words``: campaign -> (who asks, what for), as households read them; each
+    may be empty.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        actions: Mapping[str, Action] | None = None,
+        words: Callable[[str], tuple[str, str]] = lambda name: ("", ""),
+    ) -> None:
         super().__init__({}, actions)
-        self._home = home
+        self._home, self._words = home, words
         self._adding = threading.Lock()
 
     def read(self, name: str, what: Callable[[PublicResults], T]) -> T:
@@ -144,6 +156,8 @@ class HomeSite(StoreSite):
         facts = {"state": state.state, "reason": state.reason or state.note(now), "newest_report": state.newest}
         alive = served is not None and served.alive(now)
         facts |= {"reachable": served.reachable if served is not None and alive else None}
+        facts["full"] = state.full or (alive and served is not None and "disk" in served.common_problems(now))
+        facts |= dict(zip(("asks", "purpose"), self._words(name), strict=True))
         if state.state == RETIRED:
             # Nobody has to look at a campaign that is over for good.
             return {**answer, **facts, "alarms": [], "problems": []}

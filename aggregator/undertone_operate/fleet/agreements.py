@@ -4,11 +4,13 @@ The server knows who asks (`[join] operator`) and what for (the codes of a campa
 file have agreed to that file alone: both words are empty for them.
 """
 
+import contextlib
 from collections.abc import Sequence
 
 from undertone_aggregator.server.folder import Home
 from undertone_device.host.consent import fingerprint
 from undertone_operate.fleet.join_codes import JoinCodes
+from undertone_shared.errors import Invalid
 from undertone_shared.policy import Policy
 
 # (who asks, what for), as households read them.
@@ -21,6 +23,19 @@ def agreements(home: Home, *campaigns: str) -> list[Words]:
     purposes = {code.about for code in JoinCodes(home.folder).codes() if code.campaign in campaigns}
     asks = home.join.asks if purposes else ""
     return [NO_WORDS, *((asks, purpose) for purpose in sorted(purposes))]
+
+
+def newest_words(home: Home, campaign: str) -> Words:
+    """Return who asks and what for in a campaign, as whoever gets a code now reads it; "" for what is not known.
+
+    A campaign that succeeds another one, whose devices it takes over, has the words of the codes of that one, too. With
+    a damaged file of codes or options, nothing is known.
+    """
+    with contextlib.suppress(Invalid, OSError):
+        join, codes = home.join, JoinCodes(home.folder)
+        asks = join.asks if join.operator or join.url else ""
+        return asks, next(filter(None, map(codes.about, home.chain(campaign))), "")
+    return NO_WORDS
 
 
 def is_inside(policy: Policy, words: Sequence[Words]) -> bool:

@@ -135,6 +135,14 @@ class JoinCodes:
         with self._opened() as database:
             return [JoinCode(*row) for row in database.execute(f"SELECT {_FIELDS} FROM codes ORDER BY id")]
 
+    def about(self, campaign: str) -> str:
+        """Return what the newest codes of a campaign say about it; "" if it has none."""
+        if not self.path.exists():
+            return ""
+        with self._opened() as database:
+            words = database.execute("SELECT about FROM codes WHERE campaign = ? ORDER BY id DESC LIMIT 1", (campaign,))
+            return next((about for (about,) in words), "")
+
     def find(self, codes: Iterable[bytes]) -> dict[bytes, JoinCode]:
         """Return a map: code -> the code as it is stored now. Unknown codes are left out."""
         if not self.path.exists():

@@ -94,6 +94,8 @@ def web(
 def _home_site(home: "Home", *, acting: bool) -> "HomeSite":
     from undertone_aggregator.server.lifecycle import actions
     from undertone_aggregator.web.site import HomeSite
+    from undertone_operate.fleet.agreements import newest_words
     from undertone_operate.fleet.devices import revoke_at_home
 
-    return HomeSite(home, {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None)
+    acts = {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None
+    return HomeSite(home, acts, partial(newest_words, home))

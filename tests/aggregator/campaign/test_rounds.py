@@ -133,6 +133,30 @@ def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
     assert [rows[group]["lost"] for group in ("all", "north")] == [6, 5]
 
 
+def test_the_status_says_when_the_devices_fall_silent(tmp_path: Path) -> None:
+    """No slot settles without reports: those of the last slot that had some are not those of now."""
+    left, chance = 20, random.Random(3)
+    said = {}
+    with open_store(tmp_path / "s.sqlite") as store:
+        store.set_meta({"campaign": "meters"})
+        store.set_devices(Device(f"meter-{number}", "all", ACTIVE, 0) for number in range(DEVICES + 5))
+        config = server.config(tmp_path, cells=16, report_slots=400)
+        coordinator = Coordinator(config, server.SEED, store, Outlet(), Journal(Nobody()))  # type: ignore[arg-type]
+        for second in range(2 * left):
+            if 0 < second <= left:
+                report_slot(store, NOW + second - 1, chance, 40.0)
+            coordinator.tick(NOW + second)
+            if second in (0, left, 2 * left - 1):
+                coordinator.status(NOW + second)
+                said[second] = json.loads(store.meta()["status"])
+    # The campaign has not begun; all report but five; nobody has for many slots, of which one settles each second.
+    rows = [each["devices"]["all"] for each in said.values()]
+    assert [(row["reporting"], row["silent"]) for row in rows] == [(None, None), (DEVICES, 5), (0, DEVICES + 5)]
+    ends = [None, NOW + left - config.campaign.settle_slots, NOW + 2 * left - 1 - config.campaign.settle_slots]
+    assert [each["devices_until"] for each in said.values()] == ends
+    assert {each["settle_slots"] for each in said.values()} == {config.campaign.settle_slots}
+
+
 def test_a_threshold_epoch_lasts_until_the_rounds_and_one_report_epoch_could_be_over() -> None:
     plan = server.plan(rounds=[5, 7], settle_slots=2, lead_slots=3, report_slots=20)
     first = Rounds(plan, EpochMeans(server.SEED, lambda *_: None)).first(NOW).campaign  # type: ignore[arg-type,return-value]

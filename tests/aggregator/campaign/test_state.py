@@ -233,10 +233,11 @@ def test_the_page_says_the_state_and_whether_reports_arrive(
     shutil.copy(simulated_store(tmp_path_factory), store)
     with contextlib.closing(sqlite3.connect(store)) as database, database:
         database.execute("UPDATE campaigns SET name = 'power'")
-    site = HomeSite(home)
+    site = HomeSite(home, words=lambda name: ("Municipal works", f"To plan {name}."))
     assert site.names() == ["power"]
     try:
         unserved = site.state("power")
+        assert (unserved["asks"], unserved["purpose"]) == ("Municipal works", "To plan power.")
         assert (unserved["state"], unserved["reachable"], unserved["problems"]) == (STOPPED, None, [])
         now = time.time()
         marks = [site.mark("power")]
@@ -252,6 +253,13 @@ def test_the_page_says_the_state_and_whether_reports_arrive(
             assert said["problems"] == served.problems_of("power", now)
             marks.append(site.mark("power"))
         assert len(set(marks)) == len(marks), "an open page learns of each change"
+        with open_store(store, campaign="power") as opened:
+            opened.set_meta({"status": json.dumps({"time": int(now), "devices": {"all": {"reporting": 0}}})})
+        assert site.mark("power") not in marks, "devices that fall silent are news, too"
+        assert not site.state("power")["full"]
+        replace(served, campaigns={"power": replace(POWER, full=True)}).write(home.state)
+        assert site.state("power")["full"]
+        served.write(home.state)
         before = site.mark("power")
         replace(served, time=now - 1).write(home.state)
         assert site.mark("power") == before, "time alone is no news"

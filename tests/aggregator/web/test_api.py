@@ -31,7 +31,7 @@ from undertone_aggregator.store.inventory import ACTIVE, Device
 from undertone_aggregator.store.store import SETTLED, Batch, open_store
 from undertone_aggregator.web import api, login, quantiles
 from undertone_aggregator.web.app import make_app
-from undertone_aggregator.web.guides import GUIDES
+from undertone_aggregator.web.guides import GUIDES, PICTURES
 from undertone_aggregator.web.login import COOKIE, HEADER, Logins, read_token
 from undertone_aggregator.web.serve import is_loopback, serve_page
 from undertone_aggregator.web.site import StoreSite, named
@@ -282,18 +282,43 @@ def test_the_description_names_every_route(site: StoreSite) -> None:
 
 
 def test_the_guides_that_the_page_names_are_there(site: StoreSite) -> None:
+    static = ROOT / "aggregator" / "undertone_aggregator" / "web" / "static"
     page = talk(site, lambda client: client.get("/")).text
-    linked = re.findall(r'href="(guides/[^"]+)"', page)
-    assert {f"guides/{guide}.md" for guide in GUIDES} == set(linked)
+    advice = (static / "state.js").read_text().split("const ADVICE = {")[1].split("\n};")[0]
+    linked = {*re.findall(r'href="guides/([\w-]+)\.md', page), *re.findall(r'", "([\w-]+)"\]', advice)}
+    assert {"privacy", "threats", "scale"} < linked <= set(GUIDES)
     packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = packaged["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    for link in linked:
-        answer = talk(site, lambda client, link=link: client.get(f"/{link}"))
-        assert answer.status_code == 200
-        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-        assert answer.text.startswith("# ")
-        assert included[f"docs/{link.removeprefix('guides/')}"] == f"undertone_aggregator/web/{link}"
-    assert talk(site, lambda client: client.get("/guides/operator.md")).status_code == 404
+    for file in (*(f"{guide}.md" for guide in GUIDES), *PICTURES):
+        assert included[f"docs/{file}"] == f"undertone_aggregator/web/guides/{file}"
+    for path in ("operator.md", "diagrams/rooms.svg", "..%2Fapp.py", "diagrams%2F..%2Fprivacy.md"):
+        assert talk(site, lambda client, path=path: client.get(f"/guides/{path}")).status_code == 404
+
+
+def test_the_guides_are_pages_whose_links_lead_somewhere(site: StoreSite) -> None:
+    async def ask(client: httpx.AsyncClient) -> dict[str, httpx.Response]:
+        paths = [*(f"{guide}.md" for guide in GUIDES), *PICTURES]
+        return {path: await client.get(f"/guides/{path}") for path in paths}
+
+    answers = talk(site, ask)
+    assert {answer.status_code for answer in answers.values()} == {200}
+    texts = {path: answer.text for path, answer in answers.items() if path.endswith(".md")}
+    assert {answers[path].headers["content-type"] for path in texts} == {"text/html; charset=utf-8"}
+    assert answers[PICTURES[0]].headers["content-type"].startswith("image/svg+xml")
+    anchors = {path: re.findall(r' id="([^"]+)"', text) for path, text in texts.items()}
+    followed = 0
+    for path, text in texts.items():
+        assert text.count("<h1") == 1
+        assert len(anchors[path]) == len(set(anchors[path])), "an anchor is of one heading"
+        assert "](" not in text.split("<footer>")[0], "all links are read, none is left as it was written"
+        for link in re.findall(r'href="([^":]*)"', text.split("<main")[1]):
+            to, _, anchor = link.partition("#")
+            assert to in ("", "../", *texts), link
+            assert not anchor or anchor in anchors[to or path], link
+            followed += bool(anchor)
+        assert set(re.findall(r'<img src="([^"]+)"', text)) <= set(PICTURES)
+    assert followed > 5
+    assert "<table>" in texts["glossary.md"] or "<table>" in texts["privacy.md"]
 
 
 def test_every_answer_keeps_the_page_to_itself(site: StoreSite, name: str) -> None:

@@ -318,6 +318,29 @@ def test_a_number_below_its_error_is_no_number(open_page: Callable[..., Any], na
     assert "12,970" not in said
 
 
+def test_the_legend_shows_no_number_where_the_tile_shows_none(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(f"#{name}", losing=True)
+    page.wait_for_selector("#groups .at:text-matches('±')")
+
+    def noisy(route: Any) -> None:
+        answer = route.fetch().json()
+        for series in (answer["raw"], answer["filtered"]):
+            for end, sign in (("low", -1), ("high", 1)):
+                series[end] = [None if mean is None else mean + sign * (abs(mean) + 1) for mean in series["estimate"]]
+        route.fulfill(json=answer)
+
+    page.route(re.compile(r"/estimates\?"), noisy)
+    page.reload()
+    page.wait_for_selector("#groups .at:text-is('not enough reports')")
+
+
+def test_quantiles_are_said_in_words(drawn: Any) -> None:
+    drawn.click("#quantiles button")
+    drawn.wait_for_selector("#quantiles tbody tr")
+    rows = [row.locator("td").all_inner_texts()[1] for row in drawn.locator("#quantiles tbody tr").all()]
+    assert rows[-3:] == [f"{share} of the readings are below" for share in ("a tenth", "half", "nine tenths")]
+
+
 @pytest.fixture
 def opened_as(open_page: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Opens the campaign's page with other values in its summary."""

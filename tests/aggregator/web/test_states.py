@@ -1,44 +1,56 @@
-"""The page in each of its states: axe finds nothing, nothing is wider than the page, and a picture can be looked at.
+"""The page in each of its states, in Chromium and in Firefox: axe finds nothing, and nothing is wider than the page.
 
-With ``UNDERTONE_SHOTS=FOLDER`` in the environment, each state's picture is written to FOLDER.
+With ``UNDERTONE_SHOTS=FOLDER`` in the environment, a picture of each state is written to FOLDER.
 """
 
+import base64
 import json
 import os
-import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from support.chromium import MISSING, browser, find_chromium
+from support import chromium as chromiums
+from support import firefox as firefoxes
 from support.ci import unavailable
 from support.command import undertone
 from support.micropython import REPO
-from support.page import PageServer, pages, until
-from support.ports import free_port
+from support.page import pages, until
+from support.page_states import Change, served_states
+from undertone_aggregator.counts.partial import Partial
+from undertone_aggregator.estimate.publication import SETTLED, settle, tell_groups
+from undertone_aggregator.store.inventory import ACTIVE, Device
+from undertone_aggregator.store.store import Batch, open_store
+from undertone_aggregator.web.guides import GUIDES
+from undertone_aggregator.web.site import StoreSite, named
 
 pytestmark = pytest.mark.services
 AXE = REPO / ".tools/npm/node_modules/axe-core/axe.min.js"
-PHONE = {"viewport": {"width": 360, "height": 740}}
-DARK = {"color_scheme": "dark"}
-Change = Callable[[dict[str, Any]], dict[str, Any]]
+WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
+GROUPS = ("north", "east", "south", "west", "centre", "harbour")
+Summary = dict[str, Any]
 
 
-def served(state: str, **fields: Any) -> Change:
+def served(state: str, **fields: Any) -> Callable[[Summary], Summary]:
     """A change of a campaign's summary: a server runs it, and this is its state."""
 
-    def change(summary: dict[str, Any]) -> dict[str, Any]:
+    def change(summary: Summary) -> Summary:
         devices = {"all": {"reporting": 380, "silent": 20, "lost": 3, "conflicting": 0}}
-        facts = {"state": state, "reason": "", "newest_report": time.time() - 300, "reachable": True, "problems": []}
-        return summary | {"server": {**facts, "devices": devices, "alarms": [], **fields}}
+        until = summary["settled"] * summary["slot_seconds"] + summary["slot_seconds"]
+        facts = {"state": state, "reason": "", "newest_report": until, "reachable": True, "problems": [], "alarms": []}
+        facts |= {"devices": devices, "devices_until": until, "settle_slots": 2}
+        facts |= {"asks": "Municipal works of Aldersford", "purpose": "To plan the grid of the new quarter."}
+        return summary | {"server": {**facts, **fields}}
 
     return change
 
 
-def failed(summary: dict[str, Any]) -> dict[str, Any]:
+def failed(summary: Summary) -> Summary:
     why, now = "the plan names no file groups.csv", time.time()
     events = {
         "failed": why,
@@ -52,133 +64,260 @@ def failed(summary: dict[str, Any]) -> dict[str, Any]:
     return served("failed", reason=why, problems=[f"campaign load is failed ({why})"], alarms=alarms)(summary)
 
 
-def learning(summary: dict[str, Any]) -> dict[str, Any]:
+def full(summary: Summary) -> Summary:
+    said = "the disk of campaign load is full: no space left on device; free space, and it goes on by itself"
+    alarm = {"time": time.time() - 7200, "event": "disk", "sentence": said}
+    return served("running", problems=[said], alarms=[alarm], full=True)(summary)
+
+
+def silent(summary: Summary) -> Summary:
+    """Nobody has reported for twelve slots."""
+    devices = {"all": {"reporting": 0, "silent": 400, "lost": 0, "conflicting": 0}}
+    until = (summary["settled"] + 13) * summary["slot_seconds"]
+    return served("running", devices=devices, devices_until=until)(summary)
+
+
+def learning(summary: Summary) -> Summary:
     early = summary | {"phase": "threshold", "newest": None, "theta": None, "ranges": []}
     return served("running", learning_ends=int(time.time()) + 2 * 86400)(early)
 
 
-def temperature(summary: dict[str, Any]) -> dict[str, Any]:
+def waiting(summary: Summary) -> Summary:
+    nobody = {"all": {"reporting": None, "silent": None, "lost": 0, "conflicting": 0}}
+    return served("running", devices=nobody, devices_until=None)(summary | {"newest": None})
+
+
+def temperature(summary: Summary) -> Summary:
     return served("running")(summary | {"sensor": "temperature", "unit": "°C", "measure": "mean", "offset": -40})
 
 
-STATES: dict[str, Change] = {
-    "running": served("running"),
-    "paused": served("paused"),
-    "failed": failed,
-    "retired": served("retired", newest_report=time.time() - 90 * 86400),
-    "learning": learning,
-    "temperature": temperature,
+def drowned(summary: Summary) -> Summary:
+    newest = summary["newest"] | {"estimate": 40.0, "standard_error": 60.0}
+    return served("running")(summary | {"newest": newest})
+
+
+def of_each(change: Callable[[Summary], Summary]) -> Change:
+    return lambda answer: {"campaigns": [change(one) for one in answer["campaigns"]]}
+
+
+# State -> (kind of store, change of each summary).
+ONE: dict[str, tuple[str, Callable[[Summary], Summary]]] = {
+    "stored": ("load", lambda summary: summary),
+    "running": ("load", served("running")),
+    "silent": ("load", silent),
+    "waiting": ("load", waiting),
+    "learning": ("load", learning),
+    "drowned": ("load", drowned),
+    "paused": ("load", served("paused")),
+    "failed": ("load", failed),
+    "full-disk": ("load", full),
+    "retired": ("load", served("retired")),
+    "temperature": ("load", temperature),
+    "groups": ("groups", served("running")),
+    "stream": ("stream", served("running")),
+    "turns": ("turns", served("running")),
 }
 
 
-def six(answer: dict[str, Any]) -> dict[str, Any]:
-    """Six campaigns with long names, one of each state, and one that cannot be read."""
+def several(answer: dict[str, Any], count: int) -> dict[str, Any]:
+    """So many campaigns with long names, of all states in turn, and one that cannot be read."""
     (one,) = answer["campaigns"]
-    copies = [
-        change(json.loads(json.dumps(one))) | {"name": f"{name}-of-a-long-name"} for name, change in STATES.items()
-    ]
+    changes = [(name, change) for name, (_, change) in ONE.items()]
+    copies = []
+    for n in range(count - 1):
+        name, change = changes[n % len(changes)]
+        copies.append(change(json.loads(json.dumps(one))) | {"name": f"{name}-of-a-long-name-{n}"})
     return {"campaigns": [*copies, {"name": "broken", "error": "campaign broken has failed: the store is gone"}]}
 
 
-# Name of the picture -> (kind of store, summary's change, options of the browser).
-ONE: dict[str, tuple[str, Change | None, dict[str, Any]]] = {
-    "running-light": ("load", STATES["running"], {}),
-    "running-dark-phone": ("load", STATES["running"], {**DARK, **PHONE}),
-    "failed-dark": ("load", failed, DARK),
-    "failed-phone": ("load", failed, PHONE),
-    "retired": ("load", STATES["retired"], {}),
-    "paused": ("load", STATES["paused"], {}),
-    "learning": ("load", learning, {}),
-    "temperature": ("load", temperature, {}),
-    "stream": ("stream", None, {}),
-    "stream-dark-phone": ("stream", None, {**DARK, **PHONE}),
+ALL: dict[str, Change] = {
+    "empty": lambda _: {"campaigns": []},
+    "one": of_each(served("running")),
+    "one-silent": of_each(silent),
+    "one-full": of_each(full),
+    "twenty": lambda answer: several(answer, 20),
 }
-ALL: dict[str, tuple[Change, dict[str, Any]]] = {
-    "empty": (lambda _: {"campaigns": []}, {}),
-    "six": (six, {}),
-    "six-dark-phone": (six, {**DARK, **PHONE}),
+
+
+# What the line over all campaigns says.
+OVERALL = {
+    "empty": [],
+    "one": ["The campaign simulation is well", "380 of 400 devices reported lately"],
+    "one-silent": ["The campaign simulation needs you: no device reported", "0 of 400 devices reported lately"],
+    "one-full": ["The campaign simulation needs you: disk full since", "no space left on device"],
+    "twenty": ["of 20 campaigns need you, most of all broken (cannot be read)", "3,800 of 4,800 devices"],
 }
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    if find_chromium() is None:
-        unavailable(MISSING)
+def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address below which the page is in each state."""
+    folder = tmp_path_factory.mktemp("states")
+    stores = {"load": made, "groups": grouped(made, folder)}
+    for kind, words in {
+        "stream": ("--collect", "stream", "--theta", 1000, "--epsilon", 4, "--slots", 96),
+        "turns": ("--window", "24h", "--epsilon", 8, "--slots", 240),
+    }.items():
+        stores[kind] = folder / f"{kind}.sqlite"
+        done = undertone("simulate", *words, "--devices", 400, "--store", stores[kind])
+        assert done.returncode == 0, done.stderr
+    sites = {kind: StoreSite(named([str(store)])) for kind, store in stores.items()}
+    states = {f"one-{name}": (sites[kind], of_each(change)) for name, (kind, change) in ONE.items()}
+    with served_states(states | {f"all-{name}": (sites["load"], change) for name, change in ALL.items()}) as address:
+        yield address
+    for site in sites.values():
+        site.close()
+
+
+def grouped(made: Path, folder: Path) -> Path:
+    """The simulated store, whose reports each group has, too."""
+    store = Path(shutil.copy(made, folder / "groups.sqlite"))
+    with open_store(store) as opened:
+        newest = opened.newest_slot()
+        assert newest is not None
+        counts = Partial()
+        for key, symbols in opened.partial(0, newest).items():
+            for group in GROUPS:
+                counts.add_counts(key._replace(group=group), symbols)
+        opened.set_meta({SETTLED: "0"})
+        opened.commit("0of1", Batch(counts))
+        opened.set_devices(Device(f"{group}-{n}", group, ACTIVE, 0) for group in ("all", *GROUPS) for n in range(450))
+        settle(opened, newest, 10)
+        tell_groups(opened, 10)
+    return store
+
+
+class Tab(Protocol):
+    """What both browsers' pages can do."""
+
+    def evaluate(self, expression: str) -> Any: ...
+
+
+Look = Callable[[str, str], Tab]
+
+
+@pytest.fixture(scope="module", params=["chromium-light", "chromium-dark", "firefox-light", "firefox-dark"])
+def window(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
+    """A running browser with a scheme of colours: (its name, itself)."""
     if not AXE.exists():
         unavailable("axe-core is not installed: make services")
-    with browser() as running:
-        yield running
+    kind, _, colours = request.param.partition("-")
+    if kind == "chromium":
+        if chromiums.find_chromium() is None:
+            unavailable(chromiums.MISSING)
+        with chromiums.browser() as running:
+            yield request.param, running
+    else:
+        if firefoxes.find_firefox() is None:
+            unavailable(firefoxes.MISSING)
+        profile = tmp_path_factory.mktemp("firefox") / "profile"
+        with firefoxes.firefox(profile, ui_systemUsesDarkTheme=int(colours == "dark")) as running:
+            yield request.param, running
 
 
-@pytest.fixture(scope="module")
-def addresses(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    stream = tmp_path_factory.mktemp("stream") / "load.sqlite"
-    words = ("--collect", "stream", "--theta", 1000, "--devices", 300, "--slots", 96, "--epsilon", 4, "--store", stream)
-    done = undertone("simulate", *words)
-    assert done.returncode == 0, done.stderr
-    servers = {kind: PageServer(store, free_port()) for kind, store in (("load", made), ("stream", stream))}
-    for server in servers.values():
-        server.start()
-    yield {kind: server.address for kind, server in servers.items()}
-    for server in servers.values():
-        server.stop()
+@pytest.fixture
+def look(window: tuple[str, Any], address: str) -> Iterator[Look]:
+    """Opens an address at a width of `WIDTHS`."""
+    kind, running = window
+    with ExitStack() as stack:
+
+        def opened(where: str, width: str) -> Tab:
+            across, down = WIDTHS[width]
+            if kind.startswith("firefox"):
+                running.resize(across, down)
+                running.goto("about:blank")
+                running.goto(address + where)
+                tab: Tab = running
+                return tab
+            open_page = stack.enter_context(pages(running, address))
+            # axe is put into the page by the debugger, which the page's policy would forbid to a script.
+            options = {"viewport": {"width": across, "height": down}, "color_scheme": kind.partition("-")[2]}
+            tab = open_page(where, bypass_csp=True, **options)
+            return tab
+
+        yield opened
 
 
-def with_change(pattern: str, change: Change) -> Callable[[Any], None]:
-    """Prepares a page whose answers at an address are changed, and which hears no news."""
-
-    def prepare(page: Any) -> None:
-        page.route(re.compile(pattern), lambda route: route.fulfill(json=change(route.fetch().json())))
-        page.route(re.compile("/events$"), lambda route: route.abort())
-
-    return prepare
-
-
-def check(page: Any, name: str) -> None:
+def check(tab: Any, window: tuple[str, Any], name: str) -> None:
     if "UNDERTONE_SHOTS" in os.environ:
-        page.screenshot(path=Path(os.environ["UNDERTONE_SHOTS"]) / f"{name}.png", full_page=True)
-    page.evaluate(AXE.read_text(encoding="utf-8") + "; null")
-    found = page.evaluate("axe.run().then((all) => all.violations.map((one) => [one.id, one.nodes[0].html]))")
-    assert found == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
+        file = Path(os.environ["UNDERTONE_SHOTS"]) / f"{name}-{window[0]}.png"
+        if window[0].startswith("firefox"):
+            file.write_bytes(base64.b64decode(tab.picture()))
+        else:
+            tab.screenshot(path=file, full_page=True)
+    tab.evaluate(AXE.read_text(encoding="utf-8") + "; null")
+    said = "JSON.stringify(all.violations.map((one) => [one.id, one.nodes[0].html]))"
+    assert tab.evaluate(f"axe.run().then((all) => {said})") == "[]"
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ONE)
-def test_a_campaign_in_each_state(chromium: Any, addresses: dict[str, str], name: str) -> None:
-    kind, change, options = ONE[name]
-    prepare = None if change is None else with_change(r"/api/v1/campaigns/[a-z]+$", change)
-    # axe is put into the page by its debugger, which the page's policy would forbid to a script.
-    with pages(chromium, addresses[kind]) as open_page:
-        page = open_page("#simulation", losing=change is not None, prepare=prepare, bypass_csp=True, **options)
-        page.wait_for_selector("#chart canvas")
-        until(page, "document.getElementById('latest').textContent !== ''")
-        for part in ("meaning", "losses", "selection", "table"):
-            page.click(f"#{part} summary")
-        page.wait_for_selector("#losses tbody tr, #losses div p")
-        page.wait_for_selector("#selected tbody tr, #selected p")
-        assert ("first number about" in page.locator("#latest").inner_text()) == (name == "learning")
-        check(page, name)
-        page.unroute_all(behavior="ignoreErrors")
+def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str, width: str) -> None:
+    tab = look(f"one-{name}/#simulation", width)
+    until(tab, "document.querySelector('#chart canvas') !== null")
+    until(tab, "document.getElementById('latest').textContent !== ''")
+    tab.evaluate("['meaning', 'losses', 'selection', 'table'].forEach((id) => { document.getElementById(id).open = true })")
+    until(tab, "document.querySelector('#losses tbody tr, #losses div p') !== null")
+    until(tab, "document.querySelector('#selected tbody tr, #selected p') !== null")
+    until(tab, "document.querySelector('[aria-busy=true]') === null")
+    if name not in ("learning", "waiting"):
+        until(tab, "document.querySelector('#compared p') !== null")
+    latest = tab.evaluate("document.getElementById('latest').innerText")
+    assert ("first number about" in latest) == (name == "learning")
+    assert ("None of 400 devices reported" in latest) == (name == "silent")
+    # What is not there now fades, and is not called so.
+    faded = name in ("silent", "paused", "failed", "retired")
+    assert tab.evaluate("document.querySelector('#latest .old') !== null") == faded
+    assert tab.evaluate("document.getElementById('latest-when').textContent").startswith("Now") != faded
+    about = tab.evaluate("document.getElementById('about').textContent")
+    assert ("Municipal works" in about and "To plan the grid" in about) == (name != "stored")
+    assert "until Jan 2, 2027" in about or "at the latest Jan 2, 2027" in about or name in ("stream", "turns")
+    assert "What it sent before stays in the sums" in about
+    check(tab, window, f"one-{name}-{width}")
 
 
+def test_a_chart_has_at_most_four_groups_and_says_so(look: Look) -> None:
+    tab = look("one-groups/#simulation", "desktop")
+    until(tab, "document.querySelector('#chart canvas') !== null")
+    tick = "[...document.querySelectorAll('#groups input')].filter((box) => !box.checked && !box.disabled)[0]?.click()"
+    states = "JSON.stringify([...document.querySelectorAll('#groups input')].map((box) => [box.checked, box.disabled]))"
+    # The last ticked box stays: there is no chart of nothing.
+    assert json.loads(tab.evaluate(states)) == [[True, True], *[[False, False]] * 6]
+    for _ in range(5):
+        tab.evaluate(tick)
+    assert json.loads(tab.evaluate(states)) == [*[[True, False]] * 4, *[[False, True]] * 3]
+    assert "at most 4 groups" in tab.evaluate("document.getElementById('groups').textContent")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ALL)
-def test_the_campaigns_in_each_state(chromium: Any, addresses: dict[str, str], name: str) -> None:
-    change, options = ALL[name]
-    prepare = with_change(r"/api/v1/campaigns$", change)
-    with pages(chromium, addresses["load"]) as open_page:
-        page = open_page(prepare=prepare, bypass_csp=True, **options)
-        page.wait_for_selector("#cards > *")
-        if name.startswith("six"):
-            assert page.locator(".card").count() == 7
-            assert "first number about" in page.locator(".card", has_text="learning-of").inner_text()
-        check(page, name)
-        page.unroute_all(behavior="ignoreErrors")
+def test_the_campaigns_in_each_state(window: tuple[str, Any], look: Look, name: str, width: str) -> None:
+    tab = look(f"all-{name}/", width)
+    until(tab, "document.querySelector('#cards > *') !== null")
+    cards = tab.evaluate("document.querySelectorAll('.card').length")
+    assert cards == (0 if name == "empty" else 20 if name == "twenty" else 1)
+    said = tab.evaluate("document.getElementById('overall').innerText")
+    for part in OVERALL[name]:
+        assert part in said
+    check(tab, window, f"all-{name}-{width}")
 
 
-def test_a_campaign_on_paper(chromium: Any, addresses: dict[str, str]) -> None:
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_guides(window: tuple[str, Any], look: Look, width: str) -> None:
+    for guide in GUIDES:
+        tab = look(f"all-one/guides/{guide}.md", width)
+        until(tab, "document.querySelector('main h1') !== null")
+        check(tab, window, f"guide-{guide}-{width}")
+
+
+def test_a_campaign_on_paper(window: tuple[str, Any], address: str) -> None:
     """Printed in dark mode, too, the page is black on white, without buttons, with the chart and the opened parts."""
-    with pages(chromium, addresses["load"]) as open_page:
-        page = open_page("#simulation", bypass_csp=True, **DARK)
+    kind, running = window
+    if kind != "chromium-dark":
+        pytest.skip("only playwright prints")
+    with pages(running, address) as open_page:
+        page = open_page("one-running/#simulation", bypass_csp=True, color_scheme="dark")
         page.wait_for_selector("#chart canvas")
         until(page, "document.getElementById('latest').textContent !== ''")
         page.click("#meaning summary")
@@ -187,4 +326,4 @@ def test_a_campaign_on_paper(chromium: Any, addresses: dict[str, str]) -> None:
         assert page.evaluate(f"({shown})('button')") == 0
         assert page.evaluate(f"({shown})('#chart canvas, #meaning p')") > 1
         assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-        check(page, "print")
+        check(page, window, "print")

@@ -81,7 +81,7 @@ def test_what_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
     check_packages(PAGE)
     assert missing_packages(METRICS) == ""
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
-    with pytest.raises(Invalid, match=r"the page needs starlette, sse_starlette, uvicorn: .*\[web\]"):
+    with pytest.raises(Invalid, match=r"the page needs starlette, sse_starlette, uvicorn, markdown_it: .*\[web\]"):
         check_packages(PAGE)
     assert missing_packages(METRICS) == "/metrics needs prometheus_client: pip install 'undertone-ldp[server]'"
 
@@ -96,7 +96,7 @@ def test_serve_checks_its_page_before_it_starts(tmp_path: Path, free_port: Calla
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: the page needs starlette, sse_starlette, uvicorn: pip install 'undertone-ldp[web]'"
+        "error: the page needs starlette, sse_starlette, uvicorn, markdown_it: pip install 'undertone-ldp[web]'"
     ]
 
 

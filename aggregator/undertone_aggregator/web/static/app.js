@@ -1,9 +1,11 @@
 // The page over the HTTP API beside it. Everything is relative, so that it works below any path of a proxy.
 // This module shows one campaign and decides what is shown; overview.js shows all campaigns, state.js says how they are.
 
+import { aboutIt } from "./about.js";
 import { compare, differing, offer } from "./compare.js";
 import {
   $,
+  ago,
   amount,
   clock,
   colour,
@@ -15,15 +17,16 @@ import {
   lasting,
   natural,
   number,
-  percent,
   precise,
   refresh,
   rows,
+  scale,
   span,
+  sure,
   time,
 } from "./format.js";
 import { showCampaigns } from "./overview.js";
-import { dot, learning, notice, notices, old, reporting, standing, value } from "./state.js";
+import { dot, drowned, learning, notice, notices, old, reporting, slotOf, standing, value } from "./state.js";
 
 const api = (path, options) =>
   fetch(`api/v1/${path}`, options).then(async (answer) => {
@@ -65,10 +68,7 @@ function glance(campaign) {
   $("one-title").textContent = campaign.name;
   $("what").textContent =
     `${campaign.measure} of ${campaign.sensor} in each ${lasting(campaign.slot_seconds)}, mean of all devices`;
-  refresh($("standing"), [dot(standing(campaign))]);
   const known = notices(campaign).map(notice);
-  const { sentence } = standing(campaign);
-  refresh($("state"), sentence && !known.length ? [element("p", sentence, "small")] : []);
   refresh($("alarms"), known.slice(0, SHOWN_NOTICES));
   $("more-alarms").hidden = known.length <= SHOWN_NOTICES;
   refresh($("more-alarms").lastElementChild, known.slice(SHOWN_NOTICES));
@@ -76,6 +76,7 @@ function glance(campaign) {
   chooseGroups(campaign);
   offer(campaign);
   now(campaign);
+  refresh($("about"), aboutIt(campaign));
   $("guarantee").textContent = [`Guarantee: ${campaign.guarantee}.`, ...campaign.kept_by_name].join(" ");
   drawOdds(campaign.odds);
   $("api").href = `api/v1/campaigns/${campaign.name}`;
@@ -85,8 +86,12 @@ function glance(campaign) {
   if (fresh) answered = answers(campaign).catch(say);
 }
 
+// How it is now, which changes as time passes, also without news.
 function now(campaign) {
   const { newest, slot_seconds: slot, time_zone: zone } = campaign;
+  const state = standing(campaign);
+  refresh($("standing"), [dot(state)]);
+  refresh($("state"), state.sentence && !$("alarms").childElementCount ? [element("p", state.sentence, "small")] : []);
   const { estimate, error, reason } = value(campaign, newest);
   const learns = learning(campaign);
   const made = [];
@@ -105,12 +110,14 @@ function now(campaign) {
       bar.value = learns.share;
     }
     made.push(bar, element("div", learns.words, "small"));
-  } else if (newest) made.push(element("div", reporting(campaign), "small"));
+  } else if (newest)
+    made.push(
+      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}.`, "small"),
+      element("div", `${reporting(campaign)}.`, "small"),
+    );
   refresh($("latest"), made);
-  $("latest-when").textContent =
-    newest && !learns
-      ? `Now, ${day(newest.start, zone) === day(Date.now() / 1000, zone) ? "" : `${day(newest.start, zone)}, `}${span(newest.start, slot, zone)}`
-      : "Now";
+  const title = old(campaign) ? "The newest number" : "Now";
+  $("latest-when").textContent = newest && !learns ? `${title}, ${slotOf(newest.start, slot, zone)}` : title;
 }
 
 // The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
@@ -182,12 +189,14 @@ function noAnswer(refused) {
 
 function answerOf(row, campaign, apart, than) {
   const { sum, each } = summed(row, campaign);
-  const shape = amount(sum, row.standard_error === null ? null : Z * each * row.standard_error, campaign.unit);
-  if (drowned(row, campaign))
+  const error = row.standard_error === null ? null : Z * each * row.standard_error;
+  const sized = scale(Math.max(Math.abs(sum), error ?? 0), campaign.unit);
+  const shape = amount(sum, error, campaign.unit, sized);
+  if (unclear(row, campaign))
     return [element("div", `not enough reports: ${shape.error} ${shape.unit}`, "value words")];
   const line = element("div", "", "value");
   line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
-  const made = [line, element("div", each > 1 ? "of one device" : "mean of one device", "small")];
+  const made = [line, element("div", "per device, on average", "small")];
   if (each > 1 && row.total !== null) {
     const total = amount(row.total, Z * row.total_se, campaign.unit);
     made.push(
@@ -195,7 +204,7 @@ function answerOf(row, campaign, apart, than) {
     );
   }
   if (apart) {
-    const { kind, words } = differing(apart, campaign, than, each);
+    const { kind, words } = differing(apart, campaign, than, sized, each);
     made.push(element("div", words, `small ${kind}`));
   }
   return made;
@@ -206,7 +215,7 @@ function summed(row, campaign) {
   const each = ADDS_UP.includes(campaign.measure) ? row.slots + row.absent : 1;
   return { sum: row.estimate * each, each };
 }
-const drowned = (row, campaign) => Z * row.standard_error > Math.abs(row.estimate - campaign.offset);
+const unclear = (row, campaign) => drowned(row.estimate, Z * row.standard_error, campaign);
 
 // What somebody who holds a home's reports would know: the exact odds of this campaign as bars.
 function drawOdds(odds) {
@@ -217,8 +226,7 @@ function drawOdds(odds) {
     row.append(element("th", of));
     row.firstChild.scope = "row";
     row.insertCell().append(bar(share, share === 0.5 ? "raw" : share > 0.95 ? "bad" : "filtered"));
-    row.insertCell().textContent =
-      share === 0.5 ? "50 %" : share >= 1 ? "practically sure" : `at most ${percent(Math.ceil(1000 * share) / 1000)}`;
+    row.insertCell().textContent = share === 0.5 ? "50 %" : sure(share);
   }
   const last = odds.at(-1);
   const words =
@@ -255,8 +263,9 @@ async function byGroup() {
   if (about.groups.length < 2 || !data) return;
   const answer = await api(`campaigns/${name}/selection?${new URLSearchParams({ ...chartSpan(), by: "group" })}`);
   if (name !== shown) return;
-  const known = answer.selections.filter((row) => !drowned(row, about)).sort((a, b) => natural(a.group, b.group));
+  const known = answer.selections.filter((row) => !unclear(row, about));
   const most = Math.max(...known.map((row) => Math.abs(row.estimate) + Z * row.standard_error), 0);
+  const sized = scale(most, about.unit);
   const table = element("table", "", "bars");
   const body = table.createTBody();
   for (const row of answer.selections.sort((a, b) => natural(a.group, b.group))) {
@@ -264,12 +273,12 @@ async function byGroup() {
     const head = element("th", row.group);
     head.scope = "row";
     line.append(head);
-    if (drowned(row, about)) {
+    if (unclear(row, about)) {
       line.insertCell();
       line.insertCell().textContent = "not enough reports";
       continue;
     }
-    const shape = amount(row.estimate, Z * row.standard_error, about.unit);
+    const shape = amount(row.estimate, Z * row.standard_error, about.unit, sized);
     line
       .insertCell()
       .append(
@@ -322,7 +331,21 @@ function chooseGroups(campaign) {
       label.append(box, element("span", "", "swatch"), ` ${group === "all" ? "all devices" : group} `, number);
       return label;
     }),
+    ...(groups.length > MOST_GROUPS ? [element("span", "", "small")] : []),
   );
+  limitGroups();
+}
+
+// A chart shows a few groups at a time, and at least one: the boxes that would break this cannot be used.
+function limitGroups() {
+  const boxes = [...$("groups").querySelectorAll("input")],
+    chosen = chosenGroups().length;
+  for (const box of boxes) box.disabled = box.checked ? chosen === 1 : chosen >= MOST_GROUPS;
+  if (boxes.length > MOST_GROUPS)
+    $("groups").lastElementChild.textContent =
+      chosen >= MOST_GROUPS
+        ? `The chart shows at most ${MOST_GROUPS} groups: untick one to choose another.`
+        : `The chart shows up to ${MOST_GROUPS} groups.`;
 }
 const chosenGroups = () => [...$("groups").querySelectorAll("input:checked")].map((box) => box.value);
 
@@ -503,17 +526,25 @@ function values(i) {
     label.lastChild.textContent = "";
     label.style.removeProperty("--of");
   }
-  overlaid.forEach(([group], n) => {
+  const shown = overlaid.map(([group], n) => {
     const [mean, low, high] = [1, 2, 3].map((k) => chart.data[3 * n + k]);
     const at = i ?? mean.findLastIndex((each) => each !== null);
-    const label = boxes.get(group);
-    if (!label) return;
-    label.style.setProperty("--of", `var(--${PALETTE[n]})`);
-    if (at >= 0 && mean[at] !== null && mean[at] !== undefined) {
-      const shape = amount(mean[at], high[at] === null ? null : (high[at] - low[at]) / 2, data.unit);
-      label.lastChild.textContent = `${shape.value} ${shape.unit} ${shape.error}`;
-    }
+    boxes.get(group)?.style.setProperty("--of", `var(--${PALETTE[n]})`);
+    const there = at >= 0 && mean[at] !== null && mean[at] !== undefined;
+    const error = there && high[at] !== null ? (high[at] - low[at]) / 2 : null;
+    return { label: boxes.get(group), there, value: mean[at], error };
   });
+  const known = shown.filter(({ there, value, error }) => there && !drowned(value, error, about));
+  const sized = scale(
+    Math.max(...known.map(({ value, error }) => Math.max(Math.abs(value), error ?? 0)), 0),
+    data.unit,
+  );
+  for (const each of shown.filter(({ label, there }) => label && there)) {
+    const shape = amount(each.value, each.error, data.unit, sized);
+    each.label.lastChild.textContent = known.includes(each)
+      ? `${shape.value} ${shape.unit} ${shape.error}`
+      : "not enough reports";
+  }
 }
 
 // A time line of the reports behind each slot: what came late or is lost is drawn on top, what is missing is a gap.
@@ -722,34 +753,29 @@ async function select() {
     const answer = await api(`campaigns/${name}/selection?${words}`);
     if (name !== shown || place.dataset.asked !== asked) return;
     place.dataset.answered = asked;
-    const heads = [
-      "group",
-      `mean, ${answer.unit}`,
-      "± 95 %",
-      "slots",
-      "without a number",
-      "devices",
-      "total",
-      "± 95 %",
-    ];
-    const error = (se) => (se === null ? "–" : number(Z * se, 2));
+    const heads = ["group", "mean of a slot", "total of all", "devices", "slots", "without a number"];
+    const shaped = ({ value, unit, error }) => `${value} ${unit} ${error}`;
+    const clear = answer.selections.filter((row) => !unclear(row, about));
+    const most = (of) => Math.max(...clear.map((row) => Math.abs(row[of] ?? 0)), 0);
+    const [sized, sizedTotal] = [scale(most("estimate"), answer.unit), scale(most("total"), answer.unit)];
     place.replaceChildren(
       answer.selections.length
         ? rows(
             answer.selections
               .sort((a, b) => natural(a.group, b.group))
               .map((row) => {
-                const hidden = drowned(row, about);
-                const total = row.total === null ? null : amount(row.total, Z * row.total_se, answer.unit);
+                const hidden = unclear(row, about);
                 return [
                   row.group,
-                  hidden ? "not enough reports yet" : number(row.estimate),
-                  error(row.standard_error),
+                  hidden
+                    ? "not enough reports"
+                    : shaped(amount(row.estimate, Z * row.standard_error, answer.unit, sized)),
+                  hidden || row.total === null
+                    ? "–"
+                    : shaped(amount(row.total, Z * row.total_se, answer.unit, sizedTotal)),
+                  row.devices ?? "–",
                   row.slots,
                   row.absent,
-                  row.devices ?? "–",
-                  hidden || !total ? "–" : `${total.value} ${total.unit}`,
-                  total ? `${total.error.replace("± ", "")} ${total.unit}` : "–",
                 ];
               }),
             heads,
@@ -897,10 +923,23 @@ async function threshold(place, campaign) {
 // A distribution takes the server some seconds, so it is computed when somebody asks for it.
 function distribution(place) {
   if (place.childElementCount) return;
-  const [button, answer] = [element("button", "Ask for quantiles"), element("div")];
+  const [button, answer] = [element("button", "How far apart are the readings?"), element("div")];
   button.onclick = () => quantiles(answer);
-  place.append(button, answer);
+  place.append(
+    element(
+      "p",
+      "Below which values a tenth, half and nine tenths of the readings are (quantiles, from a model).",
+      "small",
+    ),
+    button,
+    answer,
+  );
 }
+const SHARES = new Map([
+  [0.1, "a tenth"],
+  [0.5, "half"],
+  [0.9, "nine tenths"],
+]);
 
 async function quantiles(place) {
   const name = shown;
@@ -910,17 +949,18 @@ async function quantiles(place) {
   place.replaceChildren(element("p", "This takes some seconds.", "small"));
   try {
     const answer = await api(`campaigns/${name}/quantiles?${words}`);
+    const shown = answer.quantiles.slice(-9);
+    const sized = scale(Math.max(...shown.map((row) => Math.abs(row.high))), answer.unit);
+    const shaped = (value) => number(value / sized[0], 3);
     place.replaceChildren(
       rows(
-        answer.quantiles
-          .slice(-9)
-          .map((row) => [
-            edge(row.start, about.slot_seconds, about.time_zone),
-            `${number(100 * row.share)} %`,
-            number(row.value),
-            `${number(row.low)} to ${number(row.high)}`,
-          ]),
-        ["from", "share", `below, ${answer.unit}`, "90 % band, a model"],
+        shown.map((row) => [
+          edge(row.start, about.slot_seconds, about.time_zone),
+          `${SHARES.get(row.share)} of the readings are below`,
+          `${shaped(row.value)} ${sized[1]}`,
+          `${shaped(row.low)} to ${shaped(row.high)}`,
+        ]),
+        ["from", "", "", "90 times in 100 between"],
       ),
     );
   } catch (error) {
@@ -932,7 +972,7 @@ const WIDGETS = [
   { id: "theta", title: "Range of readings (threshold θ)", show: threshold },
   { id: "devices", title: "Devices", show: devices },
   { id: "outcomes", title: "Deliveries", show: deliveries },
-  { id: "quantiles", title: "Distribution", show: distribution },
+  { id: "quantiles", title: "Small and large readings", show: distribution },
 ];
 
 function drawWidgets(campaign) {
@@ -1064,12 +1104,7 @@ matchMedia("print").addEventListener("change", () => {
 });
 $("choose").addEventListener("change", ({ target }) => {
   const chosen = new FormData($("choose"));
-  // A chart shows a few groups at a time, and at least one.
-  if (target.name === "group" && (!chosenGroups().length || chosenGroups().length > MOST_GROUPS)) {
-    target.checked = !target.checked;
-    link(target.checked ? "The chart shows at least one group." : `The chart shows at most ${MOST_GROUPS} groups.`);
-    return;
-  }
+  limitGroups();
   const words = new URLSearchParams({
     group: chosenGroups().join(),
     span: chosen.get("span") ?? "",
@@ -1111,7 +1146,9 @@ $("login").addEventListener("submit", (event) => {
 });
 $("logout").addEventListener("click", () => api("session", { method: "DELETE" }).then(actions).catch(say));
 setInterval(() => {
-  if (!shown && !document.hidden) showAll().catch(say);
+  if (document.hidden) return;
+  if (!shown) showAll().catch(say);
+  else if (about) now(about);
 }, 5000);
 $("chart").tabIndex = 0;
 $("chart").addEventListener("keydown", (event) => {

@@ -1,6 +1,6 @@
 // Is it different? Two means of a campaign, their difference with its error, and whether that may be chance.
 
-import { $, amount, day, element, natural, number, refresh } from "./format.js";
+import { $, amount, day, element, natural, number, refresh, scale } from "./format.js";
 
 const Z = 1.96;
 const RAREST = 1e-4; // the server tells rarer chances not apart, either
@@ -9,10 +9,10 @@ const named = (group) => (group === "all" ? "all devices" : group);
 // What a time is compared with; "group:NAME" is added for each group. A day's clock is that of the campaign.
 const EARLIER = { "7d": "the same time a week before", "1d": "the same time a day before" };
 
-// A difference in words: how much, in which direction, and how likely chance alone makes one like it. `each`: the number
-// of slots over which a measure adds up, else 1.
-export function differing(row, { unit }, than, each = 1) {
-  const shape = amount(Math.abs(each * row.estimate), Z * each * row.standard_error, unit);
+// A difference in words: how much, in which direction, and how likely chance alone makes one like it. `sized`: the scale
+// of the amounts beside it. `each`: the number of slots over which a measure adds up, else 1.
+export function differing(row, { unit }, than, sized, each = 1) {
+  const shape = amount(Math.abs(each * row.estimate), Z * each * row.standard_error, unit, sized);
   const size = `${shape.value} ${shape.unit} ${shape.error}`;
   if (row.verdict === "unclear")
     return { kind: "unclear", words: `No clear difference from ${than}: ${row.estimate < 0 ? "−" : "+"}${size}.` };
@@ -68,9 +68,10 @@ export async function compare(campaign, spanOf, api) {
     return;
   }
   const other = against.startsWith("group:") ? named(row.against_group) : EARLIER[against];
-  const { kind, words: sentence } = differing(row, campaign, other);
+  const sized = scale(Math.max(Math.abs(row.mean), Math.abs(row.against)), campaign.unit);
+  const { kind, words: sentence } = differing(row, campaign, other, sized);
   const side = (value) => {
-    const shape = amount(value, Z * row.standard_error, campaign.unit);
+    const shape = amount(value, Z * row.standard_error, campaign.unit, sized);
     return `${shape.value} ${shape.unit}`;
   };
   const from = (start) => day(start, campaign.time_zone);

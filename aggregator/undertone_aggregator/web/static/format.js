@@ -56,24 +56,28 @@ export const number = (value, digits = 4) =>
   value === null || value === undefined
     ? "–"
     : new Intl.NumberFormat(undefined, { maximumSignificantDigits: digits }).format(value);
-export const percent = (share) =>
-  `${new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 }).format(100 * share)} %`;
+
+// How sure somebody can be at most: whole percents, rounded up.
+export const sure = (share) => {
+  const whole = Math.ceil(100 * share - 1e-9);
+  return whole >= 100 ? "practically sure" : `at most ${number(whole)} % sure`;
+};
+
+// A unit that people read easily, for amounts up to `most`: [how many of the given unit it has, its name].
+const SCALED = ["Wh", "W", "J", "g", "VA", "VAh"];
+export function scale(most, unit) {
+  if (unit === "l" && most >= 10_000) return [1000, "m³"];
+  const prefixed = [
+    [1e9, `G${unit}`],
+    [1e6, `M${unit}`],
+    [1e3, `k${unit}`],
+  ];
+  return (SCALED.includes(unit) && prefixed.find(([least]) => most >= 2 * least)) || [1, unit];
+}
 
 // An amount with its error, both in a unit that people read easily: 5100 Wh becomes 5.1 kWh. The error has two digits, and
-// the amount as many decimals as its error.
-const SCALED = { Wh: "Wh", W: "W", J: "J", g: "g", VA: "VA", VAh: "VAh", l: "m³" };
-export function amount(value, error, unit) {
-  const most = Math.max(Math.abs(value), error ?? 0);
-  let [size, shown] = [1, unit];
-  if (unit === "l") {
-    if (most >= 10_000) [size, shown] = [1000, "m³"];
-  } else if (unit in SCALED) {
-    [size, shown] = [
-      [1e9, `G${unit}`],
-      [1e6, `M${unit}`],
-      [1e3, `k${unit}`],
-    ].find(([least]) => most >= 2 * least) ?? [1, unit];
-  }
+// the amount as many decimals as its error. Amounts that stand side by side have one unit: they share their `scale`.
+export function amount(value, error, unit, [size, shown] = scale(Math.max(Math.abs(value), error ?? 0), unit)) {
   const fine = error === null || !(error > 0) ? Math.abs(value) / size / 1000 : error / size;
   const decimals = fine > 0 ? Math.min(Math.max(1 - Math.floor(Math.log10(fine)), 0), 6) : 0;
   const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: 0, maximumFractionDigits: decimals });

@@ -1,7 +1,7 @@
 // All campaigns: one line that says whether somebody is needed, and a card for each campaign.
 
-import { $, ago, amount, drawing, element, natural, refresh, span } from "./format.js";
-import { dot, inOdds, learning, old, reporting, standing, value } from "./state.js";
+import { $, amount, drawing, element, natural, number, refresh } from "./format.js";
+import { dot, inOdds, learning, measured, old, reporting, standing, value } from "./state.js";
 
 const NEEDS = { bad: 2, warn: 1 };
 
@@ -36,7 +36,7 @@ function card(campaign) {
     link.append(element("p", campaign.error, "bad"));
     return made;
   }
-  const { newest, slot_seconds: slot, time_zone: zone } = campaign;
+  const { newest } = campaign;
   const { estimate, error, reason } = value(campaign, newest);
   const learns = learning(campaign);
   if (reason) {
@@ -56,35 +56,49 @@ function card(campaign) {
     }
     link.append(bar, element("div", learns.words, "small"));
   } else if (newest) {
-    link.append(
-      element("div", `${span(newest.start, slot, zone)}, ${ago(Date.now() / 1000 - newest.start - slot)}`, "small"),
-    );
-    link.append(spark(campaign.recent));
+    link.append(element("div", measured(campaign), "small"), spark(campaign.recent));
   }
   link.append(element("div", reporting(campaign), "small"), element("div", inOdds(campaign), "small privacy"));
   return made;
 }
 
-// "3 campaigns, all well", or who is needed where and why.
+// "380 of 400 devices reported lately", over all campaigns whose server counts them.
+function lately(campaigns) {
+  const counted = campaigns
+    .filter(({ server }) => ["running", "choosing"].includes(server?.state))
+    .map(({ server }) => server.devices?.all)
+    .filter((of) => of && of.reporting !== null && of.silent !== null);
+  if (!counted.length) return [];
+  const reported = counted.reduce((sum, of) => sum + of.reporting, 0);
+  const known = counted.reduce((sum, of) => sum + of.reporting + of.silent, 0);
+  return [element("span", `${number(reported, 9)} of ${number(known, 9)} devices reported lately`, "devices")];
+}
+
+// "3 campaigns, all well", or which one needs somebody, and why.
 function overall(campaigns) {
   const states = campaigns.map((campaign) => ({ campaign, ...standing(campaign) }));
   const needy = states.filter(({ level }) => level in NEEDS).sort((a, b) => NEEDS[b.level] - NEEDS[a.level]);
-  const many = `${campaigns.length} ${campaigns.length === 1 ? "campaign" : "campaigns"}`;
+  const one = campaigns.length === 1;
+  const many = one ? `The campaign ${campaigns[0].name}` : `${number(campaigns.length, 9)} campaigns`;
   if (!needy.length) {
     const level = states.some(({ level }) => level === "good")
       ? "good"
       : states.some(({ level }) => level === "busy")
         ? "busy"
         : "quiet";
-    return [dot({ level, words: `${many}, ${level === "quiet" ? "none needs you" : "all well"}` })];
+    const well =
+      level === "quiet" ? (one ? " does not need you" : ", none needs you") : one ? " is well" : ", all well";
+    return [dot({ level, words: `${many}${well}` }), ...lately(campaigns)];
   }
   const [{ campaign, level, sentence, words }] = needy;
   const more = element("a", "What to do", "todo");
   more.href = `#${campaign.name}`;
+  const which = needy.length === 1 ? `1 of ${many} needs you: ` : `${needy.length} of ${many} need you, most of all `;
   return [
-    dot({ level, words: `${needy.length} of ${many} ${needy.length === 1 ? "needs" : "need"} you` }),
-    element("span", `${campaign.name}: ${sentence || words}`, "why"),
+    dot({ level, words: one ? `${many} needs you: ${words}` : `${which}${campaign.name} (${words})` }),
+    ...(sentence ? [element("span", sentence, "why")] : []),
     more,
+    ...lately(campaigns),
   ];
 }
 

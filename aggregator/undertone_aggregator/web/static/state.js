@@ -1,7 +1,7 @@
 // What the page says of a campaign before anybody looks at its numbers: how it is, whether somebody is needed, and the
 // newest number or why there is none.
 
-import { clock, day, element, number, time } from "./format.js";
+import { ago, amount, clock, day, element, number, span, sure, time } from "./format.js";
 
 // What somebody should do about an alarm, by its event; after it the guide that says more.
 const ADVICE = {
@@ -34,6 +34,17 @@ const SHORT = {
   files: "no files left",
   crowd: "no room for all devices",
 };
+
+// States in which nothing new comes, and nobody is needed, in words.
+const QUIET = new Map([
+  ["paused", "paused"],
+  ["retired", "retired"],
+  ["over", "ended"],
+  ["stopped", "no server runs"],
+  ["new", "not begun"],
+  ["stopping", "stopping"],
+  ["starting", "starting"],
+]);
 
 // What needs attention, the most urgent first; the same sentence with other numbers is one row with its newest time.
 export function notices({ server, warnings, time_zone: zone }) {
@@ -83,28 +94,24 @@ export function standing(campaign) {
   if (campaign.error) return { level: "bad", words: "cannot be read", sentence: campaign.error };
   const { server, time_zone: zone } = campaign;
   const { state, reason } = server;
-  const quiet = {
-    paused: "paused",
-    retired: "retired",
-    over: "ended",
-    stopped: "no server runs",
-    new: "not begun",
-    stopping: "stopping",
-    starting: "starting",
-  };
   if (state === "failed") return { level: "bad", words: "failed", sentence: reason };
-  if (state === "retired" || state === "over") return { level: "quiet", words: quiet[state], sentence: "" };
+  if (state === "retired" || state === "over") return { level: "quiet", words: QUIET.get(state), sentence: "" };
   const [first, ...more] = notices(campaign);
   if (first && first.rank < 2) {
-    const from = first.times.length ? Math.min(...first.times) : null;
-    const short = SHORT[first.event] ?? (first.rank === 0 ? "reports do not arrive" : "a warning");
+    const other = first.rank === 0 ? "reports do not arrive" : "a warning";
+    const short = server.full ? SHORT.disk : (SHORT[first.event] ?? other);
+    const told = (server.alarms ?? []).filter(({ event }) => event === "disk").map((alarm) => alarm.time);
+    const from = server.full ? told : first.times;
     return {
       level: first.rank === 0 || first.event === "disk" ? "bad" : "warn",
       sentence: first.sentence,
-      words: from === null ? short : `${short} since ${since(from, zone)}`,
+      words: from.length ? `${short} since ${since(Math.min(...from), zone)}` : short,
     };
   }
-  if (state in quiet) return { level: "quiet", words: quiet[state], sentence: reason ?? "" };
+  if (QUIET.has(state)) return { level: "quiet", words: QUIET.get(state), sentence: reason ?? "" };
+  const of = server.devices?.all;
+  if (of?.reporting === 0 && of.silent)
+    return { level: "warn", words: "no device reported", sentence: `What to do: ${ADVICE.silent[0]}.` };
   if (campaign.phase === "threshold") return { level: "busy", words: "learning", sentence: "" };
   if (first)
     return {
@@ -112,6 +119,7 @@ export function standing(campaign) {
       words: more.length ? `${more.length + 1} warnings` : "a warning",
       sentence: first.sentence,
     };
+  if (state && !campaign.newest) return { level: "busy", words: "no number yet", sentence: "" };
   if (!state)
     return { level: "quiet", words: "stored results", sentence: "This page reads a store, and not its server." };
   return { level: "good", words: "all well", sentence: "" };
@@ -140,37 +148,54 @@ export function value(campaign, row) {
   if (row === null) return { reason: "No number yet: no slot has settled with enough reports." };
   if (row.kind === "model") return { reason: "The range is known: the first number comes with the next slot." };
   const error = row.standard_error === null ? null : 1.96 * row.standard_error;
-  return error !== null && error > Math.abs(row.estimate - campaign.offset)
-    ? {
-        reason: `Not enough reports yet: the error, ± ${number(error, 2)} ${campaign.unit}, is larger than the number. More devices, or means over more slots, show more.`,
-      }
-    : { estimate: row.estimate, error };
+  if (!drowned(row.estimate, error, campaign)) return { estimate: row.estimate, error };
+  const shape = amount(row.estimate, error, campaign.unit);
+  return {
+    reason: `Not enough reports yet: the error, ${shape.error} ${shape.unit}, is larger than the number. More devices, or means over more slots, show more.`,
+  };
 }
 
-// True if the newest number is no longer what is there now.
+// True if a number says nothing, because its error is larger. Every part of the page then shows no number.
+export const drowned = (estimate, error, { offset }) => error !== null && error > Math.abs(estimate - offset);
+
+// True if the newest number is no longer what is there now: its campaign does not go on, or the numbers of two more slots
+// should be there. A server publishes a slot's number once the slot has had `settle_slots` slots to settle.
 export function old(campaign) {
   const { newest, slot_seconds: slot, server } = campaign;
   if (!newest) return false;
-  const age = Date.now() / 1000 - newest.start - slot;
-  return (
-    ["failed", "retired", "over", "paused", "stopped"].includes(server.state) ||
-    (Boolean(server.state) && age > Math.max(6 * slot, 900))
-  );
+  const there = newest.start + slot;
+  // The server may have seen by its own clock that later slots had no reports.
+  if (server.devices_until > there + 2 * slot) return true;
+  const overdue = Date.now() / 1000 - there - (1 + (server.settle_slots ?? 2)) * slot;
+  return QUIET.has(server.state) || server.state === "failed" || overdue > Math.max(2 * slot, 60);
 }
 
-// Devices that report, of those that are known; "" if only a running server knows them.
-export function reporting(campaign) {
-  const of = campaign.server.devices?.all;
-  if (!of || of.reporting === null) return campaign.newest ? `${number(campaign.newest.reports, 9)} reports` : "";
-  return of.silent === null
-    ? `${number(of.reporting, 9)} devices report`
-    : `${number(of.reporting, 9)} of ${number(of.reporting + of.silent, 9)} devices report`;
+// When the newest number was measured, and how long ago that ended.
+export function measured({ newest, slot_seconds: slot, time_zone: zone }) {
+  return `${slotOf(newest.start, slot, zone)}, ${ago(Date.now() / 1000 - newest.start - slot)}`;
+}
+
+// A slot as people say it: without its day for today.
+export function slotOf(start, slot, zone) {
+  const today = slot % 86400 === 0 || day(start, zone) === day(Date.now() / 1000, zone);
+  return `${today ? "" : `${day(start, zone)}, `}${span(start, slot, zone)}`;
+}
+
+// Devices that reported in the newest slot whose reports had to be here by now, of those that are known, as a sentence
+// without its point; only a running server counts them.
+export function reporting({ newest, server, slot_seconds: slot, time_zone: zone }) {
+  const of = server.devices?.all;
+  const last = newest && `${number(newest.reports, 9)} reports in ${slotOf(newest.start, slot, zone)}`;
+  if (!of || of.reporting === null || !server.devices_until) return last ?? "";
+  const known = of.silent === null ? "" : `of ${number(of.reporting + of.silent, 9)} `;
+  const when = `reported in ${slotOf(server.devices_until - slot, slot, zone)}`;
+  if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}`;
+  return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
 
 // One sentence of privacy, from the campaign's exact odds.
 export function inOdds({ odds }) {
   const [seen] = odds.filter(({ of }) => of !== "all reports of a day").slice(-1);
   if (!seen) return "";
-  const sure = seen.at_most >= 1 ? "practically sure" : `at most ${Math.ceil(100 * seen.at_most)} % sure`;
-  return `Who sees ${seen.of} of a home can be ${sure} between two values.`;
+  return `Who sees ${seen.of} of a home can be ${sure(seen.at_most)} between two values.`;
 }

@@ -1,0 +1,47 @@
+// What a person asks who is to take part: who asks, what for, until when, and how a home leaves.
+
+import { date, element, lasting } from "./format.js";
+
+const DAY = 86400;
+
+function ends({ last_slot_ends: end, phase, time_zone: zone }) {
+  const left = end - Date.now() / 1000;
+  if (left <= 0) return `ended on ${date(end - 1, zone)}`;
+  const days =
+    left > 2 * DAY ? lasting(DAY * Math.floor(left / DAY)) : lasting(3600 * Math.max(Math.floor(left / 3600), 1));
+  // While the range of readings is learnt, it is not decided yet how long the reports go on.
+  return `${phase === "threshold" ? "at the latest" : "until"} ${date(end - 1, zone)}, ${days} from now`;
+}
+
+function link(words, to) {
+  const made = element("a", words);
+  made.href = to;
+  return made;
+}
+
+// Terms and what is said of each, for a list.
+export function aboutIt(campaign) {
+  const { asks, purpose } = campaign.server;
+  const leaving = element("dd");
+  leaving.append(
+    "Whenever it wants, and it need not tell anybody: in the phone's app by Leave, on a gateway by undertone device pause, a board" +
+      " by unplugging it. What it sent before stays in the sums. More: ",
+    link("taking part", "guides/taking-part.md"),
+    ", ",
+    link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
+    ".",
+  );
+  return [
+    element("dt", "Who asks"),
+    element(
+      "dd",
+      asks ||
+        "Nobody is named here. For the operator: [join] operator in server.toml is shown here and to whoever is asked.",
+    ),
+    ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
+    element("dt", "How long"),
+    element("dd", `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.`),
+    element("dt", "How a home leaves"),
+    leaving,
+  ];
+}

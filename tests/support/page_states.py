@@ -1,0 +1,68 @@
+"""The page in states that a test chooses: one server, below each path of which the summaries are changed."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from support.ports import free_port
+from support.waiting import wait_for
+from undertone_aggregator.web.app import make_app
+from undertone_aggregator.web.site import Site
+
+# A change of the answer that has the summaries of all campaigns.
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class _Changed:
+    """An application whose summaries are changed, both those of all campaigns and that of one."""
+
+    def __init__(self, app: ASGIApp, change: Change) -> None:
+        self._app, self._change = app, change
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].partition("/api/v1/campaigns")[2].strip("/")
+        if "/api/v1/campaigns" not in scope["path"] or "/" in path:
+            await self._app(scope, receive, send)
+            return
+        body, begun = b"", []
+
+        async def change(message: Message) -> None:
+            nonlocal body
+            if message["type"] == "http.response.start":
+                begun.append(message)
+                return
+            body += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            answer = json.loads(body)
+            changed = self._change({"campaigns": [answer]})["campaigns"][0] if path else self._change(answer)
+            headers = [(name, value) for name, value in begun[0]["headers"] if name != b"content-length"]
+            await send(begun[0] | {"headers": headers})
+            await send({"type": "http.response.body", "body": json.dumps(changed).encode()})
+
+        await self._app(scope, receive, change)
+
+
+@contextlib.contextmanager
+def served_states(states: Mapping[str, tuple[Site, Change]]) -> Iterator[str]:
+    """Serve a page for each state below its name; yields the address before these names."""
+    routes = [Mount(f"/{name}", _Changed(make_app(site), change)) for name, (site, change) in states.items()]
+    port = free_port()
+    server = uvicorn.Server(
+        uvicorn.Config(Starlette(routes=routes), port=port, log_level="warning", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_for(lambda: server.started, what="the page's server")
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join()
