@@ -74,8 +74,9 @@ def guide(name: str) -> str | None:
     for token in tokens:
         if token.type == "inline":
             token.children = _with_known_links(token.children or [])
-    # A wide table scrolls by itself, and by keyboard, too.
     body = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
+    # The corner of a table heads nothing. A wide table scrolls by itself, and by keyboard, too.
+    body = body.replace("<th></th>", "<td></td>")
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     guides = ", ".join(f'<a href="{each}.md">{each.replace("-", " ")}</a>' for each in GUIDES)
     return _PAGE.format(title=html.escape(titles[0]), body=body, guides=guides)

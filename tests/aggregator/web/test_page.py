@@ -91,7 +91,13 @@ def test_a_widget_is_a_function_and_a_line(server: PageServer, open_page: Callab
     page.goto(f"{server.address}?again#{name}")
     page.wait_for_selector("#calendar tr")
     headings = page.locator("#widgets h3").all_inner_texts()
-    assert headings == ["Calendar", "Range of readings (threshold θ)", "Devices", "Deliveries", "Distribution"]
+    assert headings == [
+        "Calendar",
+        "Range of readings (threshold θ)",
+        "Devices",
+        "Deliveries",
+        "Small and large readings",
+    ]
     assert f"{summary['slot_seconds']} s" in page.locator("#calendar").inner_text()
     page.wait_for_selector("#theta canvas")
     assert page.locator("#outcomes tr").count() >= 2, "the other widgets are drawn as before"
@@ -246,7 +252,7 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, 
     shown = f"{server.address}api/v1/campaigns/{name}/selection?{asked}"
     (row,) = json.load(urllib.request.urlopen(shown))["selections"]
     assert cells[0] == row["group"] == "all"
-    assert int(cells[3]) == row["slots"] > 0
+    assert int(cells[4]) == row["slots"] > 0
     assert float(cells[1].replace(",", "")) == pytest.approx(row["estimate"], rel=1e-3)
 
 

@@ -257,7 +257,9 @@ def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str
     tab = look(f"one-{name}/#simulation", width)
     until(tab, "document.querySelector('#chart canvas') !== null")
     until(tab, "document.getElementById('latest').textContent !== ''")
-    tab.evaluate("['meaning', 'losses', 'selection', 'table'].forEach((id) => { document.getElementById(id).open = true })")
+    tab.evaluate(
+        "['meaning', 'losses', 'selection', 'table'].forEach((id) => { document.getElementById(id).open = true })"
+    )
     until(tab, "document.querySelector('#losses tbody tr, #losses div p') !== null")
     until(tab, "document.querySelector('#selected tbody tr, #selected p') !== null")
     until(tab, "document.querySelector('[aria-busy=true]') === null")

@@ -16,7 +16,11 @@ def test_the_newest_words_of_a_campaign_and_of_those_before_it(tmp_path: Path) -
         home.write_plan(name, PLAN.format(name=name, epsilon=1).replace("[campaign]", f"[campaign]{earlier}", 1))
     assert newest_words(home, "power") == ("", ""), "no file of codes, and nobody is named"
     codes, now = JoinCodes(tmp_path), int(time.time())
-    for campaign, about in (("power", "To plan the grid."), ("gas", "To save gas."), ("power", "To plan the new grid.")):
+    for campaign, about in (
+        ("power", "To plan the grid."),
+        ("gas", "To save gas."),
+        ("power", "To plan the new grid."),
+    ):
         codes.create(campaign, 2, "all", about, now, now + 60)
     join = '[join]\nlisten = "127.0.0.1:8444"\nurl = "http://localhost:8444"\ninsecure = true\n'
     (tmp_path / "server.toml").write_text(f'[server]\n{join}operator = "Municipal works"\n')
