@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,7 +41,7 @@ _PAGE = """<!doctype html>
 </head>
 <body class="guide">
 <a class="skip" href="#main">To the text</a>
-<header><p><a href="../">‹ Undertone: the numbers</a></p></header>
+<header><p><a href="../">&lsaquo; Undertone: the numbers</a></p></header>
 <main id="main" tabindex="-1">
 {body}</main>
 <footer><nav aria-label="Guides">Guides: {guides}.</nav></footer>
@@ -67,7 +68,7 @@ def guide(name: str) -> str | None:
         return None
     tokens = _MARKDOWN.parse(path.read_text(encoding="utf-8"))
     titles: list[str] = []
-    for token, inside in zip(tokens, tokens[1:], strict=False):
+    for token, inside in pairwise(tokens):
         if token.type == "heading_open":
             titles.append("".join(part.content for part in inside.children or ()))
             token.attrSet("id", _anchor(titles[-1]))

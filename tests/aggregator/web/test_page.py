@@ -253,7 +253,10 @@ def test_a_selection_is_answered_for_each_group(drawn: Any, server: PageServer, 
     (row,) = json.load(urllib.request.urlopen(shown))["selections"]
     assert cells[0] == row["group"] == "all"
     assert int(cells[4]) == row["slots"] > 0
-    assert float(cells[1].replace(",", "")) == pytest.approx(row["estimate"], rel=1e-3)
+    mean, unit, sign, error = cells[1].split()
+    assert (unit, sign) == ("Wh", "±")
+    assert float(error) == pytest.approx(1.96 * row["standard_error"], rel=0.05)
+    assert float(mean) == pytest.approx(row["estimate"], abs=float(error) / 20)
 
 
 def test_a_card_keeps_the_focus_while_its_numbers_change(open_page: Callable[..., Any]) -> None:

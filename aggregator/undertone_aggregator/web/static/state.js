@@ -50,7 +50,8 @@ const QUIET = new Map([
 export function notices({ server, warnings, time_zone: zone }) {
   const found = new Map();
   for (const sentence of server.problems || []) found.set(sentence, { rank: 0, sentence, kind: "bad", times: [] });
-  for (const { time: at, event, sentence } of server.alarms || []) {
+  for (const { time: at, event, sentence: logged } of server.alarms || []) {
+    const sentence = logged.replace(/^alarm: /, "");
     const key = event ?? sentence.replace(/[\d.,]+/g, "#");
     const row = found.get(key) ?? { rank: 1, event, sentence, kind: "warn", times: [], advice: ADVICE[event] };
     if (!row.times.length || at > Math.max(...row.times)) row.sentence = sentence;
