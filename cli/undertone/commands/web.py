@@ -97,5 +97,5 @@ def _home_site(home: "Home", *, acting: bool) -> "HomeSite":
     from undertone_operate.fleet.agreements import newest_words
     from undertone_operate.fleet.devices import revoke_at_home
 
-    acts = {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None
-    return HomeSite(home, acts, partial(newest_words, home))
+    words = partial(newest_words, home)
+    return HomeSite(home, {**actions(home), "revoke": partial(revoke_at_home, home)} if acting else None, words)
