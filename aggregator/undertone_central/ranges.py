@@ -147,8 +147,9 @@ def _of_values(parameters: Parameters, piece: Piece, first: int, end: int) -> tu
 
 
 def _prediction_error(piece: Piece, g: int) -> float:
-    """Return the mean squared change from one released block sum to the next; (gθ/6)², as in Eq. 7, with a single
-    block.
+    """Return the mean squared change from one released block sum to the next.
+
+    A single block shows no change; then the result is (gθ/6)², which Eq. 7 assumes.
     """
     if g == 1:
         return 0.0

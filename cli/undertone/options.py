@@ -21,7 +21,7 @@ _FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| i
 
 
 def as_typed(sentence: str, names: Iterable[str], *, in_plan: bool = False) -> str:
-    """Return an error with its fields as the options that people type: "campaign.late_slots is 3" by --late-slots.
+    """Return an error that names the options as people type them: --late-slots where it has campaign.late_slots.
 
     ``names``: the fields that are options. ``in_plan``: fields of ``campaign`` come from a file, and stay as they are.
     """

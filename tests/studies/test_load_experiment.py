@@ -50,7 +50,7 @@ def test_moved_readings_change_at_their_column_and_stay_within_the_bound() -> No
 
 def test_a_campaign_of_rooms_that_cool_down_holds_its_intervals() -> None:
     """All intervals of a day at once would fail by chance in less than one of a million campaigns."""
-    case = next(case for case in moved.CASES if case.name == "temperature - 12 °C")
+    case = next(case for case in moved.CASES if case.name == "temperature falls by 12 °C at once")
     result = moved.measure(moved.simulated(case, StudyOptions(), 1, 4))
     assert result.least > 0.5
     assert result.held > 0.8

@@ -36,7 +36,8 @@ _MARGINS = (
     *((1e-5, 2e-5), (1e-4, 2e-5), (1e-4, 1e-3), (1e-3, 2e-5), (1e-3, 1e-4)),
     *((3e-3, 2e-4), (1e-2, 2e-5), (1e-2, 4e-4)),
 )
-# A price above -_PRICE, a tenth of the solver's tolerance, is not negative; a cell of a smaller probability is unused.
+# The solver is exact to 1e-7 only. So a price counts as negative from -_PRICE down, and a cell of the table whose
+# probability is below _UNUSED counts as unused.
 _PRICE, _UNUSED = 1e-8, 1e-9
 # Share by which a table's worst variance may be above the least: more than the solver's tolerance of 1e-7.
 _TIE = 1e-5

@@ -20,7 +20,8 @@ _NEAR_BY, _WHOLE = 0.5, 1.0
 # The level around a slot is a mean over 1/16, 1/8, 1/4 or 1/2 of a cycle before and after the slot: the shortest time
 # at which its error is at most 1/16 of the range.
 _NEAR, _SHARP = (16, 8, 4, 2), 16.0
-# Number of shifts of the readings that are tried, and the probability beyond three standard deviations.
+# Number of shifts of the readings that are tried; the probability that a normal number is above three of its standard
+# deviations.
 _MOVES = 2001
 UNLIKELY = 0.00135
 # Number of slots that are computed at a time, so that an array of [slots, shifts] has a few megabytes.

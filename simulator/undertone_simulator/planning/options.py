@@ -52,7 +52,7 @@ class PlanOptions(FleetOptions):
         " 1 % of false reports, else 1.1).",
     ] = None
     cohort_share: Annotated[
-        float | None, f"of reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})"
+        float | None, f"With reports: share of them that keeps the threshold up to date (default {COHORT_SHARE})."
     ] = None
     days: Annotated[int | None, f"With reports: length of the campaign in days (default {DAYS})."] = None
     slots: Annotated[int | None, f"With a stream: number of its reports (default {STREAM_SLOTS})."] = None

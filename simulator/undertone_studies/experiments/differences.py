@@ -58,7 +58,7 @@ PAIRINGS = {
     "a half-hour with last week's": Pairing(EVERYBODY, range(38, 39), 1, EVERYBODY, range(38, 39), WEEK),
     "a week with the last": Pairing(EVERYBODY, WHOLE, WEEK, EVERYBODY, WHOLE, WEEK),
     "an evening with the night before": Pairing(EVERYBODY, EVENING, 1, EVERYBODY, NIGHT, 0),
-    "a day of small homes with others alike": Pairing(SMALL, WHOLE, 1, OTHERS, WHOLE, 0),
+    "a day of small homes with other small homes": Pairing(SMALL, WHOLE, 1, OTHERS, WHOLE, 0),
     "a day of small homes with large ones": Pairing(SMALL, WHOLE, 1, LARGE, WHOLE, 0),
     "an evening of small homes with large ones": Pairing(SMALL, EVENING, 1, LARGE, EVENING, 0),
     "a day of small homes with all": Pairing(SMALL, WHOLE, 1, EVERYBODY, WHOLE, 0),

@@ -63,9 +63,9 @@ class MovingCase:
 CASES = (
     MovingCase("EDRP × 2", "edrp", 5_000, times(2.0)),
     MovingCase("EDRP × 0.4", "edrp", 5_000, times(0.4)),
-    MovingCase("temperature - 12 °C", "temperature", 3_000, shifted(-120.0)),
-    MovingCase("temperature - 12 °C in three weeks", "temperature", 3_000, shifted(-120.0, _WEEK * 3)),
-    MovingCase("temperature + 12 °C in three weeks", "temperature", 3_000, shifted(120.0, _WEEK * 3)),
+    MovingCase("temperature falls by 12 °C at once", "temperature", 3_000, shifted(-120.0)),
+    MovingCase("temperature falls by 12 °C over three weeks", "temperature", 3_000, shifted(-120.0, _WEEK * 3)),
+    MovingCase("temperature rises by 12 °C over three weeks", "temperature", 3_000, shifted(120.0, _WEEK * 3)),
 )
 
 

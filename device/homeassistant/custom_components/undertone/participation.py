@@ -179,8 +179,8 @@ class Participation:
                 self._note_refusal(device.state)
                 compared = self._compare(device.comparison)
                 self.state = device.state and {**device.state, "last_reading": self.source.heard}
-                # As text, because the status holds counters that the device goes on changing. A meter may be read each
-                # second: such times are shown together with the next change.
+                # Compared as text, because the device goes on changing the counters in the status. Without the times
+                # of now and of the last reading: a meter may be read each second, and Home Assistant would store each.
                 important = self.state and json.dumps(
                     {**self.state, "time": 0, "last_reading": 0, "compared": compared}
                 )
