@@ -29,7 +29,7 @@ def choose_code():
     """
     for name in ("code", "code.new"):
         try:
-            with open(name) as file:
+            with open(name, encoding="utf-8") as file:
                 good, folder, boots = file.read().split()
         except (OSError, ValueError):
             continue
@@ -39,7 +39,7 @@ def choose_code():
             # If the number of boots or the folder to try is not valid, the good folder is used.
             left = int(boots) - 1 if boots.isdigit() and folder in FOLDERS else -1
             folder = folder if left >= 0 else good
-            with open("code.new", "w") as file:
+            with open("code.new", "w", encoding="utf-8") as file:
                 file.write("%s %s %d" % (good, folder, max(left, 0)))
             os.rename("code.new", "code")
         sys.path.insert(0, folder)

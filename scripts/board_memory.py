@@ -139,7 +139,7 @@ def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed
             # What stands in for the board's own modules is frozen into the interpreter.
             program = folder / "program/start.py"
             program.parent.mkdir()
-            program.write_text("import drive\n")
+            program.write_text("import drive\n", encoding="utf-8")
             try:
                 done = site.start(heap, "2", image=image, program=program, timeout=_PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:

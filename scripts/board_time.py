@@ -185,7 +185,7 @@ def build() -> Path:
             *(f"MICROPY_HEAP_SIZE={1024 * HEAP_KB}", f"CFLAGS_EXTRA=-DMICROPY_PY_OS_URANDOM=1 {include}"),
         ],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
     )
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])

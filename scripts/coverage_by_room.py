@@ -42,7 +42,10 @@ def counts_of(summary: dict[str, int]) -> Counter[str]:
 
 def main(where: Path) -> int:
     """Print both tables in Markdown."""
-    files = {path: counts_of(file["summary"]) for path, file in json.loads(where.read_text())["files"].items()}
+    files = {
+        path: counts_of(file["summary"])
+        for path, file in json.loads(where.read_text(encoding="utf-8"))["files"].items()
+    }
     rooms: dict[str, Counter[str]] = defaultdict(Counter)
     for path, counts in files.items():
         rooms[room_of(path)].update(counts)

@@ -65,4 +65,4 @@ EXAMPLES = {"policy.json": example_policy, "device.json": example_config}
 
 if __name__ == "__main__":
     for name, made in EXAMPLES.items():
-        (FOLDER / name).write_text(text_of(made()))
+        (FOLDER / name).write_text(text_of(made()), encoding="utf-8")

@@ -66,7 +66,9 @@ def main() -> None:
         folder = Path(name)
         server = Server(folder / "server", free_port)
         options = folder / "server/server.toml"
-        options.write_text(options.read_text().replace('# operator = "', 'operator = "'))
+        options.write_text(
+            options.read_text(encoding="utf-8").replace('# operator = "', 'operator = "'), encoding="utf-8"
+        )
         server.run("campaign", "create", server.folder, "load", *ENERGY, "--epsilon", "1")
         home = HomeAssistant(folder / "home", free_port(), extra="frontend:\n")
         try:

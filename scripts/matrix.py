@@ -99,7 +99,7 @@ class Log:
 
     def last(self) -> str:
         """Return what failed, as far as the log says."""
-        lines = self.path.read_text(errors="replace").splitlines()
+        lines = self.path.read_text(errors="replace", encoding="utf-8").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
         return "; ".join(failed[:3]) or (lines[-1] if lines else "no output")
 
@@ -131,7 +131,9 @@ def pythons() -> list[tuple[str, Path]]:
         candidates = [shutil.which(f"python3.{minor}"), *sorted(pyenv.glob(f"3.{minor}.*/bin/python"), reverse=True)]
         for candidate in candidates:
             test = "import sys, venv, ensurepip; print(sys.version_info[1])"
-            done = candidate and subprocess.run([candidate, "-c", test], capture_output=True, text=True, check=False)
+            done = candidate and subprocess.run(
+                [candidate, "-c", test], capture_output=True, encoding="utf-8", check=False
+            )
             if candidate and done and done.stdout.strip() == str(minor):
                 found[3, minor] = Path(candidate)
                 break

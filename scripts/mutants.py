@@ -282,7 +282,7 @@ def changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 def mutants_of(file: str) -> list[Mutant]:
     """All mutants of a file, the equivalent ones included."""
-    tree = ast.parse((ROOT / file).read_text())
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     mutants = []
     for number, (node, replacement) in enumerate(changes(tree)):
         before, after = _text(node), _text(ast.fix_missing_locations(replacement))
@@ -545,12 +545,12 @@ def in_place(copy: Path, file: str, mutants: Sequence[Mutant], jobs: int) -> Ite
 
     def work() -> int:
         os.close(reading)
-        with os.fdopen(writing, "w", buffering=1) as told:
+        with os.fdopen(writing, "w", buffering=1, encoding="utf-8") as told:
             return _tested(copy, TESTS[file], [InPlace(copy / file, mutants, jobs, told)])
 
     process = _forked(work)
     os.close(writing)
-    with os.fdopen(reading) as told:
+    with os.fdopen(reading, encoding="utf-8") as told:
         for line in told:
             number, seconds, outcome = line.rstrip("\n").split(" ", 2)
             yield int(number), int(seconds), outcome
@@ -576,15 +576,15 @@ def judged(copies: list[Path], mutants: Sequence[Mutant], limits: dict[str, int]
                 if copy not in running and waiting:
                     mutant = waiting.pop()
                     path = copy / mutant.file
-                    source = path.read_text()
+                    source = path.read_text(encoding="utf-8")
                     # Sources of one second and length would share their bytecode.
                     for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
                         stale.unlink()
-                    path.write_text(mutated(source, mutant.number))
+                    path.write_text(mutated(source, mutant.number), encoding="utf-8")
                     running[copy] = (start(copy, TESTS[mutant.file], limits[mutant.file]), mutant, source)
             for copy, (run, mutant, source) in list(running.items()):
                 if outcome := run.outcome():
-                    (copy / mutant.file).write_text(source)
+                    (copy / mutant.file).write_text(source, encoding="utf-8")
                     del running[copy]
                     yield mutant, outcome
             time.sleep(0.01)
@@ -648,13 +648,13 @@ def main() -> int:
                     results.append(tell(mine.pop(number), outcome))
             if file not in limits:
                 print(f"{' '.join(TESTS[file])}: these tests fail on the code as it is", file=sys.stderr)
-                print((copies[0] / "output.txt").read_text()[-3000:], file=sys.stderr)
+                print((copies[0] / "output.txt").read_text(encoding="utf-8")[-3000:], file=sys.stderr)
                 return 2
             left += mine.values()
         results += [tell(mutant, outcome) for mutant, outcome in judged(copies, left, limits)]
     survivors = [mutant for mutant in results if mutant.outcome == "survived"]
     if given.json is not None:
-        given.json.write_text(json.dumps([asdict(mutant) for mutant in results], indent=1) + "\n")
+        given.json.write_text(json.dumps([asdict(mutant) for mutant in results], indent=1) + "\n", encoding="utf-8")
     names = {(mutant.file, mutant.number) for mutant in survivors}
     for seed, sample in samples.items():
         surviving = sum((mutant.file, mutant.number) in names for mutant in sample)

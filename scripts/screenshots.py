@@ -40,7 +40,7 @@ font:13px/1.5 monospace">{}</pre></body>"""
 
 def run(*words: str, folder: Path) -> str:
     """Run a command as an operator would."""
-    return subprocess.run([*UNDERTONE, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run([*UNDERTONE, *words], cwd=folder, capture_output=True, encoding="utf-8", check=True).stdout
 
 
 def free_port() -> int:

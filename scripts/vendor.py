@@ -48,7 +48,7 @@ def _fetch(npm: str, source: Path, target: Path, names: tuple[str, ...]) -> list
         for name in ("package.json", "package-lock.json"):
             shutil.copy(source / name, scratch)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=scratch, capture_output=True, encoding="utf-8", timeout=300, check=False)
         if done.returncode:
             raise RuntimeError(f"npm ci failed: {done.stderr.strip()[-500:]}")
         target.mkdir(exist_ok=True)

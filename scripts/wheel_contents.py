@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def committed(path: Path) -> list[str]:
     """Return the files below a folder that git knows or would add, or the one file of that name, seen from the root."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", str(path)]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
     return [name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 

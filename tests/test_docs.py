@@ -20,7 +20,7 @@ EXAMPLES, text_of = _examples.EXAMPLES, _examples.text_of
 GUIDES = sorted(
     REPO / name
     for name in subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=REPO, capture_output=True, text=True, check=True
+        ["git", "ls-files", "*.md"], cwd=REPO, capture_output=True, encoding="utf-8", check=True
     ).stdout.split()
 )
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
@@ -53,7 +53,7 @@ TOLD = sorted(
         ["git", "ls-files", "*.md", "*.py", "*.sh", "*.toml", "*.yml", "Makefile", "*.service"],
         cwd=REPO,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=True,
     ).stdout.split()
 )
@@ -88,7 +88,7 @@ def test_our_name_is_let_through(advice):
 def test_the_examples_show_every_field_that_the_parsers_know(name):
     """A field that is new, or a default that changes, changes the examples: scripts/examples.py writes them."""
     made = EXAMPLES[name]()
-    assert (REPO / "device/examples" / name).read_text() == text_of(made)
+    assert (REPO / "device/examples" / name).read_text(encoding="utf-8") == text_of(made)
     if name == "policy.json":
         assert list(made) == list(policy.default_fields())
     else:
@@ -98,7 +98,9 @@ def test_the_examples_show_every_field_that_the_parsers_know(name):
 
 
 def test_the_guides_policy_is_the_examples():
-    (block,) = re.findall(r"```json\n(\{\"version\".*?)```", (REPO / "device/README.md").read_text(), re.DOTALL)
+    (block,) = re.findall(
+        r"```json\n(\{\"version\".*?)```", (REPO / "device/README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     whole = EXAMPLES["policy.json"]()
     assert {**whole, **json.loads(block)} == whole
 
@@ -110,7 +112,9 @@ _NAMED_TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(REPO)))
 def test_tests_that_a_guide_names_are_there(guide):
     named = _NAMED_TEST.findall(guide.read_text(encoding="utf-8"))
-    missing = [f"{file}::{test}" for file, test in named if f"\ndef {test}(" not in (REPO / file).read_text()]
+    missing = [
+        f"{file}::{test}" for file, test in named if f"\ndef {test}(" not in (REPO / file).read_text(encoding="utf-8")
+    ]
     assert not missing, f"{guide.name} names {', '.join(missing)}"
 
 

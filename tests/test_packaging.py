@@ -42,7 +42,9 @@ ONLY_IN_A_CLONE = {"bench", "experiment", "reproduce"}
 
 
 def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
+    return subprocess.run(
+        [str(part) for part in command], capture_output=True, encoding="utf-8", timeout=600, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +137,11 @@ def test_a_gateway_runs_with_the_device_alone(device_install, tmp_path, free_por
     broker = {"host": "127.0.0.1", "port": free_port()}
     config = {"name": "meter", "broker": broker, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
     config |= {"source": {"kind": "file", "path": "reading", "seconds": 1}}
-    (tmp_path / "policy.json").write_text(json.dumps(policy_of(measures=["last"])))
-    (tmp_path / "device.json").write_text(json.dumps(config))
-    (tmp_path / "reading").write_text("5\n")
+    (tmp_path / "policy.json").write_text(json.dumps(policy_of(measures=["last"])), encoding="utf-8")
+    (tmp_path / "device.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "reading").write_text("5\n", encoding="utf-8")
     arguments = [str(command), "run", "--config", str(tmp_path / "device.json")]
-    gateway = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    gateway = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
     try:
         wait_for(lambda: (tmp_path / "state" / status.FILE).exists() or gateway.poll() is not None)
         gateway.send_signal(signal.SIGTERM)
@@ -220,7 +222,7 @@ def test_what_repeats_the_version_agrees(file, pattern):
 def test_all_means_all():
     """Every extra but spark, which needs Java, compiled, which not every platform has, and those of contributors."""
     extras = {
-        name: tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        name: tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
         for name, folder in (("undertone-ldp", REPO), ("undertone-device", REPO / "device"))
     }
 

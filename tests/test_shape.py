@@ -138,3 +138,56 @@ def test_kinds_are_looked_up_in_tables() -> None:
     branches = [path.name for path in MODULES if re.search(r"isinstance\([^)]*(Mechanism|Hybrid)", text[path])]
     # The cohort's mechanism is the Square Wave by definition, and a campaign with another one is refused there.
     assert branches == ["scalar.py"]
+
+
+def by_the_locale(module: ast.Module) -> list[int]:
+    """Lines that read or write text and do not say its encoding: what comes out there depends on the locale."""
+    return [call.lineno for call in ast.walk(module) if isinstance(call, ast.Call) and _by_the_locale(call)]
+
+
+def _by_the_locale(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    words = {word.arg: getattr(word.value, "value", None) for word in call.keywords}
+    if "encoding" in words:
+        return False
+    if name in ("read_text", "write_text"):
+        return len(call.args) < (2 if name == "write_text" else 1)
+    if name in ("open", "fdopen"):
+        # The mode is the last argument: after more, the fourth is the encoding.
+        values = [*(getattr(each, "value", None) for each in call.args[-1:]), words.get("mode")]
+        modes = [each for each in values if isinstance(each, str) and re.fullmatch("[rwax][bt+]*", each)]
+        bare = len(call.args) == 1 and "mode" not in words and isinstance(call.func, ast.Name)
+        return bare or any("b" not in mode for mode in modes)
+    return words.get("text") is True or words.get("universal_newlines") is True
+
+
+def test_text_has_a_stated_encoding() -> None:
+    """By the locale's encoding, the same file reads otherwise on another machine, or not at all."""
+    files = [*MODULES, *(path for folder in ("tests", "scripts", "docs") for path in (REPO / folder).rglob("*.py"))]
+    found = {str(path.relative_to(REPO)): by_the_locale(parsed(path)) for path in files}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Path(name).read_text()",
+        "path.write_text(text)",
+        "open(name)",
+        "open(name, 'w')",
+        "path.open(mode='a')",
+        "os.fdopen(handle, 'w')",
+        "subprocess.run(command, text=True)",
+    ],
+)
+def test_text_by_the_locale_is_found(line: str) -> None:
+    assert by_the_locale(ast.parse(line)) == [1]
+    stated = line.replace("()", "(encoding='utf-8')") if line.endswith("()") else f"{line[:-1]}, encoding='utf-8')"
+    assert by_the_locale(ast.parse(stated)) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["open(name, 'rb')", "path.open('wb')", "open(name, 'a', 1, 'ascii')", "run(text='1')"]
+)
+def test_other_calls_are_not_text_by_the_locale(line: str) -> None:
+    assert by_the_locale(ast.parse(line)) == []

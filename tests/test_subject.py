@@ -11,7 +11,7 @@ def checked(subject, tmp_path):
     message = tmp_path / "message"
     message.write_text(f"{subject}\n\nMore lines, however long they are, are not the subject.\n", encoding="utf-8")
     command = [REPO / "scripts/subject.sh", message]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def run_pytest(project: Path, *options: str, **environment: str) -> tuple[int, s
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
     env |= {"PYTHONPATH": str(TESTS), "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment
     command = [sys.executable, "-m", "pytest", "-rA", *options]
-    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, encoding="utf-8", timeout=120)
     return done.returncode, done.stdout + done.stderr
 
 

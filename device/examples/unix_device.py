@@ -30,7 +30,7 @@ def read_list(text: str) -> "list[Sample]":
     """Return the integers in a comma-separated list, or the readings in the file whose path is ``text``."""
     if text.replace(",", "").replace("-", "").strip().isdigit():
         return [int(word) for word in text.split(",")]
-    with open(text) as file:
+    with open(text, encoding="utf-8") as file:
         readings = [tuple([int(word) for word in line.split()]) for line in file if line.strip()]
     return [reading[0] if len(reading) == 1 else reading for reading in readings]
 

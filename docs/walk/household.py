@@ -55,7 +55,7 @@ async def main(folder: Path, broker: int, modbus: int) -> None:
         await server.async_setValues(1, 16, 40, [energy >> 16, energy & 0xFFFF])
         home.publish("zigbee2mqtt/plug", f'{{"energy": {energy / 1000:.3f}, "linkquality": 90}}')
         home.publish("homeassistant/sensor/washer_energy/state", f"{energy / 1000:.3f}")
-        (folder / "heat.new").write_text(f"{energy}\n")
+        (folder / "heat.new").write_text(f"{energy}\n", encoding="utf-8")
         (folder / "heat.new").replace(folder / "heat")
         await asyncio.sleep(SECONDS)
     home.loop_stop()

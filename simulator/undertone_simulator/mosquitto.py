@@ -99,7 +99,7 @@ class Mosquitto:
         path = self.directory / f"{user}.password"
         if not path.exists():
             raise Invalid(f"the broker in {self.directory} has no generated password for {user!r}")
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
 
     def start(self) -> None:
         """Start mosquitto and return when it accepts connections. Raises Invalid with its log if it does not."""
@@ -211,7 +211,7 @@ pid_file {self._pid_file}
 
     def _last_words(self) -> str:
         try:
-            lines = self._log_file.read_text(errors="replace").splitlines()
+            lines = self._log_file.read_text(errors="replace", encoding="utf-8").splitlines()
         except OSError:
             lines = []
         return " / ".join(lines[-3:]) or f"it left no log in {self._log_file}"

@@ -191,7 +191,7 @@ class Processes:
             raise FileNotFoundError("there is no MicroPython to start")
         file = self.folder / f"{name}.readings"
         lines = (" ".join(map(str, (x,) if isinstance(x, int) else x)) for x in readings)
-        file.write_text("\n".join(lines) + "\n")
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         config = self.site.device(device) / "device.json"
         command = [program, str(shipped("examples/unix_device.py")), str(config), str(slots), str(file)]
         self.micropython = self._start(command, self.folder / f"{name}.log")
@@ -200,7 +200,7 @@ class Processes:
     def words(self, name: str) -> str:
         """Return the last 2,000 characters of a child's log."""
         with contextlib.suppress(OSError):
-            return (self.folder / name).read_text(errors="replace")[-2000:].strip()
+            return (self.folder / name).read_text(errors="replace", encoding="utf-8")[-2000:].strip()
         return ""
 
     def _start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:

@@ -65,13 +65,13 @@ class Outcome:
 
         Raises OSError.
         """
-        (folder / f"{name}.csv").write_text(self.csv())
+        (folder / f"{name}.csv").write_text(self.csv(), encoding="utf-8")
         if self.panels:
             self.draw(folder / f"{name}.png")
             # The picture's hash is stored with the table, so that a test can check that they belong together.
             facts["picture"] = hashlib.sha256((folder / f"{name}.png").read_bytes()).hexdigest()
         text = json.dumps(self.document(**facts), ensure_ascii=False, indent=1, default=lambda value: value.item())
-        (folder / f"{name}.json").write_text(text + "\n")
+        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
     def draw(self, path: Path) -> None:
         """Draw the figure as a PNG. Raises OSError, and Invalid for an outcome without panels."""

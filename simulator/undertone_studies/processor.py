@@ -22,13 +22,13 @@ def processor_seconds(pids: Iterable[int]) -> float:
 
 def family_seconds(parent: int) -> float:
     """Return the processor time of a process and all its children, including those that have ended."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="utf-8").split()
     return _used(parent, 11, 15) + sum(_used(int(child), 11, 15) for child in children)
 
 
 def _used(pid: int, first: int, end: int) -> float:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except FileNotFoundError:
         # The process has ended. The operating system has added its processor time to that of its parent.
         return 0.0

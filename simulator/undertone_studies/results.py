@@ -161,7 +161,7 @@ def _commit() -> dict[str, str]:
             ["git", "rev-parse", "--short=10", "HEAD"],
             cwd=Path(__file__).parent,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
@@ -180,12 +180,16 @@ def write_page(folder: Path, skipped: Mapping[str, str] | None = None) -> Path:
     The first page lies beside ``folder``, and a page for each chapter in it. Raises OSError.
     """
     documents = {
-        name: json.loads(path.read_text()) for name in EXPERIMENTS.names() if (path := folder / f"{name}.json").exists()
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name in EXPERIMENTS.names()
+        if (path := folder / f"{name}.json").exists()
     }
     for chapter, names in chapters(documents).items():
-        (folder / f"{slug(chapter)}.md").write_text(chapter_page(chapter, {name: documents[name] for name in names}))
+        (folder / f"{slug(chapter)}.md").write_text(
+            chapter_page(chapter, {name: documents[name] for name in names}), encoding="utf-8"
+        )
     path = page_of(folder)
-    path.write_text(first_page(documents, skipped or {}, folder))
+    path.write_text(first_page(documents, skipped or {}, folder), encoding="utf-8")
     return path
 
 
@@ -193,7 +197,7 @@ def redraw(folder: Path) -> list[str]:
     """Draw every figure again from the stored curves; return the names. Raises OSError, Invalid."""
     drawn = []
     for path in sorted(folder.glob("*.json")):
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
         facts = {key: document[key] for key in ("command", "quick", "machine", "commit") if key in document}
         Outcome.of(document).write(folder, path.stem, **facts)
         drawn.append(path.stem)

@@ -37,7 +37,7 @@ def named(text: str) -> set[str]:
 
 @pytest.mark.parametrize("file", ["alerts.yml", "alerts.test.yml", "dashboard.json"])
 def test_every_metric_that_is_named_exists(file: str) -> None:
-    text = (DEPLOY / file).read_text()
+    text = (DEPLOY / file).read_text(encoding="utf-8")
     if file.endswith(".json"):
         text = " ".join(target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"])
     assert named(text)
@@ -45,9 +45,9 @@ def test_every_metric_that_is_named_exists(file: str) -> None:
 
 
 def test_each_alert_is_tested_to_ring_and_to_stop() -> None:
-    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
     stopped = set()
-    for test in yaml.safe_load((DEPLOY / "alerts.test.yml").read_text())["tests"]:
+    for test in yaml.safe_load((DEPLOY / "alerts.test.yml").read_text(encoding="utf-8"))["tests"]:
         rung: dict[str, int] = {}
         for moment in test["alert_rule_test"]:
             name, minute = moment["alertname"], int(moment["eval_time"].removesuffix("m"))
@@ -59,10 +59,10 @@ def test_each_alert_is_tested_to_ring_and_to_stop() -> None:
 
 
 def test_grafana_is_provisioned_with_the_dashboard_and_its_band() -> None:
-    source = yaml.safe_load((DEPLOY / "grafana/datasource.yml").read_text())["datasources"]
-    provider = yaml.safe_load((DEPLOY / "grafana/dashboards.yml").read_text())["providers"]
+    source = yaml.safe_load((DEPLOY / "grafana/datasource.yml").read_text(encoding="utf-8"))["datasources"]
+    provider = yaml.safe_load((DEPLOY / "grafana/dashboards.yml").read_text(encoding="utf-8"))["providers"]
     assert [each["type"] for each in source + provider] == ["prometheus", "file"]
-    mean = json.loads((DEPLOY / "dashboard.json").read_text())["panels"][0]
+    mean = json.loads((DEPLOY / "dashboard.json").read_text(encoding="utf-8"))["panels"][0]
     legends = [target["legendFormat"] for target in mean["targets"]]
     filled = {
         override["matcher"]["options"]: each["value"]
@@ -79,7 +79,7 @@ def test_grafana_is_provisioned_with_the_dashboard_and_its_band() -> None:
 def test_promtool_agrees(what: list[str]) -> None:
     if shutil.which("promtool") is None:
         unavailable("needs promtool: apt install prometheus")
-    checked = subprocess.run(["promtool", *what], cwd=DEPLOY, capture_output=True, text=True, timeout=240)
+    checked = subprocess.run(["promtool", *what], cwd=DEPLOY, capture_output=True, encoding="utf-8", timeout=240)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
@@ -90,7 +90,7 @@ def tool(name: str) -> str:
 
 
 def said(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=240, check=False)
     return done.stdout + done.stderr if done.returncode else ""
 
 
@@ -108,25 +108,25 @@ def test_the_image_is_linted_and_of_this_version() -> None:
     assert said(tool("hadolint"), str(file)) == ""
     from undertone import __version__
 
-    assert f"ARG VERSION={__version__}\n" in file.read_text()
-    assert re.search(r"^USER \d+:\d+$", file.read_text(), re.MULTILINE)
+    assert f"ARG VERSION={__version__}\n" in file.read_text(encoding="utf-8")
+    assert re.search(r"^USER \d+:\d+$", file.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_the_compose_file_is_one(tmp_path: Path) -> None:
     """By the schema of the specification; no container was run from it."""
     file = written(tmp_path / "home", tls=True) / "compose.yaml"
     assert said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file)) == ""
-    service = yaml.safe_load(file.read_text())["services"]["mosquitto"]
+    service = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]["mosquitto"]
     mounted, _, inside = service["volumes"][0].partition(":")
     assert mounted == inside == str(tmp_path / "home/broker"), "the same paths, and neither keys nor stores"
-    file.write_text(file.read_text().replace("image:", "imag:"))
+    file.write_text(file.read_text(encoding="utf-8").replace("image:", "imag:"), encoding="utf-8")
     assert "imag" in said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file))
 
 
 def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/my clone/python")
     folder = tmp_path / 'my "50 %" café'
-    lines = (written(folder) / "undertone.service").read_text().splitlines()
+    lines = (written(folder) / "undertone.service").read_text(encoding="utf-8").splitlines()
     word = f'"{tmp_path}/my \\"50 %%\\" café"'
     assert f'ExecStart="/my clone/python" -m undertone serve {word}' in lines
     assert f"ReadWritePaths={word}" in lines
@@ -142,7 +142,7 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
     if state:
         monkeypatch.setattr(initialise, "_STATE", tmp_path)
     unit = written(tmp_path / name) / "undertone.service"
-    text = unit.read_text()
+    text = unit.read_text(encoding="utf-8")
     assert ("DynamicUser=yes\nStateDirectory=undertone\n" in text) is state
     for line in (
         "Type=notify",
@@ -155,7 +155,9 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
         assert f"\n{line}" in text
     if shutil.which("systemd-analyze") is None:
         unavailable("needs systemd-analyze: apt install systemd")
-    checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=240)
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, encoding="utf-8", timeout=240
+    )
     # It says what it ignores with code 0, and names units of the machine that are none of ours.
     assert [line for line in (checked.stdout + checked.stderr).splitlines() if unit.name in line] == []
 
@@ -179,7 +181,7 @@ def serving(home: Path, interval: float) -> Iterator[tuple[socket.socket, subpro
 
 def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
     home = written(tmp_path / "home")
-    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1), encoding="utf-8")
     with serving(home, 2.0) as (ear, server):
         heard = [ear.recv(100) for _ in range(5)]
         while b"READY=1" not in heard:
@@ -220,7 +222,7 @@ def test_a_server_without_a_campaign_is_ready_and_survives_a_hang_up(tmp_path: P
 
 def test_what_systemd_loads_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = written(tmp_path / "home")
-    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1), encoding="utf-8")
     config = Home(home).config("power")
     assert config.secret("signing.key") == home / "signing.key"
     loaded = tmp_path / "credentials"

@@ -299,7 +299,7 @@ def test_the_password_file_is_read_again_at_sighup(site: Site) -> None:
     kept = sender.send([delivery(campaign, "d1", campaign.first_slot + 1)])
     wait_for(lambda: sender.refused("d1") > 0, what="the refusal of the old password")
     # The server also looks at the file by itself, and must not find it empty while it is being written.
-    (server.folder / "passwords.new").write_text("nonsense:1\n")
+    (server.folder / "passwords.new").write_text("nonsense:1\n", encoding="utf-8")
     (server.folder / "passwords.new").replace(server.folder / "passwords")
     server._process.send_signal(signal.SIGHUP)
     wait_for(lambda: "that is not of the form" in server.log())

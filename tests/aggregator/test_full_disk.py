@@ -83,7 +83,7 @@ def test_a_server_that_waits_for_room_stops_when_it_is_asked(server: Server) -> 
 
 
 def test_another_refusal_ends_the_start(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no store")
+    (tmp_path / "file").write_text("no store", encoding="utf-8")
     with pytest.raises(Invalid, match="cannot be used as a store"):
         open_store(tmp_path / "file")
 

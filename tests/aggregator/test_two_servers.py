@@ -46,7 +46,7 @@ def run(
     **options: object,
 ) -> list[dict[str, object]]:
     """Run a server until its campaign is on the air, then do something beside it that may see its log; the log."""
-    (folder / "password").write_text(deliveries.PASSWORD)
+    (folder / "password").write_text(deliveries.PASSWORD, encoding="utf-8")
     take_over, apply = bool(options.pop("take_over", False)), bool(options.pop("apply", False))
     plan = {"epsilon": 1, "bound": 1000, "slot_seconds": 1, "rounds": [40], "cells": 16, **options}
     lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in plan.items())
@@ -123,7 +123,7 @@ def test_a_changed_epsilon_is_shown_and_by_whom_it_would_be_refused(broker: Mosq
         folder = tmp_path / "devices" / name
         folder.mkdir(parents=True)
         policy = policy_of(sensor="load", cap=cap, epoch_seconds=1)
-        (folder / "policy.json").write_text(json.dumps(policy))
+        (folder / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     with pytest.raises(Invalid) as caught:
         run(broker, tmp_path, "s.sqlite", epsilon=2)
     said = str(caught.value)

@@ -66,7 +66,7 @@ def test_what_was_output_before_a_crash_is_never_drawn_again(tmp_path, name):
             with pytest.raises(Crash):
                 release(Crashing(file, step, kept), name, parts, checkpoint)
             file.close()
-            before = path.read_text()
+            before = path.read_text(encoding="utf-8")
             assert oct(os.stat(checkpoint).st_mode & 0o777) == "0o600"
             file = TextFile(path)
             job = ReleaseJob(mechanism(name, seed=2), file, checkpoint, {"name": name})
@@ -75,7 +75,7 @@ def test_what_was_output_before_a_crash_is_never_drawn_again(tmp_path, name):
             job.step(VALUES[job.progress.consumed :])
             job.close("hold")
             file.close()
-            assert path.read_text().startswith(before)
+            assert path.read_text(encoding="utf-8").startswith(before)
             assert not checkpoint.exists()
             parameters, pieces = document.read(path)
             assert parameters["guarantee"] == mechanism(name).guarantee
@@ -120,9 +120,9 @@ def test_checkpoints_of_other_releases_are_refused(tmp_path):
     job.step(np.array([1, 2]))
     with pytest.raises(Invalid, match="other settings"):
         ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 4})
-    saved = json.loads(checkpoint.read_text())
+    saved = json.loads(checkpoint.read_text(encoding="utf-8"))
     for damage in ("{", "[]", "{}", json.dumps(saved | {"progress": 3}), json.dumps(saved | {"state": {}})):
-        checkpoint.write_text(damage)
+        checkpoint.write_text(damage, encoding="utf-8")
         with pytest.raises(Invalid, match=r"is not a checkpoint|does not belong|theta is"):
             ReleaseJob(mechanism("tops"), file, checkpoint, {"epsilon": 3})
     file.close()
@@ -140,7 +140,7 @@ def test_checkpoints_of_other_releases_are_refused(tmp_path):
 )
 def test_other_files_are_no_releases(tmp_path, text):
     path = tmp_path / "r.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(Invalid, match=r"r\.csv"):
         document.read(path)
 
@@ -153,7 +153,7 @@ def read_all(path, column=None, scale=Fraction(1)):
 
 def test_inputs_of_every_kind(tmp_path):
     csv = tmp_path / "a.csv"
-    csv.write_text("time,kwh\n1,0.5\n2,\n3,x\n4,1.25\n5,0.0001\n\n6,-3\n")
+    csv.write_text("time,kwh\n1,0.5\n2,\n3,x\n4,1.25\n5,0.0001\n\n6,-3\n", encoding="utf-8")
     assert read_all(csv, scale=Fraction(1000))[0] == [500, 0, 0, 1250, 0, -3000]
     assert read_all(csv, "time")[0] == [1, 2, 3, 4, 5, 6]
     assert read_all(csv, "0")[0] == [1, 2, 3, 4, 5, 6]
@@ -164,7 +164,7 @@ def test_inputs_of_every_kind(tmp_path):
         "a.csv, row 6: '0.0001' is not a whole number; counted as an empty item",
     ]
     plain = tmp_path / "b.txt"
-    plain.write_text("3\n4")
+    plain.write_text("3\n4", encoding="utf-8")
     assert read_all(plain)[0] == [3, 4]
     table = tmp_path / "c.npz"
     np.savez(table, wh=np.array([[1, 2], [3, 4]]), t0=np.array("x"))
@@ -202,14 +202,14 @@ def test_a_line_that_is_being_written_is_no_number_yet_and_another_file_no_relea
 
 def test_bad_inputs_in_one_sentence(tmp_path):
     csv = tmp_path / "a.csv"
-    csv.write_text("time,kwh\n1,2\n")
+    csv.write_text("time,kwh\n1,2\n", encoding="utf-8")
     with refused("a.csv", "'wh'"):
         read_all(csv, "wh")
     with refused("a.csv", 2, 0, 1):
         read_all(csv, "2")
     csv.write_bytes("größe,kwh\né,2\n".encode("latin-1"))
     assert read_all(csv)[0] == [2]
-    csv.write_text("7," + "x" * 200_000)
+    csv.write_text("7," + "x" * 200_000, encoding="utf-8")
     with pytest.raises(Invalid, match=r"a\.csv is not comma-separated text: field larger"):
         read_all(csv)
     for suffix in (".npz", ".parquet"):

@@ -45,7 +45,9 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_importing_it_loads_nothing():
     program = "import sys, undertone; print([m for m in sys.modules if m.partition('.')[0] in ('numpy', 'typer')])"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=240)
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True, timeout=240
+    )
     assert shown.stdout.strip() == "[]"
 
 

@@ -84,12 +84,12 @@ def test_what_an_interrupted_apply_left_is_done_by_the_next(folder: Path, tmp_pa
     """The store had taken the change, and the plan's file was not written yet."""
     home, given = Home(folder), ("--sensor", "load", "--unit", "Wh", "--bound", "10", "--epsilon", "1")
     assert undertone("campaign", "create", str(folder), "cut", *given).returncode == 0
-    before, after = home.config("cut"), home.file("cut").read_text() + "settle_slots = 3\n"
-    (tmp_path / "plan.toml").write_text(after)
+    before, after = home.config("cut"), home.file("cut").read_text(encoding="utf-8") + "settle_slots = 3\n"
+    (tmp_path / "plan.toml").write_text(after, encoding="utf-8")
     with open_store(before.store_url, campaign="cut") as store:
         open_campaign(store, before.campaign, None)
         open_campaign(store, home.config("cut", after).campaign, None, apply=True)
     done = undertone("campaign", "apply", str(folder), "cut", str(tmp_path / "plan.toml"))
     assert (done.returncode, done.stdout) == (0, "nothing would change\n")
-    assert home.file("cut").read_text() == after
+    assert home.file("cut").read_text(encoding="utf-8") == after
     home.file("cut").unlink()

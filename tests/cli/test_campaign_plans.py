@@ -22,7 +22,7 @@ CREATE = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     return Home(tmp_path)
 
 
@@ -42,7 +42,7 @@ def begin(home: Home, name: str = "power") -> Config:
 
 def apply(home: Home, text: str, *options: str, code: int = 0) -> str:
     plan = home.folder / "changed.toml"
-    plan.write_text(text)
+    plan.write_text(text, encoding="utf-8")
     done = undertone("campaign", "apply", str(home.folder), "power", str(plan), *options)
     assert done.returncode == code, done.stderr
     return done.stderr if code else done.stdout
@@ -117,16 +117,16 @@ def test_an_option_of_create_is_named_when_it_is_wrong(home: Home) -> None:
 def test_every_file_that_a_plan_names_is_read_before_it_is_written(home: Home) -> None:
     groups = home.folder / "groups.csv"
     assert "groups.csv" in create(home, "--set", "groups=groups.csv", code=2)
-    groups.write_text("g-1,north\n")
+    groups.write_text("g-1,north\n", encoding="utf-8")
     assert "groups.csv" in create(home, "--set", "groups=groups.csv", code=2)
     assert home.names() == []
-    groups.write_text("device,group\n")
+    groups.write_text("device,group\n", encoding="utf-8")
     create(home, "--set", "groups=groups.csv")
     begin(home)
-    groups.write_text("device,group\nd-1,all\n")
-    text = home.file("power").read_text()
+    groups.write_text("device,group\nd-1,all\n", encoding="utf-8")
+    text = home.file("power").read_text(encoding="utf-8")
     assert "all" in apply(home, text.replace('epsilon = "1"', 'epsilon = "2"'), code=2)
-    assert home.file("power").read_text() == text
+    assert home.file("power").read_text(encoding="utf-8") == text
 
 
 def test_devices_are_added_to_groups_as_the_server_reads_them(tmp_path: Path) -> None:
@@ -135,28 +135,28 @@ def test_devices_are_added_to_groups_as_the_server_reads_them(tmp_path: Path) ->
     assert not path.exists(), "all is everybody, and no line"
     append_groups(path, "north", ["d-2", "d-3"])
     append_groups(path, "all", ["d-4"])
-    path.write_text(path.read_text().rstrip())
+    path.write_text(path.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
     append_groups(path, "south", ["d-5"])
     assert read_groups(path) == {"d-2": "north", "d-3": "north", "d-5": "south"}
     with pytest.raises(Invalid, match="'status'"):
         append_groups(path, "status", ["d-6"])
-    path.write_text("d-2,north\n")
+    path.write_text("d-2,north\n", encoding="utf-8")
     with pytest.raises(Invalid, match="device,group"):
         append_groups(path, "north", ["d-6"])
-    assert path.read_text() == "d-2,north\n"
+    assert path.read_text(encoding="utf-8") == "d-2,north\n"
 
 
 def test_of_two_changes_of_one_version_the_second_is_refused(home: Home) -> None:
     create(home)
     config = begin(home)
-    text = home.file("power").read_text()
+    text = home.file("power").read_text(encoding="utf-8")
     first, second = text.replace('epsilon = "1"', 'epsilon = "2"'), text + "min_reports = 20\n"
     assert "version 2" in apply(home, first)
     assert home.config("power").campaign.version == 2
     assert "campaign.version is 1, expected 2" in apply(home, second, code=2)
     assert home.config("power").campaign.min_reports == 10
-    assert "nothing would change" in apply(home, home.file("power").read_text())
-    assert "version 3" in apply(home, home.file("power").read_text() + "min_reports = 20\n")
+    assert "nothing would change" in apply(home, home.file("power").read_text(encoding="utf-8"))
+    assert "version 3" in apply(home, home.file("power").read_text(encoding="utf-8") + "min_reports = 20\n")
     # Side by side: it is the store that decides.
     with (
         open_store(config.store_url, campaign="power") as store,
@@ -171,11 +171,11 @@ def test_a_change_that_devices_refuse_is_made_only_when_that_is_asked_for(home: 
     policy = policy_of(sensor="load", cap=[1, 1])
     device = home.fleet("power") / "devices/power-001"
     device.mkdir(parents=True)
-    (device / "policy.json").write_text(json.dumps(policy))
-    text = home.file("power").read_text()
+    (device / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
+    text = home.file("power").read_text(encoding="utf-8")
     dearer = text.replace('epsilon = "1"', 'epsilon = "2"')
     assert "1 of 1 known policies refuse it" in apply(home, dearer, code=2)
-    assert home.file("power").read_text() == text
+    assert home.file("power").read_text(encoding="utf-8") == text
     assert "1 of 1 known policies refuse it" in apply(home, dearer, "--although-refused")
     assert home.config("power").campaign.epsilon == 2
 
@@ -197,7 +197,7 @@ def test_the_log_says_who_changed_what_and_when(home: Home, monkeypatch: pytest.
     monkeypatch.setenv("SUDO_USER", "ada")
     create(home)
     begin(home)
-    apply(home, home.file("power").read_text().replace('epsilon = "1"', 'epsilon = "2"'))
+    apply(home, home.file("power").read_text(encoding="utf-8").replace('epsilon = "1"', 'epsilon = "2"'))
     assert undertone("campaign", "pause", str(home.folder), "power").returncode == 0
     change_state(home, "power", "running", "the page")
     done = undertone("campaign", "log", str(home.folder), "power", "--json")
@@ -208,9 +208,11 @@ def test_the_log_says_who_changed_what_and_when(home: Home, monkeypatch: pytest.
     assert rows == sorted(rows, key=lambda row: row["time"])
     assert oct((home.folder / "history/power.jsonl").stat().st_mode & 0o777) == "0o600"
     refused = apply(
-        home, home.file("power").read_text().replace("version = 2", "version = 1") + "min_reports = 5\n", code=2
+        home,
+        home.file("power").read_text(encoding="utf-8").replace("version = 2", "version = 1") + "min_reports = 5\n",
+        code=2,
     )
     assert "version" in refused
     assert len(history(home.folder, "power")) == 4, "what was refused is no change"
-    (home.folder / "history/power.jsonl").write_text("{}\n")
+    (home.folder / "history/power.jsonl").write_text("{}\n", encoding="utf-8")
     assert "line 1" in undertone("campaign", "log", str(home.folder), "power").stderr

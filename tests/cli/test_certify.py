@@ -83,7 +83,7 @@ def table_file(tmp_path, shift=0, **changes):
         "denominator": table.decoded[1],
     } | changes
     path = tmp_path / "table.json"
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(value), encoding="utf-8")
     return path
 
 
@@ -92,7 +92,7 @@ def test_a_table_file(tmp_path):
     result = certify("--table", path, "--epsilon", 2, "--json")
     assert json.loads(result.stdout)["certificate"] == "6/1"
     assert json.loads(result.stdout)["variance_worst"] > 0
-    path.write_text(json.dumps(small_table(0).describe()))
+    path.write_text(json.dumps(small_table(0).describe()), encoding="utf-8")
     assert json.loads(certify("--table", path, "--epsilon", 2, "--json").stdout)["variance_worst"] is None
 
 
@@ -101,7 +101,7 @@ def test_what_json_prints_can_be_certified_again(name, tmp_path):
     size = ("--bins", 9) if name == "square-wave" else ("--levels", 8)
     first = json.loads(certify("--mechanism", name, "--epsilon", 1, *size, "--json").stdout)
     path = tmp_path / "mechanism.json"
-    path.write_text(json.dumps(first["integers"]))
+    path.write_text(json.dumps(first["integers"]), encoding="utf-8")
     again = json.loads(certify("--table", path, "--epsilon", 1, "--json").stdout)
     for key in ("certificate", "integers", "cells", *(["variance_worst"] if name == "optimal" else [])):
         assert again[key] == first[key]
@@ -228,7 +228,7 @@ def test_one_source_is_expected():
 def test_what_is_printed_as_json_is_certified_again(name, tmp_path):
     printed = certify("--mechanism", name, "--epsilon", 1, "--json").stdout
     path = tmp_path / "certificate.json"
-    path.write_text(printed)
+    path.write_text(printed, encoding="utf-8")
     again = json.loads(certify("--table", path, "--epsilon", 1, "--json").stdout)
     first = json.loads(printed)
     same = {"certificate", "cells", "levels", "total", "integers"}
@@ -239,7 +239,7 @@ def test_what_is_printed_as_json_is_certified_again(name, tmp_path):
 
 def test_a_damaged_certificate_is_named(tmp_path):
     path = tmp_path / "certificate.json"
-    path.write_text('{"integers": 5}')
+    path.write_text('{"integers": 5}', encoding="utf-8")
     with refused("integers", 5):
         undertone.certify(table=path, epsilon=1)
     with pytest.raises(Invalid, match="expected exactly one of mechanism, table and message"):

@@ -26,13 +26,13 @@ def test_every_series_with_its_guarantee(store: Path, tmp_path: Path, form: str)
     done = CliRunner().invoke(app, ["export", str(store), str(out), "--format", form, "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    facts = json.loads((out / "campaign.json").read_text())
+    facts = json.loads((out / "campaign.json").read_text(encoding="utf-8"))
     with open_results(store) as results:
         assert facts["guarantee"] == results.guarantee
         assert len(facts["epochs"]) == len(results.timeline)
         slots = {estimate.slot for estimate in results.estimates(settled=True) if estimate.slot <= results.settled}
     if form == "csv":
-        rows = list(csv.DictReader((out / "series.csv").read_text().splitlines()))
+        rows = list(csv.DictReader((out / "series.csv").read_text(encoding="utf-8").splitlines()))
         assert {int(row["slot"]) for row in rows if row["kind"] != "absent"} == slots
         raw = [int(row["slot"]) for row in rows if row["filtered"] == "False" and row["group"] == "all"]
         assert raw == list(range(min(slots), max(slots) + 1))

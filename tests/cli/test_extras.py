@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -28,14 +29,14 @@ from undertone.extras import advice
     ],
 )
 def test_the_extra_is_the_one_that_the_command_needs(module: str, command: str, extra: str) -> None:
-    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert extra in extras
     assert advice(module, command).endswith(f"pip install 'undertone-ldp[{extra}]'")
 
 
 @pytest.mark.parametrize("extra", ["web", "postgres", "recount", "simulator", "server"])
 def test_an_extra_of_the_server_brings_the_server(extra: str) -> None:
-    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert any(each.startswith("undertone-ldp[aggregator") for each in extras[extra])
 
 
@@ -50,6 +51,16 @@ def test_a_terminal_without_greek_letters() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b"\\u03b5 = 1\n"
+
+
+def test_a_locale_that_cannot_read_a_folders_name(tmp_path: Path) -> None:
+    """In the locale C, Python takes é for two bytes that are no text; the files name the folder by these bytes."""
+    folder = os.fsencode(tmp_path / "Zähler-é")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "undertone", "init", folder]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert b'serve "%s"\n' % folder in Path(os.fsdecode(folder), "undertone.service").read_bytes()
 
 
 def test_a_full_disk_is_named() -> None:

@@ -25,7 +25,7 @@ def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[[]
     ports = ("--port", free_port(), "--health", f"127.0.0.1:{free_port()}", "--page", f"127.0.0.1:{page}")
     made = undertone("init", str(home), *map(str, ports))
     assert made.returncode == 0, made.stderr
-    with (tmp_path / "serve.log").open("w") as log:
+    with (tmp_path / "serve.log").open("w", encoding="utf-8") as log:
         command = [sys.executable, "-m", "undertone", "serve", str(home)]
         server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"PYTHONUNBUFFERED": "1"})
 
@@ -34,15 +34,15 @@ def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[[]
             with urllib.request.urlopen(f"http://127.0.0.1:{page}/api/v1/campaigns", timeout=60) as answer:
                 return json.load(answer)["campaigns"]
         except (urllib.error.URLError, OSError):
-            assert server.poll() is None, (tmp_path / "serve.log").read_text()
+            assert server.poll() is None, (tmp_path / "serve.log").read_text(encoding="utf-8")
             return None
 
     try:
         yield campaigns
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) == 0
-        assert "Traceback" not in (tmp_path / "serve.log").read_text()
-        assert "error" not in (tmp_path / "serve.log").read_text()
+        assert "Traceback" not in (tmp_path / "serve.log").read_text(encoding="utf-8")
+        assert "error" not in (tmp_path / "serve.log").read_text(encoding="utf-8")
     finally:
         server.kill()
         server.wait()

@@ -24,7 +24,7 @@ def test_a_small_load_is_accounted_for(tmp_path, mosquitto_binary):
         [sys.executable, "-m", "undertone", *words.split(), *faults.split(), "--output", str(tmp_path / "f")],
         env={**os.environ, "UNDERTONE_MOSQUITTO": mosquitto_binary},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=400,
         check=False,
     )

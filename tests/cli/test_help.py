@@ -28,7 +28,9 @@ print(json.dumps([code, [name for name in {HEAVY} if name in sys.modules]]))
 
 
 def test_help_loads_nothing_heavy():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, encoding="utf-8", check=True, timeout=240
+    )
     *shown, last = done.stdout.splitlines()
     assert "simulate" in "\n".join(shown)
     assert json.loads(last) == [0, []]
@@ -45,7 +47,9 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_a_reader_imports_neither_other_commands_nor_scipy_nor_another_database():
-    done = subprocess.run([sys.executable, "-c", READER], capture_output=True, text=True, check=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", READER], capture_output=True, encoding="utf-8", check=True, timeout=240
+    )
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert [name for name in loaded if name.startswith("undertone.commands.")] == ["undertone.commands.web"]
     assert not {"scipy", "sqlalchemy.dialects.postgresql", "undertone_studies"}.intersection(loaded)
@@ -108,7 +112,12 @@ def test_the_shell_completes_a_command():
         "COMP_CWORD": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "undertone"], capture_output=True, text=True, timeout=240, env=environment, check=False
+        [sys.executable, "-m", "undertone"],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+        env=environment,
+        check=False,
     )
     assert done.stdout.split() == ["certify"]
 

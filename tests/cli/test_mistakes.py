@@ -55,7 +55,7 @@ def test_a_window_says_it_too(homes: Path) -> None:
 
 @pytest.mark.parametrize("mechanism", ["tops", "pak"])
 def test_a_release_of_too_few_values_leaves_nothing_and_can_be_repeated(tmp_path: Path, mechanism: str) -> None:
-    (tmp_path / "w.csv").write_text("wh\n" + "3\n" * 40)
+    (tmp_path / "w.csv").write_text("wh\n" + "3\n" * 40, encoding="utf-8")
     words = ("release", mechanism, *RELEASE, "--input", tmp_path / "w.csv", "--output", tmp_path / "o.csv")
     done = undertone(*words)
     assert done.returncode == 2
@@ -70,7 +70,7 @@ def test_a_release_of_too_few_values_leaves_nothing_and_can_be_repeated(tmp_path
 
 
 def test_a_column_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "w.csv").write_text("day,wh\n1,3\n")
+    (tmp_path / "w.csv").write_text("day,wh\n1,3\n", encoding="utf-8")
     words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.csv", "--output", tmp_path / "o.csv")
     done = undertone(*words, "--column", "zz")
     assert done.returncode == 2
@@ -80,11 +80,11 @@ def test_a_column_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_values_of_a_release_above_the_bound_are_noticed(tmp_path: Path) -> None:
-    (tmp_path / "w.csv").write_text("wh\n" + "300\n" * 9)
+    (tmp_path / "w.csv").write_text("wh\n" + "300\n" * 9, encoding="utf-8")
     words = ("release", "unbounded", *RELEASE, "--input", tmp_path / "w.csv")
     warning = "warning: every value is above the bound 10: is the bound in the unit of the values? See --scale"
     assert warning in undertone(*words, "--output", tmp_path / "a.csv").stderr
-    (tmp_path / "w.csv").write_text("wh\n" + "300\n" * 9 + "10\n")
+    (tmp_path / "w.csv").write_text("wh\n" + "300\n" * 9 + "10\n", encoding="utf-8")
     assert "above the bound" not in undertone(*words, "--output", tmp_path / "b.csv").stderr
 
 
@@ -127,7 +127,7 @@ def test_a_file_of_another_kind_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("w.csv", "w.txt"):
-        (tmp_path / name).write_text("wh\n1\n2\n" * 200)
+        (tmp_path / name).write_text("wh\n1\n2\n" * 200, encoding="utf-8")
     (tmp_path / "no.npz").write_bytes(b"\xff\xfe\x00")
     done = undertone(*words)
     assert done.returncode == 2
@@ -225,8 +225,8 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = ("--devices", "100", "--slots", "1", "--rounds", "0.25,0.25,0.25", "--epsilon", "8")
     assert undertone("simulate", *store, "--store", folder / "a.sqlite").returncode == 0
     (folder / "folder").mkdir()
-    (folder / "below.csv").write_text("time,h1\n2026-01-01 00:00,-5\n2026-01-01 00:30,7\n")
-    (folder / "bad.json").write_text('{"a": ')
+    (folder / "below.csv").write_text("time,h1\n2026-01-01 00:00,-5\n2026-01-01 00:30,7\n", encoding="utf-8")
+    (folder / "bad.json").write_text('{"a": ', encoding="utf-8")
     plan = '[campaign]\nname = "a"\nsensor = "s"\nunit = "Wh"\nbound = 90\nepsilon = 1\nblocks = 9\n'
-    (folder / "late.toml").write_text(plan)
+    (folder / "late.toml").write_text(plan, encoding="utf-8")
     return folder

@@ -250,7 +250,7 @@ def test_an_option_that_does_not_apply_is_refused_by_one_sentence(
     command: str, mode: str, option: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "w.csv").write_text("wh\n1\n2\n")
+    (tmp_path / "w.csv").write_text("wh\n1\n2\n", encoding="utf-8")
     (tmp_path / "s.sqlite").write_bytes(b"")
     param = options(COMMANDS[command])[option]
     value = OTHER_VALUES.get((command, option), VALUES.get(option, "3"))

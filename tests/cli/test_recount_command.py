@@ -64,7 +64,7 @@ def test_a_folder_without_files_is_one_sentence(folder, call):
 
 def test_spark_counts_only_what_the_configuration_leaves_to_it(folder, call):
     lines = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 10\nepsilon = 1\n'
-    (folder / "server.toml").write_text("")
+    (folder / "server.toml").write_text("", encoding="utf-8")
     Home(folder).write_plan("meters", lines + '[landing]\nfolder = "landing"\n')
     code, _, err = call("spark", "run", "--home", folder, "--checkpoint", folder / "check")
     assert (code, err) == (2, "error: landing.counts is 'server', expected 'spark', with the folder of the files\n")

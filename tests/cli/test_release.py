@@ -35,7 +35,7 @@ def run(capsys, monkeypatch):
         os.write(write, text.encode())
         os.close(write)
         monkeypatch.setattr(sys, "argv", ["undertone", "release", *map(str, arguments)])
-        with os.fdopen(read) as standard:
+        with os.fdopen(read, encoding="utf-8") as standard:
             monkeypatch.setattr(sys, "stdin", standard)
             assert main() == code
         return capsys.readouterr()
@@ -45,7 +45,7 @@ def run(capsys, monkeypatch):
 
 def test_a_file_in_a_file_out_and_questions_to_it(tmp_path, run):
     values = tmp_path / "v.csv"
-    values.write_text("v\n" + "\n".join(str(i % 7) for i in range(60)))
+    values.write_text("v\n" + "\n".join(str(i % 7) for i in range(60)), encoding="utf-8")
     out = tmp_path / "out.csv"
     made = run(*TOPS, "--input", values, "--output", out, "--json")
     summary = json.loads(made.out)
@@ -205,19 +205,19 @@ def test_interrupted_and_resumed_from_a_pipe(tmp_path, run, end):
     for i in range(23):
         child.stdin.write(b"%d\n" % (i % 7))
     child.stdin.flush()
-    wait_for(lambda: state.exists() and json.loads(state.read_text())["progress"]["consumed"] == 23)
+    wait_for(lambda: state.exists() and json.loads(state.read_text(encoding="utf-8"))["progress"]["consumed"] == 23)
     child.send_signal(end)
     said = child.communicate()[1].decode()
     assert child.returncode == (130 if end == signal.SIGINT else -signal.SIGKILL)
     assert ("the same command goes on" in said) == (end == signal.SIGINT)
-    before = out.read_text()
+    before = out.read_text(encoding="utf-8")
     everything = "".join(f"{i % 7}\n" for i in range(40))
     assert "does not begin" in run(*TOPS, "--output", out, text=everything.replace("3", "4"), code=2).err
     assert "ends 3 values before" in run(*TOPS, "--output", out, text=everything[:40], code=2).err
     assert "other settings" in run(*TOPS, "--smoothing", "0", "--output", out, text="", code=2).err
     made = run(*TOPS, "--output", out, text=everything)
     assert "resuming after 23 values" in made.err
-    after = out.read_text()
+    after = out.read_text(encoding="utf-8")
     assert after.startswith(before)
     positions = [int(line.split(",")[0]) for line in after.splitlines() if line[0].isdigit()]
     assert positions == list(range(10, 40))
@@ -290,7 +290,7 @@ def test_the_gateway_survives_kill_9_and_counts_every_reading_once(tmp_path, mos
     assert sorted(counts) == list(range(30))
     # ε = 8 and B = 1000: noise of scale 125 per reading; 29 readings of 500, one empty.
     assert abs(int(counts[29]) - 29 * 500) < 125 * 14 * 30**0.5
-    assert "is not a whole number" in log.read_text()
-    assert "after 30 values" in log.read_text()
+    assert "is not a whole number" in log.read_text(encoding="utf-8")
+    assert "after 30 values" in log.read_text(encoding="utf-8")
     about = [payload for topic, payload in listener.lines if topic.endswith("/about")]
     assert json.loads(about[0])["mechanism"] == "simple-2"

@@ -34,7 +34,7 @@ def events(folder: Path, until: str) -> list[dict[str, str]]:
         [*COMMAND, str(folder), "--log-format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     assert child.stdout is not None
@@ -56,7 +56,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path, home: Path) -
     assert done.returncode == 2
     assert "make it with undertone init" in done.stderr
     plan = home / "campaigns/meters.toml"
-    plan.write_text(plan.read_text().replace('epsilon = "1"', "epsilon = 100"))
+    plan.write_text(plan.read_text(encoding="utf-8").replace('epsilon = "1"', "epsilon = 100"), encoding="utf-8")
     done = undertone("serve", home)
     assert done.returncode == 2
     assert done.stderr == "error: campaign.epsilon is 100, expected a number from 0.05 to 8\n"
@@ -90,8 +90,8 @@ def test_a_bad_groups_file_is_named(tmp_path: Path, line: str) -> None:
     from undertone_shared.errors import Invalid
 
     path = tmp_path / "groups.csv"
-    path.write_text(line + "\n")
+    path.write_text(line + "\n", encoding="utf-8")
     with pytest.raises(Invalid, match=r"groups.csv"):
         read_groups(path)
-    path.write_text("device,group\nd1,north\nd2,south\n")
+    path.write_text("device,group\nd1,north\nd2,south\n", encoding="utf-8")
     assert read_groups(path) == {"d1": "north", "d2": "south"}

@@ -78,9 +78,10 @@ rounds = [8]
 mechanism = "hybrid"
 report_slots = 2
 groups = "g.csv"
-"""
+""",
+        encoding="utf-8",
     )
-    (tmp_path / "g.csv").write_text("device,group\nload-001,north\nload-002,north\n")
+    (tmp_path / "g.csv").write_text("device,group\nload-001,north\nload-002,north\n", encoding="utf-8")
     words = ["--data", tmp_path / "data.npz", "--plan", tmp_path / "c.toml", "--json"]
     result = simulate(*words, small=["--devices", "300"])
     assert result.exit_code == 0, result.output
@@ -111,7 +112,8 @@ collect = "stream"
 [stream]
 mechanism = "one-bit"
 reports = 3
-"""
+""",
+        encoding="utf-8",
     )
     options = ["--collect", "stream", "--mechanism", "one-bit", "--epsilon", "4"]
     words = options if how == "options" else ["--plan", tmp_path / "c.toml"]

@@ -25,7 +25,7 @@ def command_lines() -> list[str]:
     """The command lines of all processes: those of Linux's /proc, elsewhere what `ps` prints."""
     if not Path("/proc/self/cmdline").exists():
         return subprocess.run(
-            ["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True
+            ["ps", "-eww", "-o", "args"], capture_output=True, encoding="utf-8", check=True
         ).stdout.splitlines()
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):

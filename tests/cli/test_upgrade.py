@@ -42,7 +42,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
 
 
 def test_a_store_and_a_folder_of_stores_are_brought_up_to_date(tmp_path: Path, old: Old) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     (tmp_path / "stores").mkdir()
     alone, within = old(tmp_path / "s.sqlite"), old(tmp_path / "stores/meters.sqlite")
     for path, place in ((alone, alone), (within, tmp_path)):
@@ -63,7 +63,7 @@ def revision(path: Path) -> str:
 
 
 def test_check_says_what_would_change_and_changes_nothing(tmp_path: Path, old: Old) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     (tmp_path / "stores").mkdir()
     path = old(tmp_path / "stores/meters.sqlite")
     before = path.read_bytes()
@@ -107,8 +107,8 @@ def test_a_store_of_a_later_version_is_refused_in_a_sentence(tmp_path: Path, old
 
 
 def test_a_plan_that_this_version_refuses_is_named(tmp_path: Path) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "managed"\n', encoding="utf-8")
     (tmp_path / "campaigns").mkdir()
-    (tmp_path / "campaigns/power.toml").write_text('[campaign]\nname = "power"\n')
+    (tmp_path / "campaigns/power.toml").write_text('[campaign]\nname = "power"\n', encoding="utf-8")
     done = undertone("upgrade", str(tmp_path), "--check")
     assert (done.returncode, done.stdout.startswith("power: ")) == (1, True)

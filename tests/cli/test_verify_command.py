@@ -89,7 +89,7 @@ def test_missing_files_exit_with_2(verify, option, sentence):
 
 
 def test_another_file_is_not_a_ledger(verify, files):
-    (files / "other").write_text("hello\nworld\n")
+    (files / "other").write_text("hello\nworld\n", encoding="utf-8")
     code, _, err = verify("--ledger", str(files / "other"))
     assert code == 2
     assert "is not a ledger" in err

@@ -87,7 +87,7 @@ def server(broker, topic_prefix):
 @pytest.fixture
 def device(broker, server, tmp_path):
     """The path of a configuration of a device at that broker."""
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
     path = tmp_path / "device.json"
     config = {
         "name": "meter-1",
@@ -101,7 +101,7 @@ def device(broker, server, tmp_path):
     }
 
     def configure(**changes):
-        path.write_text(json.dumps({**config, **changes}))
+        path.write_text(json.dumps({**config, **changes}), encoding="utf-8")
         return path
 
     configure()
@@ -120,7 +120,7 @@ def start():
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    text=True,
+                    encoding="utf-8",
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, mp.SOURCES))},
                 )
             )
@@ -183,7 +183,9 @@ def test_a_campaign_above_the_policy_is_refused_over_the_broker(device, server, 
     server.publish(report=ReportRule(0, 300, hybrid(3, 1)))
     process = start(device.path)
     state_file = device.path.parent / "state/status.json"
-    wait_for(lambda: state_file.exists() and json.loads(state_file.read_text())["refusals"], what="a refusal")
+    wait_for(
+        lambda: state_file.exists() and json.loads(state_file.read_text(encoding="utf-8"))["refusals"], what="a refusal"
+    )
     server.publish()
     server.wait(1, process)
     end(process)
@@ -234,22 +236,24 @@ def refusal(capsys, *arguments):
 def test_bad_files_are_one_sentence(tmp_path, capsys):
     path = tmp_path / "device.json"
     assert "cannot be read" in refusal(capsys, "run", "--config", str(path))
-    path.write_text("{")
+    path.write_text("{", encoding="utf-8")
     assert "not JSON" in refusal(capsys, "run", "--config", str(path))
     config = {"name": "m", "broker": {"host": "h"}, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(config), encoding="utf-8")
     assert "policy.json" in refusal(capsys, "run", "--config", str(path))
     assert "status.json does not exist" in refusal(capsys, "status", "--config", str(path))
-    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "cap": [1, 2]}))
+    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "cap": [1, 2]}), encoding="utf-8")
     assert "cap" in refusal(capsys, "run", "--config", str(path))
-    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False}))
+    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False}), encoding="utf-8")
     assert "signers" in refusal(capsys, "run", "--config", str(path))
-    (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "insecure": False, "signers": ["00" * 32]}))
+    (tmp_path / "policy.json").write_text(
+        json.dumps({**POLICY, "insecure": False, "signers": ["00" * 32]}), encoding="utf-8"
+    )
     assert "source" in refusal(capsys, "run", "--config", str(path))
-    path.write_text(json.dumps({**config, "source": {"kind": "constant", "value": 1}}))
+    path.write_text(json.dumps({**config, "source": {"kind": "constant", "value": 1}}), encoding="utf-8")
     assert "tls" in refusal(capsys, "run", "--config", str(path))
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
-    (tmp_path / "state").write_text("")
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
+    (tmp_path / "state").write_text("", encoding="utf-8")
     assert "state" in refusal(capsys, "run", "--config", str(path))
 
 
@@ -278,12 +282,12 @@ def test_a_broken_status_file(data):
 
 def test_one_process_runs_all_devices_each_with_its_own_ledger_and_policy(device, server, start, tmp_path, capsys):
     server.publish()
-    base = json.loads(device.path.read_text())
+    base = json.loads(device.path.read_text(encoding="utf-8"))
     for name in ("meter-1", "meter-2"):
         folder = tmp_path / "all" / name
         folder.mkdir(parents=True)
-        (folder / "policy.json").write_text(json.dumps(POLICY))
-        (folder / "device.json").write_text(json.dumps({**base, "name": name}))
+        (folder / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
+        (folder / "device.json").write_text(json.dumps({**base, "name": name}), encoding="utf-8")
     process = start(tmp_path / "all", how="--all")
     wait_for(lambda: all(server.sent_by(f"/meter-{n}/") >= 3 for n in (1, 2)), 90, "reports of both")
     out, err = end(process)
@@ -300,11 +304,11 @@ def test_one_process_runs_all_devices_each_with_its_own_ledger_and_policy(device
 
 
 def test_devices_that_share_a_name_or_a_state_folder_are_refused(device, tmp_path, capsys):
-    base = json.loads(device.path.read_text())
+    base = json.loads(device.path.read_text(encoding="utf-8"))
     for number, changes in enumerate(({}, {"state": "other"})):
         folder = tmp_path / "all" / str(number)
         folder.mkdir(parents=True)
-        (folder / "device.json").write_text(json.dumps({**base, **changes}))
+        (folder / "device.json").write_text(json.dumps({**base, **changes}), encoding="utf-8")
     assert "name is 'meter-1' in 2 configurations" in refusal(capsys, "run", "--all", str(tmp_path / "all"))
     (tmp_path / "empty").mkdir()
     assert "has no device.json" in refusal(capsys, "run", "--all", str(tmp_path / "empty"))

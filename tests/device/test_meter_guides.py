@@ -67,12 +67,12 @@ def test_an_esp32_on_a_dutch_or_belgian_meter(micropython, compiled, mosquitto_b
     [program] = blocks("esp32-p1.md", "python")
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
         board = BoardSite(broker, tmp_path, micropython, compiled, 1, measure="counter")
-        (tmp_path / "sensor.py").write_text(program)
+        (tmp_path / "sensor.py").write_text(program, encoding="utf-8")
         (tmp_path / "uart.bin").write_bytes(b"".join(telegram(1000 + 7 * n) for n in range(600)))
-        device = json.loads((tmp_path / "device.json").read_text()) | settings("esp32-p1.md")
+        device = json.loads((tmp_path / "device.json").read_text(encoding="utf-8")) | settings("esp32-p1.md")
         # The guide's ten seconds belong to a half-hour; a slot here takes one second.
         device["source"]["seconds"] = 1
-        (tmp_path / "device.json").write_text(json.dumps(device))
+        (tmp_path / "device.json").write_text(json.dumps(device), encoding="utf-8")
         assert board.run(1024 * WIDE_KB[FILES], "3")[-1].endswith("True True")
         assert len(board.slots(3)) >= 3
         board.close()
@@ -85,12 +85,12 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
     environment = os.environ | {"PATH": places, "COLUMNS": "120"}
 
     def run(*words):
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def start(name, *words):
-        with (tmp_path / name).open("w") as log:
+        with (tmp_path / name).open("w", encoding="utf-8") as log:
             return subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
     pages = ("sensors.md", "pi-sml.md")
@@ -106,10 +106,10 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
     meter, line = pseudo_terminal()
     tty.setraw(meter)
     tty.setraw(line)
-    device = json.loads((folder / "device.json").read_text()) | settings("pi-sml.md")
+    device = json.loads((folder / "device.json").read_text(encoding="utf-8")) | settings("pi-sml.md")
     device["source"]["port"] = os.ttyname(line)
     device["state"] = str(tmp_path / "state")
-    (folder / "device.json").write_text(json.dumps(device))
+    (folder / "device.json").write_text(json.dumps(device), encoding="utf-8")
     unplugged = threading.Event()
 
     def send():
@@ -129,10 +129,15 @@ def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
         words[words.index("--config") + 1] = str(folder / "device.json")
         pi = start("device.log", *words, "--ledger", "pi.ledger")
         ledger = tmp_path / "pi.ledger"
-        wait_for(lambda: ledger.exists() and ledger.read_text().count("acked ") >= 3, 60, "three reports")
+        wait_for(
+            lambda: ledger.exists() and ledger.read_text(encoding="utf-8").count("acked ") >= 3, 60, "three reports"
+        )
         assert "energy" in run("undertone", "device", "status", "--config", str(folder / "device.json"))
     except AssertionError:
-        print((tmp_path / "serve.log").read_text()[-2000:], (tmp_path / "device.log").read_text()[-2000:])
+        print(
+            (tmp_path / "serve.log").read_text(encoding="utf-8")[-2000:],
+            (tmp_path / "device.log").read_text(encoding="utf-8")[-2000:],
+        )
         raise
     finally:
         for process in (pi, server):
@@ -173,14 +178,16 @@ def test_the_pis_commands_run_as_the_guides_user_with_the_guides_rights():
             (folder / part).mkdir(mode=0o700)
         device = {"name": "m", "broker": {"host": "h"}, "campaigns": ["c"], "policy": "policy.json"}
         device["state"] = str(folder / "lib")
-        (folder / "etc/device.json").write_text(json.dumps(device | {"source": settings("pi-sml.md")["source"]}))
-        (folder / "etc/policy.json").write_text(json.dumps(policy_of()))
+        (folder / "etc/device.json").write_text(
+            json.dumps(device | {"source": settings("pi-sml.md")["source"]}), encoding="utf-8"
+        )
+        (folder / "etc/policy.json").write_text(json.dumps(policy_of()), encoding="utf-8")
         for path in (folder / "etc", folder / "lib", *(folder / "etc").iterdir()):
             os.chown(path, owner, owner)
         said = {}
         for user in (owner, other):
             command = [sys.executable, "-c", _AS_USER, str(user), "status", "--config", str(folder / "etc/device.json")]
-            said[user] = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+            said[user] = subprocess.run(command, cwd="/", capture_output=True, encoding="utf-8", check=False)
     assert "Permission denied" not in said[owner].stdout + said[owner].stderr
     assert "Permission denied" in said[other].stderr
     assert "Traceback" not in said[owner].stderr + said[other].stderr

@@ -26,9 +26,9 @@ def home(tmp_path, monkeypatch):
         "insecure": True,
         "rest_seconds": DAY,
     }
-    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    (tmp_path / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     config = {"name": "m", "broker": {"host": "x"}, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
-    (tmp_path / "device.json").write_text(json.dumps(config))
+    (tmp_path / "device.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "state").mkdir()
     times = [START + 100]
     monkeypatch.setattr(clock, "unix_time", lambda: times[0])
@@ -67,9 +67,9 @@ def test_a_pause_at_once_lasts_a_rest_and_a_day_at_least(home):
 
 
 def test_a_pause_at_once_without_an_end_lasts_a_day_whenever_it_is_ended(home, tmp_path):
-    policy = json.loads((tmp_path / "policy.json").read_text())
+    policy = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
     del policy["rest_seconds"]
-    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    (tmp_path / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     home("pause", "--now")
     home.times[0] += 60
     home("resume")
@@ -157,7 +157,8 @@ def test_what_a_wrong_clock_took_is_given_back_by_hand_and_nothing_that_was_spen
     home.times[0] = right
     del device.reporter
     (tmp_path / "policy.json").write_text(
-        (tmp_path / "policy.json").read_text().replace('"rest_seconds": 86400', '"rest_seconds": 0')
+        (tmp_path / "policy.json").read_text(encoding="utf-8").replace('"rest_seconds": 86400', '"rest_seconds": 0'),
+        encoding="utf-8",
     )
     device.storage = storage = home.storage = None
     assert home("reset-campaign") == 0, capsys.readouterr().err

@@ -46,7 +46,7 @@ def test_what_a_page_shows_runs(page, tmp_path, mosquitto_binary):
     for kind, text in PAGES[page][0]:
         command = ["bash", "-euo", "pipefail", "-c", text] if kind == "sh" else [sys.executable, "-c", text]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", timeout=600, check=False
         )
         assert done.returncode == 0, f"{page}: {text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         assert "Traceback" not in done.stderr

@@ -70,7 +70,7 @@ def test_each_test_exists(test: str) -> None:
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in STUDIES])
 def test_each_command_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "readings.csv").write_text("".join(f"{i % 7}\n" for i in range(60)))
+    (tmp_path / "readings.csv").write_text("".join(f"{i % 7}\n" for i in range(60)), encoding="utf-8")
     program, *words = shlex.split(command)
     assert program == "undertone"
     done = CliRunner().invoke(app, words)

@@ -11,7 +11,9 @@ import pytest
 
 from support.micropython import REPO
 
-TRACKED = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout.split("\n")
+TRACKED = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, encoding="utf-8", check=True).stdout.split(
+    "\n"
+)
 FILES = {name for name in TRACKED if name and (REPO / name).exists()}
 PAGES = sorted(name for name in FILES if name.endswith(".md"))
 # Pages that only the site has; scripts/reference_pages.py makes them.

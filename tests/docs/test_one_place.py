@@ -12,7 +12,7 @@ from support.micropython import REPO
 PAGES = {
     name: " ".join(re.sub(r"^\[[\w-]+\]: .*", "", (REPO / name).read_text("utf-8"), flags=re.MULTILINE).split())
     for name in subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=REPO, capture_output=True, text=True, check=True
+        ["git", "ls-files", "*.md"], cwd=REPO, capture_output=True, encoding="utf-8", check=True
     ).stdout.split()
     if not name.startswith(("docs/results", ".github")) and name != "CHANGELOG.md" and (REPO / name).exists()
 }

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.services
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
-    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=800, check=False)
+    done = subprocess.run(command, cwd=REPO, capture_output=True, encoding="utf-8", timeout=800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 

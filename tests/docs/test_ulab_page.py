@@ -61,8 +61,8 @@ def program(request, micropython):
 
 @pytest.mark.parametrize(("block", "value"), [(0, 30), (1, 9899)])
 def test_a_sensor_of_the_page(program, tmp_path, block, value):
-    (tmp_path / "machine.py").write_text(MACHINE)
-    (tmp_path / "sensor.py").write_text(BLOCKS[block])
+    (tmp_path / "machine.py").write_text(MACHINE, encoding="utf-8")
+    (tmp_path / "sensor.py").write_text(BLOCKS[block], encoding="utf-8")
     result = mp.run_micropython(REDUCE, paths=[tmp_path, *mp.SOURCES], program=program)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.split() == ["mean", str(value), "max", str(value), "last", str(value)]

@@ -24,7 +24,7 @@ def walk(folder, mosquitto_binary, interpreter):
     places = [os.path.dirname(sys.executable), os.path.dirname(mosquitto_binary), os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(places), "MICROPYTHON": str(interpreter), "COLUMNS": "120"}
     done = subprocess.run(
-        [str(WALK), str(folder)], env=environment, capture_output=True, text=True, timeout=800, check=False
+        [str(WALK), str(folder)], env=environment, capture_output=True, encoding="utf-8", timeout=800, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Traceback" not in done.stdout + done.stderr
@@ -33,7 +33,9 @@ def walk(folder, mosquitto_binary, interpreter):
         counted = {device for device, _, outcome in store.audit() if outcome == "counted"}
         assert counted == {f"energy-{number:03d}" for number in range(1, 11)}
         assert store.devices()["energy-002"].state == REVOKED
-    reported = {tuple(line.split()[1:3]) for line in (folder / "gateway.ledger").read_text().splitlines()}
+    reported = {
+        tuple(line.split()[1:3]) for line in (folder / "gateway.ledger").read_text(encoding="utf-8").splitlines()
+    }
     assert reported == {(word, f"energy-{number:03d}") for word in ("sent", "acked") for number in range(4, 10)}
 
 
@@ -67,10 +69,10 @@ def test_an_operators_first_half_hour_in_short(tmp_path, mosquitto_binary):
     environment.pop("WHEELS", None)
     done = subprocess.run(
         [str(WALKS / "operator.sh"), str(tmp_path / "walk"), "24", "8"],
-        env=environment, capture_output=True, text=True, timeout=800, check=False,
+        env=environment, capture_output=True, encoding="utf-8", timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    log = (tmp_path / "walk/serve.log").read_text()
+    log = (tmp_path / "walk/serve.log").read_text(encoding="utf-8")
     assert "Traceback" not in done.stdout + done.stderr + log
     assert done.stdout.count("Both sums agree: zero unexplained.") == 2
     for said in ("connected again to the broker", "cannot be written", "takes up its changed plan", "is retired"):
@@ -86,16 +88,16 @@ def test_a_backup_brings_a_server_up_in_an_empty_folder(tmp_path):
     """The first number in six commands, then the exercise of the guide. No program may start a mosquitto."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "mosquitto").write_text(f"#!/bin/sh\ntouch {tmp_path}/mosquitto\nexit 1\n")
+    (programs / "mosquitto").write_text(f"#!/bin/sh\ntouch {tmp_path}/mosquitto\nexit 1\n", encoding="utf-8")
     (programs / "mosquitto").chmod(0o755)
     path = os.pathsep.join([str(programs), os.path.dirname(sys.executable), os.environ["PATH"]])
     done = subprocess.run(
         [str(WALKS / "backup.sh"), str(tmp_path / "walk")],
         env=os.environ | {"PATH": path, "COLUMNS": "120", "LIMIT": "600"},
-        capture_output=True, text=True, timeout=800, check=False,
+        capture_output=True, encoding="utf-8", timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "Traceback" not in done.stdout + done.stderr + (tmp_path / "walk/serve.log").read_text()
+    assert "Traceback" not in done.stdout + done.stderr + (tmp_path / "walk/serve.log").read_text(encoding="utf-8")
     assert not (tmp_path / "mosquitto").exists()
     seen = []
     for home in ("home", "new"):

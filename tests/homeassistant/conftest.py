@@ -49,9 +49,11 @@ def secrets_of(home):
     """The codes, keys and passwords of the home's devices."""
     found = []
     for path in (home.folder / ".storage/undertone").glob("*/join.json"):
-        joined = json.loads(path.read_text())
+        joined = json.loads(path.read_text(encoding="utf-8"))
         found += [joined["key"], joined["link"]["code"]]
-    found += [path.read_text().strip() for path in (home.folder / ".storage/undertone").glob("*/password")]
+    found += [
+        path.read_text(encoding="utf-8").strip() for path in (home.folder / ".storage/undertone").glob("*/password")
+    ]
     return found
 
 

@@ -258,6 +258,6 @@ def test_the_zip_has_the_device_package_and_nothing_for_boards(tmp_path):
         "import undertone_device; print(undertone_device.__file__)"
     )
     done = subprocess.run(
-        [sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
+        [sys.executable, "-S", "-c", program], capture_output=True, encoding="utf-8", check=True, cwd=tmp_path, env={}
     )
     assert packages in done.stdout

@@ -117,7 +117,7 @@ def outcome(answers: Answers, folder: Path) -> str:
     except Invalid:
         assert list(folder.iterdir()) == []
         return "refused"
-    check(shown, json.loads((folder / "policy.json").read_text()), answers.offer)
+    check(shown, json.loads((folder / "policy.json").read_text(encoding="utf-8")), answers.offer)
     return "stored"
 
 

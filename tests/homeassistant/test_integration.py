@@ -88,7 +88,7 @@ def test_a_home_joins_by_a_link_and_never_blocks_the_event_loop(home, server, me
     meter.wait(lambda: value(home, "status") == "online", "the status")
     meter.wait(lambda: value(home, "last_reading") != "unknown", "the time of the last reading")
     diagnostics = json.dumps(home.get(f"/api/diagnostics/config_entry/{made['result']['entry_id']}"))
-    for private in ("1234", (folder / "password").read_text().strip(), "127.0.0.1"):
+    for private in ("1234", (folder / "password").read_text(encoding="utf-8").strip(), "127.0.0.1"):
         assert private not in diagnostics
     assert "1234" not in home.log()
     home.stop()
@@ -124,7 +124,7 @@ def test_a_home_sees_itself_beside_the_published_mean(home, server, meter):
     [entity] = [entity for entity in home.states("switch.") if "compare" in entity]
     home.call("switch", "turn_off", entity)
     meter.wait(lambda: value(home, "home_newest") == "unavailable", "no comparison")
-    assert json.loads((folder / "state/compare").read_text())["own"] == []
+    assert json.loads((folder / "state/compare").read_text(encoding="utf-8"))["own"] == []
     [entry] = [each for each in home.websocket("config_entries/get")["result"] if each["domain"] == "undertone"]
     diagnostics = json.dumps(home.get(f"/api/diagnostics/config_entry/{entry['entry_id']}"))
     assert "compare" not in diagnostics
@@ -290,7 +290,7 @@ def test_a_rotated_password_is_asked_for_and_a_revoked_device_stays_out(home, se
     [flow] = flows(home)
     refused = home.post(f"/api/config/config_entries/flow/{flow['flow_id']}", {"password": "x" * 2000})
     assert refused["errors"] == {"password": "invalid_password"}
-    password = (server.folder / f"fleets/energy/devices/{name}/password").read_text().strip()
+    password = (server.folder / f"fleets/energy/devices/{name}/password").read_text(encoding="utf-8").strip()
     answer = home.post(f"/api/config/config_entries/flow/{flow['flow_id']}", {"password": password})
     assert answer["reason"] == "reauth_successful", answer
     reports(server, len(server.counted()) + 1, meter)
@@ -317,7 +317,7 @@ def test_links_that_are_refused_and_one_whose_answer_was_lost(home, server, mete
     assert lost["errors"] == {"base": "cannot_connect"}
     home.kill()
     [folder] = folders(home)
-    joined = json.loads((folder / "join.json").read_text())
+    joined = json.loads((folder / "join.json").read_text(encoding="utf-8"))
     server.start()
     body = json.dumps({"code": joined["link"]["code"], "key": joined["key"]}).encode()
     request = urllib.request.Request(f"{server.link_base}/api/join/redeem", body, {"Content-Type": "application/json"})
@@ -352,7 +352,7 @@ def test_a_server_with_a_private_authority(home, tmp_path, free_port):
         assert made["type"] == "create_entry", made
         [folder] = folders(home)
         (folder / "reports.log").touch()
-        assert "tls" in json.loads((folder / "device.json").read_text())["broker"]
+        assert "tls" in json.loads((folder / "device.json").read_text(encoding="utf-8"))["broker"]
         reports(server, 2, meter)
         home.stop()
         check_account(server, folder)

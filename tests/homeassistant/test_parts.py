@@ -154,16 +154,16 @@ def test_a_devices_files_are_stored_privately_without_a_source(files, tmp_path):
     joined = joined_by()
     assert joined.store(tmp_path / "home") == joined
     participation.store_files(tmp_path / "home", files, joined)
-    assert "source" not in json.loads((tmp_path / "home/device.json").read_text())
+    assert "source" not in json.loads((tmp_path / "home/device.json").read_text(encoding="utf-8"))
     for path in (tmp_path / "home").iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
     # A second window with the same link gets the key that is stored.
     assert participation.Joined(joined.link, "1" * 64, joined.offer).store(tmp_path / "home") == joined
     assert participation.Joined.read(tmp_path / "home") == joined
-    (tmp_path / "home/join.json").write_text("{}")
+    (tmp_path / "home/join.json").write_text("{}", encoding="utf-8")
     assert participation.Joined.read(tmp_path / "home") is None
     participation.set_password(tmp_path / "home", "another")
-    assert (tmp_path / "home/password").read_text() == "another"
+    assert (tmp_path / "home/password").read_text(encoding="utf-8") == "another"
     for password in ("", "a\nb", "x" * 1025):
         with pytest.raises(Invalid):
             participation.set_password(tmp_path / "home", password)

@@ -83,7 +83,7 @@ def run(folder: Path, program: str) -> None:
     """Run a program that finds nothing of ours but what the zip has."""
     code = f"import sys\nsys.path.insert(0, {str(folder)!r})\n{MOCKS}{program}"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -165,7 +165,7 @@ class Life:
             "systemctl": SYSTEMCTL,
         }
         for name, text in scripts.items():
-            (self.programs / name).write_text(f"#!/usr/bin/env bash\nset -euo pipefail\n{text}\n")
+            (self.programs / name).write_text(f"#!/usr/bin/env bash\nset -euo pipefail\n{text}\n", encoding="utf-8")
             (self.programs / name).chmod(0o755)
 
     def run(self, text: str) -> str:
@@ -181,7 +181,7 @@ class Life:
         }
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
-            cwd=self.machine, env=environment, capture_output=True, text=True, timeout=600, check=False,
+            cwd=self.machine, env=environment, capture_output=True, encoding="utf-8", timeout=600, check=False,
         )  # fmt: skip
         self.said = done.stdout + done.stderr
         print(self.said, flush=True)
@@ -193,8 +193,8 @@ class Life:
         pid = self.machine / "server.pid"
         if pid.exists():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid.read_text()), how)
-            wait_for(lambda: not runs(int(pid.read_text())))
+                os.kill(int(pid.read_text(encoding="utf-8")), how)
+            wait_for(lambda: not runs(int(pid.read_text(encoding="utf-8"))))
             pid.unlink()
 
     def new_machine(self) -> None:
@@ -207,7 +207,7 @@ class Life:
 
     def _log(self) -> str:
         log = self.machine / "serve.log"
-        return log.read_text()[-3000:] if log.exists() else "no log"
+        return log.read_text(encoding="utf-8")[-3000:] if log.exists() else "no log"
 
     # The devices.
 
@@ -442,7 +442,7 @@ def test_the_operators_page_is_followed_through_three_years(life: Life) -> None:
     # The first certificate, that of the new address, the renewed one.
     assert len(life.certificates["load-001"]) == 3
     for log in life.folder.glob("machine-*/serve.log"):
-        assert "Traceback" not in log.read_text()
+        assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
 def check(life: Life, block: Block, said: str) -> None:

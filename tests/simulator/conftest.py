@@ -60,15 +60,15 @@ class World:
 
     def password(self, user: str) -> str:
         if user in self.names:
-            return (self.site.device(user) / "password").read_text().strip()
-        return (self.folder / f"{user}.password").read_text().strip()
+            return (self.site.device(user) / "password").read_text(encoding="utf-8").strip()
+        return (self.folder / f"{user}.password").read_text(encoding="utf-8").strip()
 
     def start_aggregator(self, failpoint: Callable[[str], None] = lambda place: None) -> None:
         self._stop = threading.Event()
 
         def work() -> None:
             try:
-                with self.journal.open("a") as stream:
+                with self.journal.open("a", encoding="utf-8") as stream:
                     serve(
                         self.config,
                         self._stop,

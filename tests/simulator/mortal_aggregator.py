@@ -30,7 +30,7 @@ def live(home: Home, place: str | None, passes: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with (home.folder / "journal").open("a") as stream:
+    with (home.folder / "journal").open("a", encoding="utf-8") as stream:
         serve(home.config(home.only(None)), stop, Journal(stream, as_json=True), failpoint=failpoint)
 
 

@@ -99,7 +99,7 @@ class Client:
 @contextlib.contextmanager
 def mosquitto(site: Site, binary: str) -> Iterator[None]:
     config = site.home / "certificates.conf"
-    config.write_text(MOSQUITTO.format(port=site.port, home=site.home))
+    config.write_text(MOSQUITTO.format(port=site.port, home=site.home), encoding="utf-8")
     site.mosquitto = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
         yield
@@ -111,7 +111,10 @@ def mosquitto(site: Site, binary: str) -> Iterator[None]:
 @contextlib.contextmanager
 def endpoint(site: Site, folder: Path) -> Iterator[None]:
     stop = threading.Event()
-    with open(folder / "log", "w") as log, open_source(Home(site.home).config("load"), Journal(log)) as source:
+    with (
+        open(folder / "log", "w", encoding="utf-8") as log,
+        open_source(Home(site.home).config("load"), Journal(log)) as source,
+    ):
         source.endpoint.listen()  # type: ignore[attr-defined]
         watch_hang_up(source, Journal(log), stop, lambda: True)
         yield
@@ -167,6 +170,6 @@ def test_a_certificate_of_another_authority_is_none(site: Site, tmp_path: Path) 
     shutil.copytree(site.fleet / "devices/load-001", other)
     wait_for(lambda: site.lets_in(other))
     certificate, key = device_certificate(private_authority(tmp_path / "tls", "localhost"), "load-001")
-    (other / "device.crt").write_text(certificate)
-    (other / "device.key").write_text(key)
+    (other / "device.crt").write_text(certificate, encoding="utf-8")
+    (other / "device.key").write_text(key, encoding="utf-8")
     assert not site.lets_in(other)

@@ -64,7 +64,7 @@ def demo(tmp_path_factory, mosquitto_binary, request):
 
 def late(folder):
     """At most so many reports were not drawn because this machine was too slow for their slots: 0 unless it stalls."""
-    words = [line.split() for line in (folder / "fleet.log").read_text().splitlines()]
+    words = [line.split() for line in (folder / "fleet.log").read_text(encoding="utf-8").splitlines()]
     # A draw that the fleet skipped also costs the device its next slot, which is not a whole one.
     return 2 * sum(int(word[1]) for word in words if word[0] == "skipped")
 

@@ -30,7 +30,7 @@ def missed(folder):
 
     A draw that the fleet skipped also costs the device its next slot, which is not a whole one.
     """
-    words = [line.split() for line in (folder / "fleet.log").read_text().splitlines()]
+    words = [line.split() for line in (folder / "fleet.log").read_text(encoding="utf-8").splitlines()]
     (skipped,) = [int(word[1]) for word in words if word[0] == "skipped"]
     if find_micropython() is None:
         return 2 * skipped

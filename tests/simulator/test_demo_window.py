@@ -58,7 +58,8 @@ def test_the_brokers_log_is_read(tmp_path):
         "102: Received PUBLISH from b (d0, q1, r0, m9, 'undertone/v2/demo/4/b/report', ... (24 bytes))\n"
         "110: Received PUBLISH from s (d0, q1, r1, m9, 'undertone/v2/demo/config', ... (999 bytes))\n"
         "117: Received PUBLISH from a (d0, q1, r0, m2, 'undertone/v2/demo/3/a/report', ... (24 bytes))\n"
-        "130: Received PUBLISH from a (d0, q1, r0, m3, 'undertone/v2/demo/3/a/report', ... (24 bytes))\n"
+        "130: Received PUBLISH from a (d0, q1, r0, m3, 'undertone/v2/demo/3/a/report', ... (24 bytes))\n",
+        encoding="utf-8",
     )
     assert published_apart(tmp_path / "log") == {"a": 13}
 

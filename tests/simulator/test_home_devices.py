@@ -33,7 +33,7 @@ def said(*words: str, code: int = 0) -> str:
 
 
 def worker_secret(folder: Path, slot: int) -> str:
-    return worker_password((folder / "aggregator.password").read_text().strip(), f"aggregator-{slot}")
+    return worker_password((folder / "aggregator.password").read_text(encoding="utf-8").strip(), f"aggregator-{slot}")
 
 
 def connected(folder: Path, port: int, name: str, password: str) -> paho.Client | None:
@@ -101,7 +101,7 @@ class Place:
         self.broker.wait(60)
 
     def password(self, campaign: str, name: str) -> str:
-        return (self.folder / "fleets" / campaign / "devices" / name / "password").read_text().strip()
+        return (self.folder / "fleets" / campaign / "devices" / name / "password").read_text(encoding="utf-8").strip()
 
 
 @pytest.fixture
@@ -142,7 +142,9 @@ def test_two_campaigns_get_devices_of_one_broker(home: Place) -> None:
         said("devices", "revoke", "electricity-002", *at)
         wait_for(lambda: not accepted(folder, port, "electricity-002", revoked))
         assert "electricity-003" in said("devices", "add", "1", *at)
-        assert "user water-002" in (folder / "broker/access").read_text(), "the other campaign's devices stay"
+        assert "user water-002" in (folder / "broker/access").read_text(encoding="utf-8"), (
+            "the other campaign's devices stay"
+        )
     finally:
         running.end()
 
@@ -189,7 +191,7 @@ def test_who_refuses_a_changed_plan_is_asked_of_the_campaigns_own_devices(home: 
     from undertone_aggregator.server.folder import Home
 
     opened = Home(home.folder)
-    text = opened.file("water").read_text()
+    text = opened.file("water").read_text(encoding="utf-8")
     assert "0 of 3 known policies" in str(refusals_of(opened.config("water", text), Timeline(()), int(time.time())))
     dearer = opened.config("water", text.replace('epsilon = "1"', 'epsilon = "2"'))
     assert "3 of 3 known policies" in str(refusals_of(dearer, Timeline(()), int(time.time())))
@@ -206,6 +208,6 @@ def test_devices_of_a_campaign_whose_plan_is_gone_keep_their_topics(tmp_path: Pa
         said("devices", "add", "1", "--home", str(folder), "--campaign", name)
     (folder / "campaigns/water.toml").rename(tmp_path / "aside.toml")
     said("devices", "add", "1", "--home", str(folder))
-    rules = (folder / "broker/access").read_text()
+    rules = (folder / "broker/access").read_text(encoding="utf-8")
     for name, number in (("electricity", "001"), ("electricity", "002"), ("water", "001")):
         assert f"topic write {report_topic(PREFIX, name, f'{name}-{number}')}\n" in rules

@@ -40,7 +40,12 @@ def allow(world, *signers):
     """The owner's new policies."""
     for name in world.names:
         path = world.site.device(name) / "policy.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "signers": [signer.public for signer in signers]}))
+        path.write_text(
+            json.dumps(
+                {**json.loads(path.read_text(encoding="utf-8")), "signers": [signer.public for signer in signers]}
+            ),
+            encoding="utf-8",
+        )
 
 
 async def accepted(fleet, fingerprint):

@@ -44,7 +44,7 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
     async def go():
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(fleet.run(1000, stop))
-        while len(deaths.read_text().splitlines()) < number:
+        while len(deaths.read_text(encoding="utf-8").splitlines()) < number:
             assert aggregator.poll() is None, "it ended by itself"
             await asyncio.sleep(0.1)
         # The last life takes reports of its own, then everything.
@@ -61,7 +61,7 @@ def test_an_aggregator_that_dies_again_and_again_counts_everything_once(make_wor
     finally:
         aggregator.send_signal(signal.SIGTERM)
         aggregator.wait(120)
-    lines = [line.split() for line in deaths.read_text().splitlines()]
+    lines = [line.split() for line in deaths.read_text(encoding="utf-8").splitlines()]
     assert {line[2] for line in lines} == {str(int(signal.SIGKILL))}
     assert Counter(line[0] for line in lines) == dict.fromkeys(
         ("before_commit", "after_commit", "during_acknowledgement", "after_acknowledgement"), number // 4

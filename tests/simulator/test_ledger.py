@@ -76,7 +76,8 @@ def test_columns_follow_the_last_play_before_a_slot(path):
 def test_the_log_of_a_device_is_a_ledger(tmp_path):
     log = tmp_path / "log"
     log.write_text(
-        f"start m-1\nstate online\nsent 17 {ONE.hex()}\nacked 18 {ONE.hex()}\nend 1 1 0 0\nsent 19 {TWO.hex()}"
+        f"start m-1\nstate online\nsent 17 {ONE.hex()}\nacked 18 {ONE.hex()}\nend 1 1 0 0\nsent 19 {TWO.hex()}",
+        encoding="utf-8",
     )
     read = read_ledgers([log])
     assert read.sent == {("m-1", ONE): 17000}
@@ -99,6 +100,6 @@ def test_a_tail_sees_what_is_appended(path):
 
 @pytest.mark.parametrize("text", ["hello\nworld\n", "1 sent a xx\n", "1 dance a\n", "1\n"])
 def test_another_file_is_no_ledger(path, text):
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(Invalid, match="is not a ledger"):
         read_ledgers([path])

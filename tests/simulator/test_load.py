@@ -88,7 +88,7 @@ class Jumping:
 
 def test_a_client_that_cannot_connect_ends_the_test(make_world, tmp_path, monkeypatch):
     world = make_world(3, RUNNING)
-    (world.site.device("load-002") / "password").write_text("another\n")
+    (world.site.device("load-002") / "password").write_text("another\n", encoding="utf-8")
     clock = Jumping(monkeypatch, lambda said: said == "2 of 3 connected")
     with refused("2 of 3", "load-002", error=Failed):
         run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / "load", clock.show)
@@ -98,7 +98,7 @@ def test_a_campaign_that_no_device_accepts_ends_the_test(make_world, tmp_path, m
     world = make_world(3, RUNNING, cap=[101, 100])
     world.start_aggregator()
     log = tmp_path / "load" / "fleet.log"
-    clock = Jumping(monkeypatch, lambda said: said.startswith("waiting") and REFUSED in log.read_text())
+    clock = Jumping(monkeypatch, lambda said: said.startswith("waiting") and REFUSED in log.read_text(encoding="utf-8"))
     with pytest.raises(Failed, match=r"no device accepted a campaign within 60 s: \w+: [1-9]"):
         run(LoadOptions(clients=3, slots=3, provisioned=world.site.fleet), tmp_path / "load", clock.show)
 

@@ -8,7 +8,7 @@ from undertone_simulator.readings.loaders import load, natural_unit
 
 def written(folder, text, name="readings.csv"):
     path = folder / name
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 

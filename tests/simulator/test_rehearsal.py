@@ -80,10 +80,10 @@ def test_a_fleet_passes_over_the_revoked_follows_a_move_and_says_its_accounts_wh
         with started(*serve_words):
             more_than(counted(home) + 20)
             fleet.send_signal(signal.SIGTERM)
-            assert fleet.wait(60) == 0, said.read_text()
+            assert fleet.wait(60) == 0, said.read_text(encoding="utf-8")
             ledger = ("--ledger", out / "fleet.ledger", "--store", home / "stores/power.sqlite")
             wait_for(lambda: undertone("verify", *ledger).returncode == 0)
-    words = said.read_text()
+    words = said.read_text(encoding="utf-8")
     assert "5 clients: " in words
     assert f"--ledger {out / 'fleet.ledger'}" in words.replace("\n", "")
     with open_store(home / "stores/power.sqlite", read_only=True) as store:

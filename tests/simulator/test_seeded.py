@@ -107,7 +107,7 @@ def test_no_device_reaches_seeded_entropy():
         "found = [name for name in sys.modules if name.startswith('undertone_simulator')]\n"
         "print(found)\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60)
     assert result.stdout.strip() == "[]", result.stderr
     for path in [*REPO.glob("shared/**/*.py"), *REPO.glob("device/**/*.py")]:
         assert "undertone_simulator" not in path.read_text(encoding="utf-8"), path

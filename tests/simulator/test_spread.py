@@ -58,8 +58,8 @@ def busy_workers(parent):
     """How many worker processes of a process have computed longer than their imports take: they have begun."""
     busy = 0
     with contextlib.suppress(OSError):
-        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="utf-8").split():
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
             spawned = b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
             # Processor time of its own code in clock ticks.
             busy += spawned and int(fields[11]) >= 1.5 * os.sysconf("SC_CLK_TCK")

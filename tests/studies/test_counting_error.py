@@ -26,7 +26,7 @@ def test_the_mean_variance_is_that_of_the_counters_own_counts(name: str, length:
 
 
 def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> None:
-    kept = Outcome.of(json.loads((RESULTS / "counting-error.json").read_text()))
+    kept = Outcome.of(json.loads((RESULTS / "counting-error.json").read_text(encoding="utf-8")))
     assert kept.notes[0] == counting_error.notes_of([tuple(row) for row in kept.rows])[0]
     ours = [row for row in kept.rows if row[1] == "k-ary"]
     assert [row[0] for row in ours] == list(counting_error.LENGTHS)
@@ -36,7 +36,7 @@ def test_what_is_said_of_the_k_ary_counter_follows_from_the_stored_rows() -> Non
 
 def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> None:
     """With the blog's blocks of 10 `binary` is better at T = 10,000; with blocks of √T `two-level` is."""
-    kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text()))
+    kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert list(kept.notes)[-3:-1] == counting_blog.notes_of(kept.rows)
     of = {(row[0], row[1]): row[2] for row in kept.rows}
     assert of[10_000, "binary"] < of[10_000, "two-level, B = 10"]
@@ -46,7 +46,7 @@ def test_what_is_said_of_the_blogs_counters_follows_from_the_stored_rows() -> No
 
 def test_the_binary_counter_is_the_best_one_from_where_the_stored_note_says() -> None:
     """The blog says around t = 4000: the exact variances cross before, the errors of 25 trials after."""
-    kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text()))
+    kept = Outcome.of(json.loads((RESULTS / "counting-blog.json").read_text(encoding="utf-8")))
     assert kept.notes[-1] == counting_blog.crossing_note(kept.panels)
     measured, exact = (int(each.replace(",", "")) for each in re.findall(r"from t = ([\d,]+) on", kept.notes[-1]))
     assert exact < 4000 < measured < 5000
@@ -75,5 +75,5 @@ def test_the_sanitizers_memory_does_not_grow_with_the_number_of_blocks() -> None
 
 
 def test_what_is_said_of_the_sanitizers_memory_follows_from_the_stored_rows() -> None:
-    kept = Outcome.of(json.loads((RESULTS / "counting-space.json").read_text()))
+    kept = Outcome.of(json.loads((RESULTS / "counting-space.json").read_text(encoding="utf-8")))
     assert list(kept.notes)[1:] == counting_space.notes_of([tuple(row) for row in kept.rows])

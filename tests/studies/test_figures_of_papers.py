@@ -76,7 +76,7 @@ TABLES = {"tops-table1": len(DATA), "counting-sanitizer": 1, "counting-space": 2
 
 
 def stored(study: str) -> Outcome:
-    return Outcome.of(json.loads((RESULTS / f"{study}.json").read_text()))
+    return Outcome.of(json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -157,7 +157,10 @@ def test_reproduce_makes_every_table_and_figure_of_the_paper(paper: str, underto
     assert f"{number} experiments, 0 without their data" in done.output
     assert files(output, paper) == files(RESULTS, paper)
     # What is quick has fewer repeats and points, but the papers' figures and tables are all there.
-    made = {name: Outcome.of(json.loads((output / f"{name}.json").read_text())) for name in experiments_of(paper)}
+    made = {
+        name: Outcome.of(json.loads((output / f"{name}.json").read_text(encoding="utf-8")))
+        for name in experiments_of(paper)
+    }
     for figure in FIGURES.values():
         if figure.paper == paper:
             for title in figure.panels:

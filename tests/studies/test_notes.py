@@ -24,7 +24,7 @@ FIXED = 30
 def test_stored_notes_are_the_notes_of_the_source(name):
     patterns = [pattern for path in modules(SOURCES / f"experiments/{name.replace('-', '_')}.py")
                 for pattern in patterns_of(path)]  # fmt: skip
-    for note in json.loads((RESULTS / f"{name}.json").read_text())["notes"]:
+    for note in json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["notes"]:
         known = note.startswith(BY_HAND) or any(re.fullmatch(pattern, note) for pattern in patterns)
         assert known, f"docs/results/{name}.json has a note that its source does not have: {note}"
 
@@ -37,7 +37,11 @@ def modules(path: Path) -> set[Path]:
         if path in found:
             continue
         found.add(path)
-        imported = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        imported = [
+            node.module
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+        ]
         waiting += [file for module in imported if module and (file := file_of(module)).exists()]
     return found
 
@@ -48,7 +52,7 @@ def file_of(module: str) -> Path:
 
 def patterns_of(path: Path) -> Iterator[str]:
     """Yield a regular expression for each text in a module, in which anything may be in the place of a figure."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.expr):
             parts = parts_of(node)
             if None not in parts or sum(map(len, filter(None, parts))) >= FIXED:

@@ -13,7 +13,7 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 
 
 def stored(study: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((RESULTS / f"{study}.json").read_text())
+    document: dict[str, Any] = json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))
     return document
 
 

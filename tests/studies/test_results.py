@@ -38,12 +38,15 @@ def one_plan_on_the_first_page(monkeypatch):
 
 def test_an_outcome_as_files(tmp_path):
     OUTCOME.write(tmp_path, "one")
-    assert list(csv.reader((tmp_path / "one.csv").read_text().splitlines())) == [
+    assert list(csv.reader((tmp_path / "one.csv").read_text(encoding="utf-8").splitlines())) == [
         ["n", "x"],
         ["1", "0.5"],
         ["2", "0.25"],
     ]
-    assert json.loads((tmp_path / "one.json").read_text())["rows"] == [{"n": 1, "x": 0.5}, {"n": 2, "x": 0.25}]
+    assert json.loads((tmp_path / "one.json").read_text(encoding="utf-8"))["rows"] == [
+        {"n": 1, "x": 0.5},
+        {"n": 2, "x": 0.25},
+    ]
     assert (tmp_path / "one.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -59,7 +62,7 @@ def test_every_experiment_has_a_title_and_one_chapter():
 def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     folder = tmp_path / "results"
     results.write("tops-fig1", OUTCOME, StudyOptions(quick=True), folder)
-    text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text()
+    text = results.write_page(folder, {"coverage": "coverage needs EDRP"}).read_text(encoding="utf-8")
     assert "experiment all --output" in text
     households = population("households", 1)
     known = KnownPopulation.of(households, households.bound)
@@ -69,16 +72,16 @@ def test_the_pages_have_figure_table_and_what_was_left_out(tmp_path):
     assert "not what it finds: tops-fig1" in text
     question = results.QUESTIONS["ToPS and ToPL (CCS 2021)"]
     assert f"| [ToPS and ToPL (CCS 2021)](results/tops-and-topl.md) | {question} | `tops-fig1` |" in text
-    chapter = (folder / "tops-and-topl.md").read_text()
+    chapter = (folder / "tops-and-topl.md").read_text(encoding="utf-8")
     assert "## A title" in chapter
     assert "`undertone experiment tops-fig1 --quick --seed 1`" in chapter
     assert "![A title](tops-fig1.png)" in chapter
     assert "| 1 | 0.5 |" in chapter
-    document = json.loads((folder / "tops-fig1.json").read_text())
+    document = json.loads((folder / "tops-fig1.json").read_text(encoding="utf-8"))
     assert Outcome.of(document).csv() == OUTCOME.csv()
     assert document["picture"] == hashlib.sha256((folder / "tops-fig1.png").read_bytes()).hexdigest()
     assert results.redraw(folder) == ["tops-fig1"]
-    assert json.loads((folder / "tops-fig1.json").read_text()) == document
+    assert json.loads((folder / "tops-fig1.json").read_text(encoding="utf-8")) == document
 
 
 def test_a_table_has_no_figure(tmp_path):
@@ -103,13 +106,16 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
     assert skipped == {"coverage": "coverage needs EDRP"}
     assert (folder / "poisoning.csv").exists()
     assert path == tmp_path / "found.md"
-    assert re.findall(r"\| (`.*`) \|$", path.read_text(), re.MULTILINE) == ["`poisoning`", "`tops-fig1`"]
+    assert re.findall(r"\| (`.*`) \|$", path.read_text(encoding="utf-8"), re.MULTILINE) == [
+        "`poisoning`",
+        "`tops-fig1`",
+    ]
     assert len(said) == 3
     # One of them again, by itself: the page keeps the others.
     results.write("tops-fig1", OUTCOME, StudyOptions(repeats=7), folder)
-    page = results.write_page(folder).read_text()
+    page = results.write_page(folder).read_text(encoding="utf-8")
     assert re.findall(r"\| (`.*`) \|$", page, re.MULTILINE) == ["`poisoning`", "`tops-fig1`"]
-    assert "--repeats 7" in (folder / "tops-and-topl.md").read_text()
+    assert "--repeats 7" in (folder / "tops-and-topl.md").read_text(encoding="utf-8")
 
 
 def test_several_processes_find_the_same(tmp_path):
@@ -119,7 +125,9 @@ def test_several_processes_find_the_same(tmp_path):
         _, skipped = results.write_results(options, tmp_path / folder, lambda sentence: None, chosen)
         assert list(skipped) == ["coverage"]
     for name in ("tops-table1", "tops-fig5"):
-        assert (tmp_path / "one" / f"{name}.csv").read_text() == (tmp_path / "three" / f"{name}.csv").read_text()
+        assert (tmp_path / "one" / f"{name}.csv").read_text(encoding="utf-8") == (
+            tmp_path / "three" / f"{name}.csv"
+        ).read_text(encoding="utf-8")
 
 
 def test_coverage_says_what_it_needs():

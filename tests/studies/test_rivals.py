@@ -191,14 +191,14 @@ def test_hindsight_is_never_worse_than_a_constant() -> None:
 
 
 def test_what_is_said_of_the_rivals_follows_from_the_stored_rows() -> None:
-    kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text()))
+    kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text(encoding="utf-8")))
     rows = [tuple(row) for row in kept.rows]
     assert list(kept.notes)[2:] == study.notes_of(rows)
 
 
 def test_what_the_guide_says_of_rivals_follows_from_the_stored_rows() -> None:
     """docs/comparison.md: the test of LPD and LPA costs more than it gives, and a filter undoes CGM's gain."""
-    kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text()))
+    kept = Outcome.of(json.loads((RESULTS / "rivals.json").read_text(encoding="utf-8")))
     blocks: dict[tuple[Cell, ...], dict[str, float]] = {}
     for row in kept.rows:
         blocks.setdefault(tuple(row[:4]), {})[str(row[4])] = float(row[5])

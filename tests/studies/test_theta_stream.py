@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 
 
 def kept() -> Outcome:
-    return Outcome.of(json.loads((RESULTS / "theta-stream.json").read_text()))
+    return Outcome.of(json.loads((RESULTS / "theta-stream.json").read_text(encoding="utf-8")))
 
 
 def test_without_truncation_and_clipping_the_error_is_that_of_the_noise() -> None:

@@ -39,7 +39,7 @@ class Board:
         tty.setraw(self._far)
         self.path = os.ttyname(self._far)
         loop = folder.parent / "repl_loop.py"
-        loop.write_text(_LOOP)
+        loop.write_text(_LOOP, encoding="utf-8")
         self._process = subprocess.Popen(
             [interpreter, str(loop)], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

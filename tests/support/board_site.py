@@ -70,7 +70,7 @@ class BoardSite:
         self._run = run
         now = int(time.time())
         fields = policy_of(slot_seconds=slot_seconds, cap=[2850, 1000], measures=[measure], **policy)
-        (folder / "policy.json").write_text(json.dumps(fields))
+        (folder / "policy.json").write_text(json.dumps(fields), encoding="utf-8")
         shutil.copy(mp.REPO / "device/main.py", folder)
         (folder / "ca.pem").write_bytes((TLS / "ca.pem").read_bytes())
         config = {
@@ -83,7 +83,7 @@ class BoardSite:
             "wifi": {"ssid": "home", "password": "secret"},
             "ntp": "ntp.example",
         }
-        (folder / "device.json").write_text(json.dumps(config))
+        (folder / "device.json").write_text(json.dumps(config), encoding="utf-8")
         first = now // slot_seconds
         campaign = make_campaign(
             slot_seconds=slot_seconds,
@@ -111,7 +111,7 @@ class BoardSite:
         """The board's clock at its first boot: at a slot's very first second even that slot would be reported."""
         now = int(time.time())
         board = {"now": now + (seconds - now) % slot, "memory": "", "cause": 1, "fed": 0}
-        (self.folder / "board.json").write_text(json.dumps(board))
+        (self.folder / "board.json").write_text(json.dumps(board), encoding="utf-8")
 
     def start(
         self,

@@ -40,12 +40,13 @@ class Server:
         self.folder = folder
         self.store = folder / "s.sqlite"
         self._process: Child | None = None
-        (folder / "password").write_text(deliveries.PASSWORD)
+        (folder / "password").write_text(deliveries.PASSWORD, encoding="utf-8")
         self._broker = broker
         self.configure(workers)
 
     def configure(self, workers: int, further: str = "") -> None:
-        (self.folder / "c.toml").write_text(f"""
+        (self.folder / "c.toml").write_text(
+            f"""
 [broker]
 {self._broker}
 prefix = "{PREFIX}"
@@ -57,7 +58,9 @@ audit = true
 workers = {workers}
 batch = 20
 batch_milliseconds = 5
-{further}""")
+{further}""",
+            encoding="utf-8",
+        )
 
     def start(self, place: str = "nowhere", passages: int = -1, *, full: bool = False) -> None:
         """Start it; ``full``: as on a disk without room, until `make_room`."""
@@ -86,13 +89,13 @@ batch_milliseconds = 5
         """Exit code and words of another server on the same configuration, which ends by itself and soon."""
         log = self.folder / "second.log"
         code = self._child(log, lock_seconds=0.2).wait(240)
-        return code, log.read_text()
+        return code, log.read_text(encoding="utf-8")
 
     def make_room(self) -> None:
         """From now on the server's files may grow, and those of its workers."""
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task").glob("*/children")
-        children = [int(word) for task in tasks for word in task.read_text().split()]
+        children = [int(word) for task in tasks for word in task.read_text(encoding="utf-8").split()]
         for pid in (*children, self._process.pid):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
@@ -127,7 +130,7 @@ batch_milliseconds = 5
             return store.outcomes()["received"]
 
     def log(self) -> str:
-        return (self.folder / "log").read_text()
+        return (self.folder / "log").read_text(encoding="utf-8")
 
 
 def external(broker: Mosquitto) -> str:

@@ -31,7 +31,7 @@ def open_broker(folder: Path, *, tls: bool = False, **options: int) -> Mosquitto
     passwords, access = folder / "passwords", folder / "access"
     users = credentials.server_users(PASSWORD)
     credentials.write_passwords(passwords, {**users, "fleet": PASSWORD})
-    access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")))
+    access.write_text("".join(f"user {user}\ntopic readwrite #\n" for user in (*users, "fleet")), encoding="utf-8")
     access.chmod(0o600)
     kind = TlsBroker if tls else Mosquitto
     # It may be stopped and started again, while others are given what the kernel chooses.

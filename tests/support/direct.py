@@ -68,7 +68,7 @@ def write_home(folder: Path, port: int, users: Sequence[str] = (), prefix: str =
     (folder / "broker").mkdir(parents=True, exist_ok=True)
     write_passwords(folder / "broker/passwords", users)
     lines = f'mode = "direct"\npasswords = "broker/passwords"\nport = {port}\nprefix = "{prefix}"\n'
-    (folder / "server.toml").write_text(f"[broker]\n{lines}{more}")
+    (folder / "server.toml").write_text(f"[broker]\n{lines}{more}", encoding="utf-8")
 
 
 def topic(device: str) -> str:

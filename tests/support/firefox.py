@@ -104,7 +104,8 @@ def firefox(folder: Path, **settings: Any) -> Iterator[Page]:
         name.replace("__", "\0").replace("_", ".").replace("\0", "_"): value for name, value in settings.items()
     }
     (folder / "user.js").write_text(
-        "".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in lines.items())
+        "".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in lines.items()),
+        encoding="utf-8",
     )
     log = folder / "output.log"
     words = [str(find_firefox()), "--headless", "--no-remote", "--profile", str(folder), "--remote-debugging-port", "0"]
@@ -113,8 +114,8 @@ def firefox(folder: Path, **settings: Any) -> Iterator[Page]:
             [*words, "about:blank"], stdout=output, stderr=output, env=os.environ | {"HOME": str(folder)}
         )
     try:
-        wait_for(lambda: _ADDRESS.search(log.read_text()), 4 * PATIENCE_SECONDS, "Firefox's address")
-        found = _ADDRESS.search(log.read_text())
+        wait_for(lambda: _ADDRESS.search(log.read_text(encoding="utf-8")), 4 * PATIENCE_SECONDS, "Firefox's address")
+        found = _ADDRESS.search(log.read_text(encoding="utf-8"))
         assert found is not None
         with connect(f"{found[1]}/session", open_timeout=PATIENCE_SECONDS, max_size=None) as socket:
             yield Page(socket)

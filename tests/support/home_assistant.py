@@ -46,7 +46,8 @@ class HomeAssistant:
             f"  unit_system: metric\n  time_zone: UTC\n  language: {language}\n  country: NL\n"
             f"http:\n  server_host: 127.0.0.1\n  server_port: {port}\n"
             "api:\nauth:\nconfig:\nonboarding:\nwebsocket_api:\nrepairs:\ndiagnostics:\nbackup:\n"
-            f"logger:\n  default: warning\n{extra}"
+            f"logger:\n  default: warning\n{extra}",
+            encoding="utf-8",
         )
         home_assistant_zip.main(str(folder / "undertone.zip"))
         shutil.unpack_archive(folder / "undertone.zip", folder / "custom_components/undertone")
@@ -56,13 +57,15 @@ class HomeAssistant:
         place = self.folder / "custom_components/loop_watch"
         place.mkdir()
         shutil.copy(REPO / "tests/support/loop_watch.py", place / "__init__.py")
-        (place / "manifest.json").write_text(json.dumps({"domain": "loop_watch", "name": "W", "version": "1.0.0"}))
-        with (self.folder / "configuration.yaml").open("a") as file:
+        (place / "manifest.json").write_text(
+            json.dumps({"domain": "loop_watch", "name": "W", "version": "1.0.0"}), encoding="utf-8"
+        )
+        with (self.folder / "configuration.yaml").open("a", encoding="utf-8") as file:
             file.write("loop_watch:\n")
 
     def loop_times(self) -> dict[str, Any]:
         """Return what was measured, once Home Assistant has ended."""
-        return dict(json.loads((self.folder / "loop_watch.json").read_text()))
+        return dict(json.loads((self.folder / "loop_watch.json").read_text(encoding="utf-8")))
 
     def start(self) -> None:
         """Start it, and wait until it answers. The first start makes its owner."""
@@ -111,7 +114,7 @@ class HomeAssistant:
 
     def log(self) -> str:
         """Return all that it has printed."""
-        return (self.folder / "output.log").read_text(errors="replace")
+        return (self.folder / "output.log").read_text(errors="replace", encoding="utf-8")
 
     def kill(self) -> None:
         """End it at once, as a power cut does."""

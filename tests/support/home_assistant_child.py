@@ -17,7 +17,9 @@ from homeassistant.runner import RuntimeConfig
 
 
 def write_configuration(folder: Path, broker: dict[str, object], port: int) -> None:
-    (folder / "configuration.yaml").write_text(f"http:\n  server_host: 127.0.0.1\n  server_port: {port}\n")
+    (folder / "configuration.yaml").write_text(
+        f"http:\n  server_host: 127.0.0.1\n  server_port: {port}\n", encoding="utf-8"
+    )
     storage = folder / ".storage"
     storage.mkdir()
     # What Home Assistant writes when a person sets up its MQTT integration.
@@ -25,7 +27,7 @@ def write_configuration(folder: Path, broker: dict[str, object], port: int) -> N
              "data": broker, "options": {}, "pref_disable_new_entities": False, "pref_disable_polling": False,
              "source": "user", "unique_id": None, "disabled_by": None}  # fmt: skip
     stored = {"version": 1, "minor_version": 1, "key": "core.config_entries", "data": {"entries": [entry]}}
-    (storage / "core.config_entries").write_text(json.dumps(stored))
+    (storage / "core.config_entries").write_text(json.dumps(stored), encoding="utf-8")
 
 
 async def run(folder: Path, broker: dict[str, object], port: int) -> None:

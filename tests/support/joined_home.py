@@ -52,7 +52,7 @@ class Server:
     def run(self, *words, code=0):
         """Run the command `undertone`, and return what it prints."""
         done = subprocess.run(
-            ["undertone", *map(str, words)], env=self.environment, capture_output=True, text=True, check=False
+            ["undertone", *map(str, words)], env=self.environment, capture_output=True, encoding="utf-8", check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
@@ -71,7 +71,7 @@ class Server:
         wait_for(self._join_answers, 4 * PATIENCE_SECONDS, "the join listener's answer")
 
     def _join_answers(self):
-        assert self._process.poll() is None, (self.folder / "serve.log").read_text()[-2000:]
+        assert self._process.poll() is None, (self.folder / "serve.log").read_text(encoding="utf-8")[-2000:]
         try:
             with socket.create_connection(("127.0.0.1", self._join_port), 5):
                 return True
@@ -93,7 +93,7 @@ class Server:
 
     def begin_of(self, campaign):
         """Unix second at which a successor begins; 0 for a campaign that succeeds none."""
-        plan = tomllib.loads((self.folder / f"campaigns/{campaign}.toml").read_text())["campaign"]
+        plan = tomllib.loads((self.folder / f"campaigns/{campaign}.toml").read_text(encoding="utf-8"))["campaign"]
         return plan["start"] if "succeeds" in plan else 0
 
     def counted(self, campaign="energy"):
@@ -165,15 +165,18 @@ def write_each_report_down(home, *places):
     """
     home.stop()
     for folder in places:
-        policy = json.loads((folder / "policy.json").read_text()) | {"write_seconds": 1, "boots_per_day": 1000}
-        (folder / "policy.json").write_text(json.dumps(policy))
+        policy = json.loads((folder / "policy.json").read_text(encoding="utf-8")) | {
+            "write_seconds": 1,
+            "boots_per_day": 1000,
+        }
+        (folder / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     home.start()
 
 
 def sent(folder):
     """(campaign's fingerprint, slot) of each report that the device has sent. Each was drawn once."""
     drawn = defaultdict(set)
-    for line in (folder / "reports.log").read_text().splitlines():
+    for line in (folder / "reports.log").read_text(encoding="utf-8").splitlines():
         _, word, _, text = line.split()
         report = _report(line)
         if word == "sent":
@@ -192,7 +195,7 @@ def check_account(server, folder, campaigns=("energy",)):
 
     ``campaigns``: a campaign and its successors, which have one device and one ledger.
     """
-    policy = json.loads((folder / "policy.json").read_text())
+    policy = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
     times = sorted(slot * SLOT for _, slot in sent(folder))
     assert times
     for earlier, later in itertools.pairwise(times):
@@ -201,11 +204,11 @@ def check_account(server, folder, campaigns=("energy",)):
     for first in times:
         in_window = [begin for begin in times if first <= begin < first + policy["period_seconds"]]
         assert len(in_window) <= policy["reports_per_period"]
-    lines = (folder / "reports.log").read_text().splitlines(keepends=True)
+    lines = (folder / "reports.log").read_text(encoding="utf-8").splitlines(keepends=True)
     begins = [server.begin_of(campaign) for campaign in campaigns]
     for campaign, begin, end in zip(campaigns, begins, [*begins[1:], sys.maxsize], strict=True):
         log = server.folder / f"{folder.name}-{campaign}.log"
-        log.write_text("".join(line for line in lines if begin <= SLOT * _report(line).slot < end))
+        log.write_text("".join(line for line in lines if begin <= SLOT * _report(line).slot < end), encoding="utf-8")
         server.run("verify", "--store", server.folder / f"stores/{campaign}.sqlite", "--ledger", log)
 
 

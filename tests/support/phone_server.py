@@ -39,7 +39,8 @@ class PhoneServer:
         self.clock = FastClock(1_800_000_000, RATE)
         (folder / "fast").mkdir()
         (folder / "fast/sitecustomize.py").write_text(
-            FAST.format(begin=self.clock.begin, at=self.clock.at, rate=RATE, script=self.clock.script())
+            FAST.format(begin=self.clock.begin, at=self.clock.at, rate=RATE, script=self.clock.script()),
+            encoding="utf-8",
         )
         self._environment = os.environ | {"PYTHONPATH": str(folder / "fast")}
         self.websocket, join, health = free_port(), free_port(), free_port()
@@ -49,14 +50,14 @@ class PhoneServer:
         place = ("--broker", f"mqtts://localhost:{port}") if external else ("--port", port)
         self.run("init", "home", "--audit", *place, "--health", self._health)
         toml = folder / "home/server.toml"
-        text = toml.read_text()
+        text = toml.read_text(encoding="utf-8")
         own = f'websocket = "127.0.0.2:{self.websocket}"'
         brokers = f'websocket_url = "wss://localhost:{self.websocket}/mqtt"'
         text = text.replace("\nuser =", f"\n{brokers if external else own}\nuser =")
         head, _, rest = text.partition("[join]\n")
         rest = rest.replace("insecure = false", "insecure = true")
         lines = f'listen = "127.0.0.1:{join}"\nurl = "http://127.0.0.1:{join}"\noperator = "The town of Example"\n'
-        toml.write_text(f"{head}[join]\n{lines}{rest}")
+        toml.write_text(f"{head}[join]\n{lines}{rest}", encoding="utf-8")
         options = ["rounds=[4]", "cycle=4", "epoch_slots=200", "report_slots=2000", "measure=last", "min_reports=1"]
         sets = [word for option in options for word in ("--set", option)]
         self.run("campaign", "create", "home", "meters", "--sensor", "energy", "--unit", "Wh", "--bound", "1000",
@@ -68,9 +69,11 @@ class PhoneServer:
     def _broker(self) -> list[str]:
         """Return the command of a mosquitto that has a WebSocket beside what `init` wrote."""
         config = self.folder / "home/broker/mosquitto.conf"
-        lines = config.read_text().splitlines()
+        lines = config.read_text(encoding="utf-8").splitlines()
         files = [line for line in lines if line.startswith(("certfile ", "keyfile "))]
-        config.write_text("\n".join([*lines, f"listener {self.websocket}", "protocol websockets", *files, ""]))
+        config.write_text(
+            "\n".join([*lines, f"listener {self.websocket}", "protocol websockets", *files, ""]), encoding="utf-8"
+        )
         return [find_mosquitto() or "mosquitto", "-c", str(config)]
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
@@ -80,8 +83,13 @@ class PhoneServer:
         """Run a command as an operator would; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "undertone", *words],
-            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            check=False,
+        )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

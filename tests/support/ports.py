@@ -15,7 +15,7 @@ _WORKERS = 16
 def _share() -> range:
     """This worker's ports."""
     try:
-        top = min(_MOST, int(_RANGE.read_text().split()[0]))
+        top = min(_MOST, int(_RANGE.read_text(encoding="utf-8").split()[0]))
     except OSError:
         top = _MOST
     # A kernel that gives away the low ones, too, leaves no better choice.

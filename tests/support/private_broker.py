@@ -29,11 +29,11 @@ class PrivateBroker:
         if certificate:
             lines += [f"certfile {TLS / certificate}.pem", f"keyfile {TLS / certificate}.key"]
         if rules:
-            (folder / "acl").write_text(rules)
+            (folder / "acl").write_text(rules, encoding="utf-8")
             lines.append(f"acl_file {folder / 'acl'}")
         lines += further or []
         config = folder / "mosquitto.conf"
-        config.write_text("\n".join(lines) + "\n")
+        config.write_text("\n".join(lines) + "\n", encoding="utf-8")
         self._command = [binary, "-c", str(config)]
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -48,7 +48,7 @@ class PrivateBroker:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.05)
-        raise RuntimeError(self.log.read_text())
+        raise RuntimeError(self.log.read_text(encoding="utf-8"))
 
     def stop(self) -> None:
         if self._process is not None:

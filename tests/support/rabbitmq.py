@@ -58,7 +58,7 @@ load_definitions = {self._folder}/definitions.json
             "definitions.json": json.dumps(_definitions(users)),
         }
         for name, text in files.items():
-            (self._folder / name).write_text(text)
+            (self._folder / name).write_text(text, encoding="utf-8")
         if self._as_user:
             for path in (self._folder, *self._folder.iterdir()):
                 shutil.chown(path, "rabbitmq")
@@ -79,8 +79,8 @@ load_definitions = {self._folder}/definitions.json
             )
         deadline = time.monotonic() + _START_SECONDS
         while True:
-            assert self._process.poll() is None, (self._folder / "out").read_text()
-            assert time.monotonic() < deadline, (self._folder / "out").read_text()
+            assert self._process.poll() is None, (self._folder / "out").read_text(encoding="utf-8")
+            assert time.monotonic() < deadline, (self._folder / "out").read_text(encoding="utf-8")
             with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1):
                 return
             time.sleep(0.1)
@@ -109,7 +109,7 @@ load_definitions = {self._folder}/definitions.json
             env=self._environment,
             cwd=self._folder,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=True,
             timeout=60,
         )

@@ -97,6 +97,6 @@ class SlowNetwork:
             sink.shutdown(socket.SHUT_WR)
 
     def _until_up(self) -> None:
-        while self._radio is not None and self._radio.exists() and self._radio.read_text() == "down":
+        while self._radio is not None and self._radio.exists() and self._radio.read_text(encoding="utf-8") == "down":
             if self._end.wait(0.02):
                 return

@@ -18,7 +18,7 @@ def simulated_store(temporary: pytest.TempPathFactory) -> Path:
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     path = folder / "simulated.sqlite"
-    with path.with_suffix(".lock").open("w") as lock:
+    with path.with_suffix(".lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             made = path.with_suffix(".made")

@@ -34,11 +34,12 @@ def sync(path: Path) -> None:
 def write_private(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace the file in one step; only its owner may read it (mode 0600).
 
-    ``durable``: on return the file is on the disk under its name. Raises OSError, which names the file.
+    ``durable``: on return the file is on the disk under its name. A path within the text keeps its bytes where the
+    locale could not decode them (PEP 383). Raises OSError, which names the file.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with naming(path), os.fdopen(handle, "w", encoding="utf-8") as file:
+        with naming(path), os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
             file.flush()
             if durable:

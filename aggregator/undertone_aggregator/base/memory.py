@@ -21,7 +21,7 @@ def usable_memory(groups: Path = _GROUPS, own: Path = _OWN_GROUP) -> int:
 def _limits(groups: Path, own: Path) -> list[int]:
     """Return the limits of this process's group and of all groups around it."""
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text(encoding="utf-8").splitlines()
     except OSError:
         # Not Linux.
         return []
@@ -32,6 +32,6 @@ def _limits(groups: Path, own: Path) -> list[int]:
             for each in (group, *group.parents):
                 file = groups / each.relative_to("/") / "memory.max"
                 # A group without a limit says "max"; the outermost group has no such file.
-                if file.is_file() and (limit := file.read_text().strip()).isdecimal():
+                if file.is_file() and (limit := file.read_text(encoding="utf-8").strip()).isdecimal():
                     found.append(int(limit))
     return found

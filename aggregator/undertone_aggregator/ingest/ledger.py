@@ -115,7 +115,7 @@ def _checkpoint(folder: Path) -> tuple[str | None, int]:
     if not metadata.exists():
         return None, -1
     batches = [int(file.name) for file in (folder / "commits").glob("*") if file.name.isdigit()]
-    return json.loads(metadata.read_text())["id"], max(batches, default=-1)
+    return json.loads(metadata.read_text(encoding="utf-8"))["id"], max(batches, default=-1)
 
 
 def checkpoint_id(folder: Path) -> str:
@@ -133,7 +133,7 @@ def files_of_batch(folder: Path, number: int) -> list[str]:
         plain = folder / "sources" / "0" / str(offset)
         # Every tenth file of Spark's log is a compact one, which repeats the entries of the files before it.
         log = plain if plain.exists() else plain.with_name(f"{offset}.compact")
-        entries = map(json.loads, log.read_text().splitlines()[1:])
+        entries = map(json.loads, log.read_text(encoding="utf-8").splitlines()[1:])
         names += [entry["path"].rpartition("/")[2] for entry in entries if entry["batchId"] == offset]
     return names
 
@@ -143,7 +143,7 @@ def partitions_of(folder: Path) -> int | None:
     newest = max((int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdigit()), default=-1)
     if newest < 0:
         return None
-    conf = json.loads((folder / "offsets" / str(newest)).read_text().splitlines()[1])["conf"]
+    conf = json.loads((folder / "offsets" / str(newest)).read_text(encoding="utf-8").splitlines()[1])["conf"]
     return int(conf["spark.sql.shuffle.partitions"])
 
 
@@ -152,7 +152,7 @@ def _log_offset(folder: Path, number: int) -> int:
     # The file of offsets is missing before the first batch, and for old batches, whose files Spark removes.
     if number < 0 or not file.exists():
         return -1
-    line = file.read_text().splitlines()[2]
+    line = file.read_text(encoding="utf-8").splitlines()[2]
     return -1 if line == "-" else int(json.loads(line)["logOffset"])
 
 

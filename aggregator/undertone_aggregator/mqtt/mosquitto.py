@@ -42,7 +42,7 @@ def mosquitto_limits(
 def running_pid(directory: Path) -> int | None:
     """Return the process id in `PID_FILE` if that process lives and runs the configuration in ``directory``."""
     try:
-        pid = int((directory / PID_FILE).read_text())
+        pid = int((directory / PID_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return pid if str(directory.resolve() / CONFIG_FILE) in _command_line(pid) else None
@@ -67,4 +67,4 @@ def _command_line(pid: int) -> str:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         return ""
     command = ["ps", "-p", str(pid), "-o", "command="]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False).stdout

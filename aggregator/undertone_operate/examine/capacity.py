@@ -182,8 +182,8 @@ def _secured(folder: Path) -> tuple[Listener, ssl.SSLContext]:
     """Return a listener on a free port of loopback with a certificate, and a context of its devices."""
     authority = private_authority(folder / "tls", "localhost")
     certificate, key = server_certificate(authority, ["localhost"])
-    (folder / "server.crt").write_text(certificate)
-    (folder / "server.key").write_text(key)
+    (folder / "server.crt").write_text(certificate, encoding="utf-8")
+    (folder / "server.key").write_text(key, encoding="utf-8")
     context = ssl.create_default_context()
     # The devices are this process: whose certificate it is costs only them.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

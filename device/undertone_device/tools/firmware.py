@@ -219,7 +219,7 @@ def heap_bytes(board: Board, image: Path) -> int | None:
 
 
 def _print(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False).stdout.strip()
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -146,7 +146,9 @@ def _mpremote(port: str, commands: list[list[str]], say: Say, files: int) -> Non
     line = [sys.executable, "-m", "mpremote", "connect", port]
     for command in commands:
         line += ["+"] + command
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
+    ) as process:
         limit = threading.Timer(_SECONDS, process.kill)
         limit.start()
         copied, output = 0, ""

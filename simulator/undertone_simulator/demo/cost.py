@@ -66,7 +66,7 @@ def published_apart(log: Path) -> dict[str, int]:
     """
     last: dict[str, int] = {}
     closest: dict[str, int] = {}
-    with log.open(errors="replace") as lines:
+    with log.open(errors="replace", encoding="utf-8") as lines:
         for line in lines:
             publish = _PUBLISH.match(line)
             if publish is None:

@@ -79,13 +79,13 @@ class FleetJob:
 
     def save(self, path: Path) -> None:
         """Write the job file. Raises OSError."""
-        path.write_text(json.dumps(asdict(self), indent=2))
+        path.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
 
     @staticmethod
     def read(path: Path) -> "FleetJob":
         """Read the file that `save` wrote. Raises Invalid, or OSError."""
         try:
-            return FleetJob(**json.loads(path.read_text()))
+            return FleetJob(**json.loads(path.read_text(encoding="utf-8")))
         except (TypeError, ValueError) as wrong:
             raise Invalid(f"{path} is not a fleet's job: {wrong}") from None
 

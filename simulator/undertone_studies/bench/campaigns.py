@@ -234,11 +234,11 @@ class _Served:
         return min(took[1:]), took[0]
 
     def _processor(self) -> float:
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _megabytes(self) -> float:
-        lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{self._pid}/status").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
@@ -306,7 +306,7 @@ def serve(folder: str, ahead: "Synchronized[float]") -> None:
 
     stop, home = threading.Event(), Home(Path(folder))
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with open(os.devnull, "w") as nowhere:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
         journal = Journal(nowhere)
         options = RunOptions(clock=lambda: time.time() + ahead.value)
         with alone(home), open_server(home, stop, journal, options) as server, run_page(home, journal):

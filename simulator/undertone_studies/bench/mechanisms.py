@@ -145,7 +145,7 @@ def _micropython(draws: int) -> list[Measured]:
     arguments = ["-c", _PROGRAM, shared, json.dumps(hybrid(1).describe()), str(draws)]
     measured = []
     for program in (interpreter, sys.executable):
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300, check=True)
+        done = subprocess.run([program, *arguments], capture_output=True, encoding="utf-8", timeout=300, check=True)
         measured.append(json.loads(done.stdout))
     (refill, draw), (refill_here, draw_here) = measured
     return [

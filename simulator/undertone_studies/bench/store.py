@@ -83,7 +83,9 @@ def _rows(name: str, seconds: float, megabytes: float, most: float | None) -> li
 def _run(*arguments: str) -> tuple[float, float, str]:
     """Run a command of undertone; return (its processor seconds, its peak memory in MB, its output)."""
     before = _seconds_of_children()
-    done = subprocess.run([sys.executable, "-c", _MEASURED, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED, *arguments], capture_output=True, encoding="utf-8", check=False
+    )
     if done.returncode:
         raise RuntimeError(f"undertone {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
     return _seconds_of_children() - before, int(done.stderr.split()[-1]) / 1024, done.stdout
@@ -117,7 +119,7 @@ def _page(path: Path, what: str) -> list[Measured]:
                 # The kernel counts processor time in ticks of 10 ms.
                 seconds = max(seconds, 0.01) if wall > 0.01 else wall
                 rows.append(duration(f"page: {name}, {turn}, {what}", seconds, "CPU s", "goal", most, 1.0))
-        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
         peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
     return [*rows, duration(f"page, {what}", peak, "MB", "goal", 300.0, 1.0)]
 
@@ -126,7 +128,7 @@ def _page(path: Path, what: str) -> list[Measured]:
 def _served(path: Path) -> Iterator[tuple[int, str]]:
     """Run `undertone web` on a store; yield (process, address of the page)."""
     command = [sys.executable, "-m", "undertone", "web", str(path), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as child:
         assert child.stdout is not None
         try:
             yield child.pid, child.stdout.readline().strip().rpartition(" ")[2]

@@ -87,7 +87,11 @@ def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:
 
 def _resident(pid: int) -> float:
     """Return the resident memory of a process in KB."""
-    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    (line,) = (
+        line
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+        if line.startswith("VmRSS:")
+    )
     return float(line.split()[1])
 
 

@@ -157,7 +157,7 @@ def _measure(
     url = database.new_database()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack, open_store(url) as store:
         password_file = Path(folder) / "password"
-        password_file.write_text(bench.PASSWORD)
+        password_file.write_text(bench.PASSWORD, encoding="utf-8")
         store.set_meta({"campaign": bench.CAMPAIGN})
         store.add_epoch(Epoch(bench.make_campaign(), bench.NOW))
         plan = plan_of(_PARTITIONS)

@@ -30,7 +30,7 @@ def children_of(pid: int) -> list[int]:
     pids = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            pids += [int(word) for word in task.read_text().split()]
+            pids += [int(word) for word in task.read_text(encoding="utf-8").split()]
     return pids
 
 

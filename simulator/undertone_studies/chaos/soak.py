@@ -52,7 +52,7 @@ class SoakProcesses:
         self._chance = random.Random(f"undertone chaos targets {seed}")
         self._ledger = FleetLedger(plan.folder / "demo.ledger")
         self._clock = plan.folder / "clock"
-        self._clock.write_text("0")
+        self._clock.write_text("0", encoding="utf-8")
         self._copier: threading.Thread | None = None
         self._expected_to_run = False
         # Number of lines in the log when the server was last started.
@@ -247,7 +247,7 @@ class SoakProcesses:
 
     def _step(self, by: float, seconds: float) -> None:
         for offset in (by, 0.0):
-            self._clock.write_text(str(offset))
+            self._clock.write_text(str(offset), encoding="utf-8")
             time.sleep(seconds if offset else 0.0)
 
     def _clock_forward(self, seconds: float) -> None:
@@ -267,11 +267,11 @@ class SoakProcesses:
     def _edit(self, seconds: float) -> None:
         """Halve ε and restart: the server must not run the campaign; then restore the file."""
         file = self.plan.site.plan
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
         self._end_aggregator(signal.SIGTERM)
-        file.write_text(text.replace(f'epsilon = "{self.plan.options.epsilon}"', 'epsilon = "0.5"'))
+        file.write_text(text.replace(f'epsilon = "{self.plan.options.epsilon}"', 'epsilon = "0.5"'), encoding="utf-8")
         self._refused("edit", self.plan.folder)
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         self.start_aggregator()
 
     def _second_server(self, seconds: float) -> None:
@@ -331,7 +331,7 @@ class SoakProcesses:
         """Return the sentences of the server's log."""
         sentences = []
         path = self.plan.folder / "aggregator.log"
-        for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        for line in path.read_text(errors="replace", encoding="utf-8").splitlines() if path.exists() else ():
             try:
                 sentences.append(str(json.loads(line).get("message", "")))
             except ValueError:

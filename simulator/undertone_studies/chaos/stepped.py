@@ -15,7 +15,7 @@ _real = time.time
 
 def _stepped() -> float:
     try:
-        with open(_FILE) as file:
+        with open(_FILE, encoding="utf-8") as file:
             return _real() + float(file.read() or 0)
     except (OSError, ValueError):
         return _real()

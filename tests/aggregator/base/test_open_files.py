@@ -70,7 +70,7 @@ def finding_of(home: Home) -> Finding:
 
 def alarms(log: Path, event: str) -> list[dict[str, Any]]:
     """The alarms with this event in a log."""
-    lines = map(json.loads, log.read_text().splitlines())
+    lines = map(json.loads, log.read_text(encoding="utf-8").splitlines())
     return [line for line in lines if line["level"] == "alarm" and line["event"] == event]
 
 
@@ -81,7 +81,7 @@ def test_a_server_takes_all_files_that_it_may_have(home: tuple[Home, int]) -> No
         wait_for(lambda: room_of_server(folder) is not None)
         assert room_of_server(folder) == room(None, 1024)
         assert not alarms(log, FILES)
-        assert "768 at once (the limit of 1024 open files)" in log.read_text()
+        assert "768 at once (the limit of 1024 open files)" in log.read_text(encoding="utf-8")
         finding = finding_of(folder)
         assert (finding.result, finding.fix) == ("ok", "")
         assert "2 devices have a password, and 768 may be connected at once" in finding.sentence

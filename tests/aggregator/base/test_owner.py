@@ -36,7 +36,7 @@ def test_a_servers_folder_stays_its_users(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     (folder / "broker").mkdir(parents=True)
     for name in ("server.toml", "broker/passwords"):
-        (folder / name).write_text("")
+        (folder / name).write_text("", encoding="utf-8")
     for path in (folder, *folder.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     home = Home(folder)
@@ -53,7 +53,7 @@ def test_a_servers_folder_stays_its_users(tmp_path: Path) -> None:
 
 def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "passwords"
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     os.chown(path, NOBODY, NOBODY)
     credentials.change_passwords(path, {"d": "secret"})
     assert path.stat().st_uid == NOBODY

@@ -31,13 +31,13 @@ def test_the_smaller_of_files_and_memory_or_setting(
 
 def test_a_control_group_and_those_around_it_limit_the_memory(tmp_path: Path) -> None:
     own = tmp_path / "own"
-    own.write_text("12:cpu:/other\n0::/system.slice/undertone.service\n")
+    own.write_text("12:cpu:/other\n0::/system.slice/undertone.service\n", encoding="utf-8")
     inner = tmp_path / "system.slice/undertone.service"
     inner.mkdir(parents=True)
     machine = usable_memory(tmp_path, own)
     assert machine >= GB // 4
-    (inner / "memory.max").write_text("max\n")
+    (inner / "memory.max").write_text("max\n", encoding="utf-8")
     assert usable_memory(tmp_path, own) == machine
-    (inner.parent / "memory.max").write_text("1048576\n")
+    (inner.parent / "memory.max").write_text("1048576\n", encoding="utf-8")
     assert usable_memory(tmp_path, own) == 1 << 20
     assert usable_memory(tmp_path, tmp_path / "no such file") == machine

@@ -44,9 +44,9 @@ class HomeAssistant:
         self.shown: Shown = {}
         folder.mkdir()
         command = [PYTHON, CHILD, folder, str(port), "home", password("home"), str(http)]
-        with (folder.parent / "home-assistant.log").open("w") as log:
+        with (folder.parent / "home-assistant.log").open("w", encoding="utf-8") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, encoding="utf-8"
             )
         self._thread = threading.Thread(target=self._read)
         self._thread.start()

@@ -31,5 +31,5 @@ def test_a_database_that_has_settled_less_than_the_server_noted_was_restored(tmp
 
 
 def test_a_damaged_mark_is_none(tmp_path: Path) -> None:
-    (tmp_path / "load.settled").write_text("seven")
+    (tmp_path / "load.settled").write_text("seven", encoding="utf-8")
     assert SettledMark(tmp_path, "load").settled == -1

@@ -175,7 +175,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_state(path) == WELL
     assert path.stat().st_mode & 0o077 == 0
     for text in ("", "[]", "{}", '{"campaigns": 3}', '{"campaigns": {"power": {"mood": 1}}}'):
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         assert read_state(path) is None
 
 
@@ -191,7 +191,7 @@ def test_without_a_server_the_store_is_believed() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     made = Home(tmp_path)
     made.write_plan("power", PLAN.format(name="power", epsilon=1))
     return made

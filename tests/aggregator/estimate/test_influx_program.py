@@ -42,7 +42,7 @@ def test_influxdb_takes_the_lines_and_keeps_the_numbers(
     lines, rows = (undertone(*words, kind).stdout for kind in ("influx", "jsonl"))
     expected = [row for row in map(json.loads, rows.splitlines()) if row["filtered"]]
     configuration = tmp_path / "influxdb.conf"
-    configuration.write_text(CONFIGURATION.format(folder=tmp_path, port=port, backup=free_port()))
+    configuration.write_text(CONFIGURATION.format(folder=tmp_path, port=port, backup=free_port()), encoding="utf-8")
 
     def ask(path: str, body: str | None = None, **parameters: str) -> Any:
         address = f"http://127.0.0.1:{port}/{path}?{urllib.parse.urlencode(parameters)}"
@@ -54,7 +54,7 @@ def test_influxdb_takes_the_lines_and_keeps_the_numbers(
         except urllib.error.URLError as wrong:
             return wrong.read().decode() if isinstance(wrong, urllib.error.HTTPError) else None
 
-    with (tmp_path / "influxdb.log").open("w") as log:
+    with (tmp_path / "influxdb.log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen([program, "-config", configuration], stdout=log, stderr=log)
     try:
         wait_for(lambda: ask("ping") == 204, what="InfluxDB's answer")

@@ -144,7 +144,7 @@ def test_the_public_module_imports_nothing_until_asked(store: Path) -> None:
         "import sys, undertone; assert not [m for m in sys.modules if 'numpy' in m or 'aggregator' in m];"
         f"r = undertone.open_store({str(store)!r}); print(r.theta, undertone.Estimate.__name__, dir(undertone)[-1])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:2] == ["500", "Estimate"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -408,7 +408,9 @@ def test_line_protocol_and_json_lines(store: Path) -> None:
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
     line = f"{sys.executable} -m undertone query {store} --format {form} --groups | head -n 1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, encoding="utf-8", check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

@@ -121,7 +121,7 @@ def test_what_is_gathered_while_it_is_read_is_not_missed(tmp_path: Path, monkeyp
     monkeypatch.setattr(recount_module, "files_of", lambda _: [tmp_path / "gone"])
     with pytest.raises(Invalid, match="moved 50 times while this command read them"):
         recount(tmp_path, store.epochs())
-    (tmp_path / "gone").write_text("no Parquet")
+    (tmp_path / "gone").write_text("no Parquet", encoding="utf-8")
     with pytest.raises(Invalid, match="cannot be read: "):
         recount(tmp_path, store.epochs())
 
@@ -254,13 +254,13 @@ def test_what_was_gathered_before_its_worker_died_is_not_gathered_again(
 def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / LANDED, tmp_path / ".pending" / "0of1-stray"):
         (place / "part-00000-ab.snappy.parquet").mkdir(parents=True)
-        (place / "notes.parquet").write_text("mine")
+        (place / "notes.parquet").write_text("mine", encoding="utf-8")
     (tmp_path / ".pending" / "lost-found").mkdir()
     made = Landing(landing(tmp_path), "0of1")
     made.land(one_row())
     made.gather()
     assert [file.name.startswith("0of1-") for file in files_of(tmp_path)] == [True]
-    assert (tmp_path / LANDED / "notes.parquet").read_text() == "mine"
+    assert (tmp_path / LANDED / "notes.parquet").read_text(encoding="utf-8") == "mine"
 
 
 def test_files_wait_until_their_batch_is_in_the_store(tmp_path: Path) -> None:

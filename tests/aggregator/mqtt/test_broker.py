@@ -124,31 +124,31 @@ def test_readers_outlive_the_next_device_and_devices_the_next_reader(tmp_path: P
     assert credentials.readers_of(path) == ["grafana", "home"]
     credentials.write_access_rules(path, "t", {"d1": ["c"], "d2": ["c"]}, home_assistant="ha")
     assert credentials.readers_of(path) == ["grafana", "home"]
-    assert path.read_text().count("topic read ha/#") == 2
-    with_both = path.read_text()
+    assert path.read_text(encoding="utf-8").count("topic read ha/#") == 2
+    with_both = path.read_text(encoding="utf-8")
     credentials.write_readers(path, "t", ["home"], home_assistant="ha")
     assert credentials.readers_of(path) == ["home"]
-    assert "user d2" in path.read_text()
+    assert "user d2" in path.read_text(encoding="utf-8")
     credentials.write_readers(path, "t", ["grafana", "home"], home_assistant="ha")
-    assert path.read_text() == with_both
+    assert path.read_text(encoding="utf-8") == with_both
 
 
 def test_the_operators_own_rules_outlive_the_next_device(tmp_path: Path) -> None:
     path = tmp_path / "access"
     credentials.write_access_rules(path, "t")
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     hint = lines.index(credentials._OWN_HINT)
     own = ["user grafana", "topic read t/+/aggregate/#"]
-    path.write_text("\n".join([*lines[: hint + 1], *own, *lines[hint + 1 :]]) + "\n")
+    path.write_text("\n".join([*lines[: hint + 1], *own, *lines[hint + 1 :]]) + "\n", encoding="utf-8")
     for devices in ({"d1": ["c"]}, {"d1": ["c"], "d2": ["c"]}, {}):
         credentials.write_access_rules(path, "t", devices)
-        assert path.read_text().splitlines()[hint + 1 : hint + 3] == own
-        assert ("user d2" in path.read_text()) == ("d2" in devices)
-    path.write_text(path.read_text().replace(credentials._OWN_END, ""))
-    before = path.read_text()
+        assert path.read_text(encoding="utf-8").splitlines()[hint + 1 : hint + 3] == own
+        assert ("user d2" in path.read_text(encoding="utf-8")) == ("d2" in devices)
+    path.write_text(path.read_text(encoding="utf-8").replace(credentials._OWN_END, ""), encoding="utf-8")
+    before = path.read_text(encoding="utf-8")
     with pytest.raises(Invalid, match="has lost one of the lines"):
         credentials.write_access_rules(path, "t")
-    assert path.read_text() == before
+    assert path.read_text(encoding="utf-8") == before
 
 
 @pytest.mark.parametrize("name", ["aggregator", "aggregator-0", "aggregator-63"])
@@ -171,7 +171,7 @@ def test_our_password_file_is_mosquittos(tmp_path: Path, mosquitto_binary: str) 
     path = tmp_path / "p"
     credentials.write_passwords(path, {f"d{number}": credentials.new_password() for number in range(2000)})
     assert path.stat().st_mode & 0o777 == 0o600
-    assert len(path.read_text().splitlines()) == 2000
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 2000
 
 
 def test_generated_passwords_and_what_is_retained_are_kept(
@@ -204,7 +204,7 @@ def test_a_broker_that_cannot_start_says_why(
 def test_the_binary_is_found_near_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / ".tools/bin/mosquitto"
     tool.parent.mkdir(parents=True)
-    tool.write_text("#!/bin/sh\n")
+    tool.write_text("#!/bin/sh\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setattr("undertone_simulator.mosquitto._PLACES", ())
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -70,9 +70,11 @@ class Plugged:
             *(user(name, name) for name in names),
         ]
         allowed = {"publishClientSend": False, "publishClientReceive": True, "subscribe": False, "unsubscribe": True}
-        self.file.write_text(json.dumps({"defaultACLAccess": allowed, "clients": users, "groups": [], "roles": roles}))
+        self.file.write_text(
+            json.dumps({"defaultACLAccess": allowed, "clients": users, "groups": [], "roles": roles}), encoding="utf-8"
+        )
         config = folder / "mosquitto.conf"
-        config.write_text(CONFIG.format(port=port, plugin=PLUGIN, folder=folder))
+        config.write_text(CONFIG.format(port=port, plugin=PLUGIN, folder=folder), encoding="utf-8")
         self.process = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
         self.port = port
         self.admin = self.client("admin")

@@ -182,17 +182,19 @@ def folder(tmp_path: Path, free_port: Callable[[], int], hook: Hook) -> Path:
     write_home(tmp_path, free_port(), prefix="undertone-test/alerts")
     Home(tmp_path).write_plan("power", PLAN.format(name="power", epsilon=1))
     settings = tmp_path / "server.toml"
-    text = settings.read_text()
+    text = settings.read_text(encoding="utf-8")
     assert text.count("[server]") <= 1
     options = '[server]\nalerts = "alerts.urls"\nalert_seconds = 0\n'
-    settings.write_text(text.replace("[server]\n", options) if "[server]" in text else f"{text}\n{options}")
+    settings.write_text(
+        text.replace("[server]\n", options) if "[server]" in text else f"{text}\n{options}", encoding="utf-8"
+    )
     write_urls(tmp_path, hook.url)
     return tmp_path
 
 
 def write_urls(folder: Path, *urls: str) -> None:
     file = folder / "alerts.urls"
-    file.write_text("# where alerts go\n" + "\n".join(urls) + "\n")
+    file.write_text("# where alerts go\n" + "\n".join(urls) + "\n", encoding="utf-8")
     file.chmod(0o600)
 
 
@@ -286,7 +288,7 @@ def test_a_bad_file_of_addresses_is_refused_without_showing_them(
     tmp_path: Path, hook: Hook, urls: str, mode: int, expected: str
 ) -> None:
     file = tmp_path / "alerts.urls"
-    file.write_text(urls)
+    file.write_text(urls, encoding="utf-8")
     file.chmod(mode)
     with pytest.raises(Invalid) as refused:
         read_addresses(file)

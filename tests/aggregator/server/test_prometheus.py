@@ -55,9 +55,9 @@ def test_it_scrapes_alerts_and_draws(tmp_path: Path, free_port: Callable[[], int
     try:
         wait_for(lambda: bool(running.port) and running.get("/readyz")[0] == 200, what="all campaigns ready")
         config = tmp_path / "prometheus.yml"
-        config.write_text(CONFIG.format(rules=DEPLOY / "alerts.yml", port=running.port))
+        config.write_text(CONFIG.format(rules=DEPLOY / "alerts.yml", port=running.port), encoding="utf-8")
         command = [program, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
-        with (tmp_path / "prometheus.log").open("w") as log:
+        with (tmp_path / "prometheus.log").open("w", encoding="utf-8") as log:
             prometheus = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=log)
 
         def ready() -> set[str]:
@@ -71,7 +71,7 @@ def test_it_scrapes_alerts_and_draws(tmp_path: Path, free_port: Callable[[], int
         )
         firing = {alert["labels"]["alertname"] for alert in ask(port, "alerts")["alerts"] if alert["state"] == "firing"}
         assert firing <= {"UndertoneEnds", "UndertoneUnsigned", "UndertoneAlarm"}, "short, unsigned, without a report"
-        for panel in json.loads((DEPLOY / "dashboard.json").read_text())["panels"]:
+        for panel in json.loads((DEPLOY / "dashboard.json").read_text(encoding="utf-8"))["panels"]:
             for target in panel["targets"]:
                 expression = (
                     target["expr"].replace("$campaign", ".*").replace("$group", ".*").replace("$__rate_interval", "1m")

@@ -28,7 +28,7 @@ CAMPAIGN = '[campaign]\nname = "meters"\nsensor = "load"\nunit = "Wh"\nbound = 1
 
 
 def config(folder: Path, broker: str) -> Config:
-    (folder / "password").write_text("secret\n")
+    (folder / "password").write_text("secret\n", encoding="utf-8")
     return parse_config(f'[broker]\nmode = "external"\npassword_file = "password"\n{broker}\n{CAMPAIGN}', folder)
 
 
@@ -61,7 +61,7 @@ def replace(path: Path, data: bytes) -> None:
 def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None:
     """A file that is half written, or of another tool: nothing is read again until it is whole."""
     path, log, stop, read = tmp_path / "passwords", io.StringIO(), threading.Event(), threading.Event()
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     source = BrokerSource(external_addresses(config(tmp_path, "")), [path], read.set, outlives=True)
     try:
         watch_hang_up(source, Journal(log), stop, lambda: True)
@@ -79,7 +79,7 @@ def test_who_watches_the_passwords_survives_what_is_none(tmp_path: Path) -> None
 
 def test_the_endpoints_passwords_are_read_again_while_a_campaign_hangs(tmp_path: Path) -> None:
     path, stop, read = tmp_path / "passwords", threading.Event(), threading.Event()
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     source = BrokerSource(external_addresses(config(tmp_path, "")), [path], read.set, outlives=False)
 
     def changed() -> bool:

@@ -96,7 +96,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
     names = ("no name", "gone", "folder")
 
     def spoil() -> None:
-        (campaigns / "no name.toml").write_text("")
+        (campaigns / "no name.toml").write_text("", encoding="utf-8")
         (campaigns / "gone.toml").symlink_to(campaigns / "nowhere")
         (campaigns / "folder.toml").mkdir()
         # An editor's lock is no file of ours at all.
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
 
 
 def test_a_plan_of_a_folder_may_land_its_reports(tmp_path: Path) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     home = Home(tmp_path)
     home.write_plan("power", PLAN.format(name="power", epsilon=1) + '[landing]\nfolder = "landed"\n')
     assert home.config("power").landing.folder == "landed"
@@ -148,7 +148,9 @@ def mosquitto(
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with Mosquitto(folder / "mosquitto", free_port(), prefix="undertone-test/many") as made:
         lines = f'mode = "external"\nport = {made.port}\npassword_file = "mosquitto/aggregator.password"\n'
-        (folder / "server.toml").write_text(f'[broker]\n{lines}prefix = "undertone-test/many"\nkeepalive = 5\n')
+        (folder / "server.toml").write_text(
+            f'[broker]\n{lines}prefix = "undertone-test/many"\nkeepalive = 5\n', encoding="utf-8"
+        )
         yield made
 
 
@@ -214,7 +216,7 @@ def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: C
 
 
 def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     outlet = cast(Outgoing, SimpleNamespace(connected=True))
     server = Server(Home(tmp_path), BrokerSource(()), outlet, Journal(io.StringIO()), RunOptions())
     beats: list[int] = []
@@ -233,7 +235,7 @@ def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pyt
 
 def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_path: Path) -> None:
     """Two campaigns in one session would acknowledge each other's reports and count them nowhere."""
-    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n')
+    (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     home = Home(tmp_path)
     home.write_plan("power", "bound = ")
     (tmp_path / "stores").mkdir()
@@ -248,7 +250,7 @@ def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_p
 def test_free_space_is_that_of_the_stores_disk(tmp_path: Path) -> None:
     folder, stores = tmp_path / "home", tmp_path / "disk" / "stores"
     folder.mkdir()
-    (folder / "server.toml").write_text(f'[broker]\nmode = "direct"\n[store]\npath = "{stores}"\n')
+    (folder / "server.toml").write_text(f'[broker]\nmode = "direct"\n[store]\npath = "{stores}"\n', encoding="utf-8")
     stores.parent.mkdir()
     home = Home(folder)
     home.write_plan("power", PLAN.format(name="power", epsilon=1))
@@ -347,7 +349,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
                       "--epsilon", "1")  # fmt: skip
     assert again.returncode == 2
     plan = folder / "changed.toml"
-    plan.write_text(PLAN.format(name="power", epsilon=2))
+    plan.write_text(PLAN.format(name="power", epsilon=2), encoding="utf-8")
     shown = undertone("campaign", "diff", str(folder), "power", str(plan))
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (1, 'campaign.epsilon "1" -> "2"')
     # A file that was changed by hand changes nothing.
@@ -356,7 +358,7 @@ def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Runn
     wait_for(running.healthy)
     assert undertone("campaign", "apply", str(folder), "power", str(plan)).returncode == 0
     wait_for(lambda: running.events("power").count("resumed") == 1 and running.healthy())
-    plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"))
+    plan.write_text(PLAN.format(name="power", epsilon=2).replace("bound = 1000", "bound = 2000"), encoding="utf-8")
     refused = undertone("campaign", "apply", str(folder), "power", str(plan))
     assert refused.returncode == 2
     assert "a running campaign cannot change it" in refused.stderr

@@ -208,7 +208,7 @@ def test_toml_that_python_cannot_take_is_bad_input_too(tmp_path: Path, text: str
         plan += "bound = 9\n"
     with pytest.raises(Invalid):
         parse_config(plan, Path())
-    (tmp_path / "server.toml").write_text("")
+    (tmp_path / "server.toml").write_text("", encoding="utf-8")
     with pytest.raises(Invalid):
         Home(tmp_path).config("m", plan)
 
@@ -276,8 +276,8 @@ def test_a_cell_is_no_formula() -> None:
 
 def test_the_names_of_a_page_are_names(tmp_path: Path) -> None:
     path = tmp_path / "server.toml"
-    path.write_text('[server]\npage_names = ["stats.example.org", "a b"]\n')
+    path.write_text('[server]\npage_names = ["stats.example.org", "a b"]\n', encoding="utf-8")
     with refused("page_names", "'a b'"):
         _ = Home(tmp_path).server
-    path.write_text('[server]\npage_names = ["stats.example.org"]\n')
+    path.write_text('[server]\npage_names = ["stats.example.org"]\n', encoding="utf-8")
     assert Home(tmp_path).server.page_names == ("stats.example.org",)

@@ -19,15 +19,15 @@ def test_a_changed_file_is_taken_up_while_the_campaign_runs(tmp_path: Path) -> N
     config = server.config(tmp_path, groups='"groups.csv"')
     with pytest.raises(Invalid, match=r"campaign\.groups"):
         Running(config, cast("Source", None), Journal(said), RunOptions())
-    file.write_text("device,group\nm-1,north\n")
+    file.write_text("device,group\nm-1,north\n", encoding="utf-8")
     running = Running(config, cast("Source", None), Journal(said), RunOptions())
     running.note_groups(store)
     assert store.groups() == {"m-1": "north"}
-    file.write_text("device,group\nm-1,north\nm-2,south\n")
+    file.write_text("device,group\nm-1,north\nm-2,south\n", encoding="utf-8")
     running.note_groups(store)
     assert store.groups() == {"m-1": "north", "m-2": "south"}
     # What cannot be read is told once, and changes nothing.
-    file.write_text("device,group\nm-1,all\n")
+    file.write_text("device,group\nm-1,all\n", encoding="utf-8")
     for _ in range(2):
         running.note_groups(store)
     assert said.getvalue().count("reserved") == 1

@@ -19,7 +19,9 @@ def offsets(folder: Path, number: int, offset: int) -> None:
     """A batch as Spark plans it in a checkpoint."""
     (folder / "checkpoint" / "offsets").mkdir(parents=True, exist_ok=True)
     conf = json.dumps({"conf": {"spark.sql.shuffle.partitions": "4"}})
-    (folder / "checkpoint" / "offsets" / str(number)).write_text(f'v1\n{conf}\n{{"logOffset":{offset}}}')
+    (folder / "checkpoint" / "offsets" / str(number)).write_text(
+        f'v1\n{conf}\n{{"logOffset":{offset}}}', encoding="utf-8"
+    )
 
 
 def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
@@ -43,9 +45,9 @@ def test_the_files_of_a_batch_are_read_from_sparks_log_also_where_it_is_compacte
     log = tmp_path / "checkpoint" / "sources" / "0"
     log.mkdir(parents=True)
     entries = [json.dumps({"path": f"file:///l/{n}.parquet", "timestamp": 1, "batchId": n}) for n in range(3)]
-    (log / "0").write_text(f"v1\n{entries[0]}")
-    (log / "2.compact").write_text("v1\n" + "\n".join(entries))
-    (log / "1").write_text(f"v1\n{entries[1]}")
+    (log / "0").write_text(f"v1\n{entries[0]}", encoding="utf-8")
+    (log / "2.compact").write_text("v1\n" + "\n".join(entries), encoding="utf-8")
+    (log / "1").write_text(f"v1\n{entries[1]}", encoding="utf-8")
     for number, offset in enumerate((0, 1, 2)):
         offsets(tmp_path, number, offset)
     assert [files_of_batch(tmp_path / "checkpoint", number) for number in range(3)] == [

@@ -28,7 +28,7 @@ def batch(n: int = 1) -> Batch:
 def checkpoint(folder: Path, committed: int, name: str = "c1") -> Path:
     """A checkpoint as Spark keeps it."""
     (folder / "commits").mkdir(parents=True, exist_ok=True)
-    (folder / "metadata").write_text(json.dumps({"id": name}))
+    (folder / "metadata").write_text(json.dumps({"id": name}), encoding="utf-8")
     for number in range(committed):
         (folder / "commits" / str(number)).touch()
         (folder / "commits" / f".{number}.crc").touch()

@@ -42,7 +42,7 @@ def children(pid: int) -> dict[int, str]:
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(folder.name)] = int((folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
         except OSError:
             continue
     mine, tree = [pid], {}
@@ -50,7 +50,7 @@ def children(pid: int) -> dict[int, str]:
         parent = mine.pop()
         mine += [child for child, of in parents.items() if of == parent]
         try:
-            tree[parent] = Path(f"/proc/{parent}/cmdline").read_text().replace("\0", " ")
+            tree[parent] = Path(f"/proc/{parent}/cmdline").read_text(encoding="utf-8").replace("\0", " ")
         except OSError:
             continue
     return tree
@@ -127,7 +127,7 @@ class Driver:
         return self.log().count(" after_commit")
 
     def log(self) -> str:
-        return (self.folder / "log").read_text()
+        return (self.folder / "log").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)

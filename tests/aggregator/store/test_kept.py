@@ -43,8 +43,8 @@ def test_an_audit_that_was_turned_off_is_still_there(tmp_path: Path) -> None:
 def test_the_doctor_warns_of_it(tmp_path: Path) -> None:
     plan = '[campaign]\nname = "power"\nsensor = "load"\nunit = "Wh"\nbound = 10\nepsilon = 1\n'
     (tmp_path / "campaigns").mkdir()
-    (tmp_path / "campaigns" / "power.toml").write_text(plan)
+    (tmp_path / "campaigns" / "power.toml").write_text(plan, encoding="utf-8")
     for text, warned in (("", 0), ("[store]\naudit = true\n", 1)):
-        (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n' + text)
+        (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n' + text, encoding="utf-8")
         findings = [finding for finding in examine(tmp_path) if finding.check == "privacy of power"]
         assert [finding.result for finding in findings] == ["warning"] * warned

@@ -48,10 +48,10 @@ def test_the_page_shows_every_campaign_of_a_database(url: str, tmp_path: Path) -
         assert site.read(name, lambda results: results.outcomes()["counted"]) == devices
     site.close()
 
-    (tmp_path / "server.toml").write_text(f'[store]\npath = "{url}"\n')
+    (tmp_path / "server.toml").write_text(f'[store]\npath = "{url}"\n', encoding="utf-8")
     (tmp_path / "campaigns").mkdir()
     for name in SIZES:
-        (tmp_path / "campaigns" / f"{name}.toml").write_text(PLAN.format(name))
+        (tmp_path / "campaigns" / f"{name}.toml").write_text(PLAN.format(name), encoding="utf-8")
     home = HomeSite(Home(tmp_path))
     assert home.names() == sorted(SIZES)
     for name, devices in SIZES.items():
@@ -77,7 +77,7 @@ def test_results_query_and_export_name_the_campaign(url: str, tmp_path: Path) ->
 
 @pytest.mark.services
 def test_verify_reads_a_database(url: str, tmp_path: Path) -> None:
-    (tmp_path / "ledger").write_text("")
+    (tmp_path / "ledger").write_text("", encoding="utf-8")
     refused = CliRunner().invoke(
         app, ["verify", "--ledger", str(tmp_path / "ledger"), "--store", url, "--campaign", "meters"]
     )

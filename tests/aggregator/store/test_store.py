@@ -460,7 +460,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="there is no store"):
         open_store(tmp_path / "none", read_only=True)
     text = tmp_path / "text"
-    text.write_text("hello, I am a text file\n" * 100)
+    text.write_text("hello, I am a text file\n" * 100, encoding="utf-8")
     foreign = tmp_path / "foreign"
     with sqlite3.connect(foreign) as database:
         database.execute("CREATE TABLE mine (x)")

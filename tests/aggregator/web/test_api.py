@@ -284,10 +284,10 @@ def test_the_description_names_every_route(site: StoreSite) -> None:
 def test_the_guides_that_the_page_names_are_there(site: StoreSite) -> None:
     static = ROOT / "aggregator" / "undertone_aggregator" / "web" / "static"
     page = talk(site, lambda client: client.get("/")).text
-    advice = (static / "state.js").read_text().split("const ADVICE = {")[1].split("\n};")[0]
+    advice = (static / "state.js").read_text(encoding="utf-8").split("const ADVICE = {")[1].split("\n};")[0]
     linked = {*re.findall(r'href="guides/([\w-]+)\.md', page), *re.findall(r'", "([\w-]+)"\]', advice)}
     assert {"privacy", "threats", "scale"} < linked <= set(GUIDES)
-    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = packaged["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for file in (*(f"{guide}.md" for guide in GUIDES), *PICTURES):
         assert included[f"docs/{file}"] == f"undertone_aggregator/web/guides/{file}"
@@ -485,13 +485,13 @@ def test_a_name_that_is_not_the_pages_is_refused(site: StoreSite, host: str, sta
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    path.write_text(TOKEN + "\n")
+    path.write_text(TOKEN + "\n", encoding="utf-8")
     path.chmod(0o644)
     with pytest.raises(Invalid, match="mode 0644, expected 0600"):
         read_token(path)
     path.chmod(0o600)
     assert read_token(path) == TOKEN
-    path.write_text("short")
+    path.write_text("short", encoding="utf-8")
     with pytest.raises(Invalid, match="at least 32"):
         read_token(path)
 

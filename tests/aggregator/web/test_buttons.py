@@ -30,10 +30,13 @@ def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Home]:
     where = ("--port", port, "--health", "127.0.0.1:0", "--page", f"127.0.0.1:{page}")
     assert undertone("init", folder, *where).returncode == 0
     assert undertone("campaign", "create", folder, "power", *PLAN).returncode == 0
-    (folder / "page.token").write_text(TOKEN)
+    (folder / "page.token").write_text(TOKEN, encoding="utf-8")
     (folder / "page.token").chmod(0o600)
     settings = folder / "server.toml"
-    settings.write_text(settings.read_text().replace('# page_token = "page.token"', 'page_token = "page.token"'))
+    settings.write_text(
+        settings.read_text(encoding="utf-8").replace('# page_token = "page.token"', 'page_token = "page.token"'),
+        encoding="utf-8",
+    )
     assert Home(folder).server.page_token == "page.token"
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen([sys.executable, "-m", "undertone", "serve", str(folder)], stdout=log, stderr=log)
@@ -43,7 +46,7 @@ def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Home]:
         finally:
             server.terminate()
             server.wait(60)
-    assert "Traceback" not in (folder / "log").read_text()
+    assert "Traceback" not in (folder / "log").read_text(encoding="utf-8")
 
 
 def accepts(port: int) -> bool:

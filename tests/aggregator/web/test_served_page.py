@@ -49,9 +49,11 @@ def begun(home: Home, name: str) -> None:
 @pytest.fixture
 def home(tmp_path: Path, free_port: Callable[[], int]) -> Home:
     page = free_port()
-    (tmp_path / "page.token").write_text(TOKEN)
+    (tmp_path / "page.token").write_text(TOKEN, encoding="utf-8")
     (tmp_path / "page.token").chmod(0o600)
-    (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{page}"\npage_token = "page.token"\n')
+    (tmp_path / "server.toml").write_text(
+        f'[server]\npage = "127.0.0.1:{page}"\npage_token = "page.token"\n', encoding="utf-8"
+    )
     made = Home(tmp_path)
     begun(made, "power")
     made.broker.mkdir()

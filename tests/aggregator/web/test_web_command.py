@@ -34,7 +34,7 @@ def web(*arguments: str | Path, code: str = "") -> list[str]:
 
 
 def test_the_address_is_printed_and_answers(store: Path) -> None:
-    with subprocess.Popen(web(store, "--listen", "127.0.0.1:0"), stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(web(store, "--listen", "127.0.0.1:0"), stdout=subprocess.PIPE, encoding="utf-8") as running:
         assert running.stdout is not None
         said = running.stdout.readline()
         address = said.split("http://")[1].strip()
@@ -49,7 +49,9 @@ def test_the_address_is_printed_and_answers(store: Path) -> None:
 def test_a_port_in_use_is_one_sentence(store: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = subprocess.run(web(store, "--listen", address), capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            web(store, "--listen", address), capture_output=True, encoding="utf-8", timeout=120, check=False
+        )
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if not line.startswith("warning: the page draws no charts")]
     assert errors == [f"error: --listen is {address}, which cannot be used: Address already in use"]
@@ -61,7 +63,7 @@ def test_a_page_that_fails_ends_in_one_sentence_while_its_server_lives(store: Pa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         command = web(store, "--listen", address, "--attached")
-        done = subprocess.run(command, stdin=reading, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, stdin=reading, capture_output=True, encoding="utf-8", timeout=120, check=False)
     os.close(reading)
     os.close(writing)
     assert done.returncode == 2
@@ -72,7 +74,7 @@ def test_a_page_that_fails_ends_in_one_sentence_while_its_server_lives(store: Pa
 def test_a_missing_package_is_one_sentence_before_anything_starts(store: Path) -> None:
     hidden = "sys.modules['uvicorn'] = None; import importlib.util as u; f = u.find_spec;"
     hidden += " u.find_spec = lambda name, *a: None if name == 'uvicorn' else f(name, *a)"
-    done = subprocess.run(web(store, code=hidden), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(web(store, code=hidden), capture_output=True, encoding="utf-8", timeout=120, check=False)
     assert done.returncode == 2
     assert "error: the page needs uvicorn: pip install 'undertone-ldp[web]'" in done.stderr.splitlines()
 
@@ -87,13 +89,13 @@ def test_what_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
 
 
 def test_serve_checks_its_page_before_it_starts(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{free_port()}"\n')
+    (tmp_path / "server.toml").write_text(f'[server]\npage = "127.0.0.1:{free_port()}"\n', encoding="utf-8")
     code = (
         f"import sys; sys.argv = ['undertone', 'serve', {str(tmp_path)!r}, '--seconds', '0']\n"
         "from undertone_aggregator.base import packages\npackages.find_spec = lambda name: None\n"
         "from undertone.__main__ import main\nsys.exit(main())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=120, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "error: the page needs starlette, sse_starlette, uvicorn, markdown_it: pip install 'undertone-ldp[web]'"

@@ -71,7 +71,7 @@ def main(host, port, name, slots, state, kind):
     os.mkdir(state)
     settings = '{"name": "%s", "broker": {"host": "%s", "port": %d, "keepalive": 30}, "campaigns": ["load"],'
     settings = settings % (name, host, port) + '"publish": {"spread_percent": 10}, "policy": "-", "state": "-"}'
-    with open(state + "/device.json", "w") as file:
+    with open(state + "/device.json", "w", encoding="utf-8") as file:
         file.write(settings)
     config = read_config(state + "/device.json")
     transport = assembly.board_transport(config, policy, clock.ticks)

@@ -71,9 +71,9 @@ def test_a_board_on_mains_power(site):
 
 def test_a_board_refuses_a_source_that_it_does_not_have(site):
     running = site(1)
-    settings = json.loads((running.folder / "device.json").read_text())
+    settings = json.loads((running.folder / "device.json").read_text(encoding="utf-8"))
     settings["source"] = {"kind": "p1", "port": "/dev/ttyUSB0"}
-    (running.folder / "device.json").write_text(json.dumps(settings))
+    (running.folder / "device.json").write_text(json.dumps(settings), encoding="utf-8")
     assert "source.kind is 'p1'" in running.run("1")[-1]
 
 
@@ -113,7 +113,7 @@ def test_an_owner_forgets_the_campaigns_of_a_board(site, form, request):
     assert {"ledger", "campaign"} <= names
     ledger = (running.folder / "state/ledger").read_bytes()
     program = running.folder / "forget.py"
-    program.write_text(FORGET)
+    program.write_text(FORGET, encoding="utf-8")
     assert running.run(image=image, program=program) == ["forgotten"]
     forgotten = (running.folder / "state/ledger").read_bytes()
     assert any(ledger[28:36])
@@ -124,17 +124,17 @@ def test_an_owner_forgets_the_campaigns_of_a_board(site, form, request):
 
 def test_code_on_trial_is_kept_once_it_has_reported(site, compiled):
     running = site(1)
-    (running.folder / "code").write_text("lib lib2 2")
+    (running.folder / "code").write_text("lib lib2 2", encoding="utf-8")
     shutil.copytree(compiled, running.folder / "lib2")
     assert running.run("2")[-1].endswith("True True")
-    assert (running.folder / "code").read_text() == "lib2 lib2 0"
+    assert (running.folder / "code").read_text(encoding="utf-8") == "lib2 lib2 0"
 
 
 def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site, compiled):
     running = site(1)
-    (running.folder / "code").write_text("lib lib2 2")
+    (running.folder / "code").write_text("lib lib2 2", encoding="utf-8")
     shutil.copytree(compiled, running.folder / "lib2")
-    (running.folder / "lib2/undertone_device/core/slot_value.py").write_text("raise ValueError")
+    (running.folder / "lib2/undertone_device/core/slot_value.py").write_text("raise ValueError", encoding="utf-8")
     assert [running.run("2")[-1] for _ in range(2)] == ["reset", "reset"]
     assert running.run("2")[-1].endswith("True True")
 
@@ -155,8 +155,8 @@ def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
     running.start_within_the_slot(20)
     for _ in range(5):
         running.run("sleep")
-        board = json.loads((running.folder / "board.json").read_text())
-        (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}))
+        board = json.loads((running.folder / "board.json").read_text(encoding="utf-8"))
+        (running.folder / "board.json").write_text(json.dumps({**board, "memory": "", "cause": 1}), encoding="utf-8")
     slots = set(running.slots(1))
     # Midnight may lie between.
     assert 1 <= len(slots) == len({60 * (slot + 1) // 86400 for slot in slots}) <= 2
@@ -168,9 +168,9 @@ def test_every_port_runs_and_sleeps_with_the_names_that_it_has(site, port):
     running.start_within_the_slot(20)
     if port == "mimxrt":
         # A board with a cable.
-        settings = json.loads((running.folder / "device.json").read_text())
+        settings = json.loads((running.folder / "device.json").read_text(encoding="utf-8"))
         del settings["wifi"]
-        (running.folder / "device.json").write_text(json.dumps(settings))
+        (running.folder / "device.json").write_text(json.dumps(settings), encoding="utf-8")
     # The first wake or two only begin the ledger.
     for _ in range(5):
         assert running.run("sleep", port)[-1].startswith("deepsleep")

@@ -57,7 +57,7 @@ def run(compiled, mosquitto_binary, tmp_path, free_port):
             server = Server(broker.port, seconds, bins=128)
             try:
                 result = mp.run_micropython32(
-                    (HERE / "heap_device.py").read_text(),
+                    (HERE / "heap_device.py").read_text(encoding="utf-8"),
                     str(slots),
                     str(int(time.time()) // seconds * seconds if injected else 0),
                     files=files,

@@ -33,10 +33,10 @@ def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
 
         def run(count, *, answer=30000, wifi=0, **faults):
             site = BoardSite(broker, tmp_path, micropython, compiled, 1)
-            settings = json.loads((tmp_path / "device.json").read_text())
+            settings = json.loads((tmp_path / "device.json").read_text(encoding="utf-8"))
             with SlowNetwork(broker.port, radio=tmp_path / "radio", **faults) as network:
                 settings["broker"]["port"] = network.port
-                (tmp_path / "device.json").write_text(json.dumps(settings))
+                (tmp_path / "device.json").write_text(json.dumps(settings), encoding="utf-8")
                 arguments = map(str, (count, answer, wifi))
                 lines = site.run(1024 * WIDE_KB[FILES], *arguments, program=BOARD / "drive_network.py")
             slots = site.slots(count)

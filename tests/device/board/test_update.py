@@ -124,8 +124,8 @@ def test_new_code_is_tried_and_kept_once_it_has_reported(site, flash):
     url, digest, root = site
     assert boot(flash)[:2] == ["False", "lib"]
     assert last(fetch(flash, url, digest)) == "lib2"
-    assert (flash / "code").read_text() == "lib lib2 3"
-    for name in json.loads((root / "package.json").read_text())["sha256"]:
+    assert (flash / "code").read_text(encoding="utf-8") == "lib lib2 3"
+    for name in json.loads((root / "package.json").read_text(encoding="utf-8"))["sha256"]:
         assert (flash / "lib2" / name).read_bytes() == (root / name).read_bytes()
     assert boot(flash) == ["True", "lib2", "lib2"]
     assert "on trial" in fetch(flash, url, digest).stdout
@@ -147,7 +147,7 @@ def test_code_that_does_not_report_is_dropped_after_three_boots(site, flash):
 @pytest.mark.parametrize("code", ["lib lib2 x", "lib lib2 ", "lib lic2 3", "lic lib2 3", "\0\0", ""])
 def test_a_damaged_choice_boots_the_code_that_was_flashed(flash, code):
     shutil.copytree(flash / "lib", flash / "lib2")
-    (flash / "code").write_text(code)
+    (flash / "code").write_text(code, encoding="utf-8")
     assert [boot(flash)[:2] for _ in range(2)] == [["False", "lib"]] * 2
 
 

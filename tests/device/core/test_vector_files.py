@@ -67,7 +67,7 @@ def test_each_word_of_the_rules_before_a_draw_is_among_them():
 
 def test_the_script_says_what_it_does_and_writes_nothing(tmp_path):
     command = [sys.executable, vectors.__file__, "--help"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("usage: ")
     assert not list(tmp_path.iterdir())
@@ -83,7 +83,11 @@ def compiled(tmp_path_factory):
     sources = sorted(str(path) for path in (HERE / "client_c").glob("*.c"))
     options = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
     done = subprocess.run(
-        [compiler, *options, "-o", str(program), *sources], capture_output=True, text=True, timeout=300, check=False
+        [compiler, *options, "-o", str(program), *sources],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return [str(program)]
@@ -98,7 +102,7 @@ def in_javascript():
 
 
 def play(client, *paths):
-    return subprocess.run([*client, *map(str, paths)], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*client, *map(str, paths)], capture_output=True, encoding="utf-8", timeout=120, check=False)
 
 
 def paths_of(names):

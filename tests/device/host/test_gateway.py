@@ -36,8 +36,8 @@ def home(tmp_path, free_port):
         folder.mkdir()
         config = {"name": name, "broker": {"host": "127.0.0.1", "port": free_port()}, "campaigns": ["load"]}
         config |= {"policy": "policy.json", "state": "state", "source": source}
-        (folder / "policy.json").write_text(json.dumps(POLICY | policy))
-        (folder / "device.json").write_text(json.dumps(config))
+        (folder / "policy.json").write_text(json.dumps(POLICY | policy), encoding="utf-8")
+        (folder / "device.json").write_text(json.dumps(config), encoding="utf-8")
         return folder
 
     return make
@@ -103,7 +103,7 @@ def test_a_source_that_does_not_answer_keeps_no_other_device_waiting(home):
     for _ in range(3):
         device.step(0)
     assert observed == []
-    (folder / "meter").write_text("5\n")
+    (folder / "meter").write_text("5\n", encoding="utf-8")
     wait_for(lambda: device.step(20) or observed)
     assert observed == [5]
     device.finish()
@@ -116,7 +116,7 @@ def test_a_damaged_pause_pauses_and_is_told(home):
         (folder / "state/pause").write_bytes(torn)
         device._written_at = -100
         device.step(0)
-        told = json.loads((folder / "state/status.json").read_text())
+        told = json.loads((folder / "state/status.json").read_text(encoding="utf-8"))
         assert told["pause"] == [told["time"], pauses.ENDLESS], torn
     (folder / "state/begun").write_bytes(b"\xff")
     (folder / "state/pause").unlink()
@@ -144,7 +144,7 @@ def test_a_source_of_one_number_serves_no_policy_of_several(home):
 def test_what_was_said_is_its_owners_alone(home, tmp_path):
     home({"kind": "constant", "value": 5})
     command = [sys.executable, "-m", "undertone_device", "run", "--all", str(tmp_path), "--ledger", str(tmp_path / "l")]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
     assert "started" in running.stdout.readline()
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 0

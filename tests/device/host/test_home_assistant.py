@@ -47,7 +47,7 @@ def config(tmp_path):
 
 
 def name_broker(tmp_path, **fields):
-    (tmp_path / FILE).write_text(json.dumps(fields))
+    (tmp_path / FILE).write_text(json.dumps(fields), encoding="utf-8")
 
 
 def show_until(home, condition):
@@ -98,7 +98,7 @@ def test_a_file_that_is_wrong_is_refused_by_its_field(config, tmp_path):
         name_broker(tmp_path, **fields)
         with pytest.raises(Invalid, match=words):
             open_card(config)
-    (tmp_path / FILE).write_text("{")
+    (tmp_path / FILE).write_text("{", encoding="utf-8")
     with pytest.raises(Invalid, match="not JSON"):
         open_card(config)
 

@@ -110,7 +110,7 @@ def test_a_lost_ledger_is_told():
 def test_every_word_that_pauses_a_device_is_explained():
     words = set()
     for name in ("reporter", "guard", "stream_state"):
-        source = (mp.REPO / f"device/undertone_device/core/{name}.py").read_text()
+        source = (mp.REPO / f"device/undertone_device/core/{name}.py").read_text(encoding="utf-8")
         words |= set(re.findall(r'(?:return|paused =|else) "(\w+)"', source))
     words.discard("scalar")
     assert words >= {"rest", "lifetime", "pause", "clock", "spent"}

@@ -223,11 +223,13 @@ def test_connections_leave_no_descriptors_behind(make, broker):
 
 @BOTH
 def test_a_refused_password_is_said(make, mosquitto_binary, tmp_path, free_port):
-    (tmp_path / "passwords").write_text("")
+    (tmp_path / "passwords").write_text("", encoding="utf-8")
     with PrivateBroker(mosquitto_binary, tmp_path, free_port()) as broker:
         broker.stop()
         config = tmp_path / "mosquitto.conf"
-        config.write_text(config.read_text().replace("anonymous true", "anonymous false"))
+        config.write_text(
+            config.read_text(encoding="utf-8").replace("anonymous true", "anonymous false"), encoding="utf-8"
+        )
         broker.start()
         transport = make(broker.port, user="meter-1", password="wrong")
         transport.connect()
@@ -279,7 +281,7 @@ def test_keepalive_is_kept_by_pings(make, broker):
     while time.monotonic() < end:
         assert transport.poll(100) == []
     transport.close()
-    assert "timeout" not in broker.log.read_text()
+    assert "timeout" not in broker.log.read_text(encoding="utf-8")
 
 
 def test_packet_ids_survive_their_wrap_at_a_real_broker(broker, topic_prefix):

@@ -23,7 +23,7 @@ def test_a_journal_keeps_the_state_before_or_after_the_write_that_a_power_cut_in
     done = subprocess.run(
         [node, "--no-warnings", Path(__file__).with_name("journal.mjs")],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=120,
         check=False,
     )

@@ -20,7 +20,9 @@ def answers(*cases: tuple[str, str, list[int] | None]) -> list[Any]:
     if node is None:
         unavailable("node was not found: apt-get install nodejs")
     lines = [json.dumps([text, read_words(language)["consent"], limits]) for text, language, limits in cases]
-    done = subprocess.run([node, "--no-warnings", SCRIPT], input="\n".join(lines), text=True, capture_output=True)
+    done = subprocess.run(
+        [node, "--no-warnings", SCRIPT], input="\n".join(lines), encoding="utf-8", capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

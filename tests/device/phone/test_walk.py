@@ -36,7 +36,7 @@ class Journey:
 
     def __init__(self, server: PhoneServer) -> None:
         self._server = server
-        self._ledger = (server.folder / "phone.log").open("w")
+        self._ledger = (server.folder / "phone.log").open("w", encoding="utf-8")
         self.phone: KilledPhone | None = None
         self.reports: dict[int, bytes] = {}
         self.armed = False
@@ -90,7 +90,7 @@ def test_a_phone_joins_reports_for_a_day_survives_kills_and_everything_is_accoun
             page.get_by_role("button", name="Leave").click()
             wait_for_screen(page, "left")
         # The ledger, not the clock, tells that all this was one day of slots.
-        lines = (server.folder / "phone.log").read_text().splitlines()
+        lines = (server.folder / "phone.log").read_text(encoding="utf-8").splitlines()
         reports = [unpack(report) for report in {bytes.fromhex(line.split()[-1]) for line in lines}]
         slots = {report.slot for report in reports}
         assert len(slots) == len(reports) >= REPORTS

@@ -11,7 +11,7 @@ from undertone_device.tools.shipped import shipped
 
 BOTH = Path(__file__).with_name("both")
 RUNNER = mp.REPO / "tests/support/both_runner.py"
-MODULES = [Path(there).stem for there, _ in json.loads(shipped("sensors.json").read_text())["urls"]]
+MODULES = [Path(there).stem for there, _ in json.loads(shipped("sensors.json").read_text(encoding="utf-8"))["urls"]]
 PULSES = """
 import sys
 

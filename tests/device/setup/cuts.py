@@ -224,7 +224,7 @@ class Life:
 
 
 def main(path):
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         job = json.load(file)
     totals = {}
     seed = job["seed"]

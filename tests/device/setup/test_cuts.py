@@ -85,7 +85,7 @@ def live(tmp_path: Path, given: dict[str, object]) -> subprocess.CompletedProces
         unavailable(mp.MISSING)
     mp.compile_boards(tmp_path / "lib")
     path = tmp_path / "job.json"
-    path.write_text(json.dumps(given))
+    path.write_text(json.dumps(given), encoding="utf-8")
     program = Path(__file__).with_name("cuts.py")
     return mp.run_micropython(program, str(path), heap="4m", paths=[tmp_path / "lib"], timeout=900)
 

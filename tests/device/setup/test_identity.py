@@ -42,12 +42,12 @@ def site(mosquitto_binary, tmp_path, free_port):
     authority = private_authority(tmp_path / "tls", "localhost")
     for name in ("server", "meter-1"):
         for ending, text in zip((".crt", ".key"), device_certificate(authority, name), strict=True):
-            (tmp_path / f"{name}{ending}").write_text(text)
+            (tmp_path / f"{name}{ending}").write_text(text, encoding="utf-8")
     rules = (
         "pattern read undertone/v2/+/config\npattern write undertone/v2/+/+/%u/report\nuser server\ntopic readwrite #\n"
     )
-    (tmp_path / "access").write_text(rules)
-    (tmp_path / "mosquitto.conf").write_text(BROKER.format(port=port, folder=tmp_path))
+    (tmp_path / "access").write_text(rules, encoding="utf-8")
+    (tmp_path / "mosquitto.conf").write_text(BROKER.format(port=port, folder=tmp_path), encoding="utf-8")
     process = subprocess.Popen([mosquitto_binary, "-c", str(tmp_path / "mosquitto.conf")], stderr=subprocess.DEVNULL)
     heard = []
     server = paho.Client(CallbackAPIVersion.VERSION2, "server")
@@ -59,13 +59,13 @@ def site(mosquitto_binary, tmp_path, free_port):
     now = int(time.time())
     campaign = issue.pack(make_campaign(slot_seconds=1, epoch=now, last_slot=now + DAY, cycle=1), now)
     server.publish("undertone/v2/load/config", campaign, qos=1, retain=True).wait_for_publish(10)
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
 
     def device(identity="meter-1"):
         broker = {"host": "localhost", "port": port, "tls": {"ca": "tls/ca.crt", "identity": identity}}
         config = {"name": "meter-1", "broker": broker, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
         config |= {"source": {"kind": "constant", "value": 7}, "publish": {"spread_percent": 10}}
-        (tmp_path / "device.json").write_text(json.dumps(config))
+        (tmp_path / "device.json").write_text(json.dumps(config), encoding="utf-8")
         return tmp_path / "device.json"
 
     yield device, heard
@@ -85,7 +85,7 @@ def connects(client, port):
 def test_a_gateway_shows_its_certificate(site):
     device, heard = site
     run = [sys.executable, "-m", "undertone_device", "run", "--config", str(device())]
-    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:
         try:
             wait_for(lambda: len(heard) >= 2 or process.poll() is not None)
             assert process.poll() is None, process.communicate()
@@ -108,10 +108,10 @@ def test_the_boards_code_shows_its_certificate(site, micropython, tmp_path):
 def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
     authority = private_authority(tmp_path / "tls", "localhost")
     certificate, key = device_certificate(authority, "meter-1")
-    (tmp_path / "meter-1.crt").write_text(certificate)
-    (tmp_path / "meter-1.key").write_text(key)
+    (tmp_path / "meter-1.crt").write_text(certificate, encoding="utf-8")
+    (tmp_path / "meter-1.key").write_text(key, encoding="utf-8")
     credentials.write_passwords(tmp_path / "passwords", {"meter-1": credentials.ShownCertificate(certificate)})
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
     listener = Listener(
         port=0, certificate=tmp_path / "tls/server.crt", key=tmp_path / "tls/server.key", authority=authority
     )
@@ -123,7 +123,7 @@ def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
         broker = {"host": "localhost", "port": endpoint.port, "tls": {"ca": "tls/ca.crt", "identity": "meter-1"}}
         config = {"name": "meter-1", "broker": broker, "prefix": direct.PREFIX, "campaigns": [direct.CAMPAIGN]}
         config |= {"policy": "policy.json", "state": "state", "source": {"kind": "constant", "value": 7}}
-        (tmp_path / "device.json").write_text(json.dumps(config))
+        (tmp_path / "device.json").write_text(json.dumps(config), encoding="utf-8")
         command = [sys.executable, "-m", "undertone_device", "run", "--config", str(tmp_path / "device.json")]
         if board:
             script = mp.REPO / "device/examples/unix_device.py"
@@ -136,7 +136,7 @@ def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
             heard.extend(delivery.topic for delivery in deliveries)
             return len(heard) >= 2
 
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:
             try:
                 wait_for(two_reports)
             finally:
@@ -146,8 +146,8 @@ def test_the_direct_endpoint_takes_a_certificate(micropython, tmp_path, board):
 
 def test_files_that_are_no_certificate_are_said(site, tmp_path, capsys):
     device, _ = site
-    (tmp_path / "other.crt").write_text("nothing")
-    (tmp_path / "other.key").write_text("nothing")
+    (tmp_path / "other.crt").write_text("nothing", encoding="utf-8")
+    (tmp_path / "other.key").write_text("nothing", encoding="utf-8")
     assert command.main(["run", "--config", str(device("other"))]) == 2
     said = capsys.readouterr().err
     assert "tls.identity" in said

@@ -40,7 +40,7 @@ def config(tmp_path):
         "duration_seconds": 400 * 86400,
         "insecure": True,
     }
-    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    (tmp_path / "policy.json").write_text(json.dumps(policy), encoding="utf-8")
     (tmp_path / "device.json").write_text(
         json.dumps(
             {
@@ -51,7 +51,8 @@ def config(tmp_path):
                 "state": "state",
                 "source": {"kind": "constant", "value": 1},
             }
-        )
+        ),
+        encoding="utf-8",
     )
     return tmp_path
 
@@ -70,7 +71,7 @@ sys.stdin.read()
 def another_process(folder):
     """Holds the state folder as a running device does."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
     ) as process:
         assert process.stdout.readline() == "held\n"
         yield

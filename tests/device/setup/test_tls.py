@@ -45,7 +45,7 @@ def probe(request):
                 [sys.executable, str(PROBE), *arguments],
                 env={**os.environ, "PYTHONPATH": path},
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 timeout=60,
             )
 

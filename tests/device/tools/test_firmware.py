@@ -46,7 +46,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = {"make": MAKE.format(notes=tmp_path / "notes"), "arm-none-eabi-gcc": GCC, "arm-none-eabi-nm": NM}
     programs |= {"idf.py": IDF, "gcc": GCC, "cmake": GCC, "python3": GCC}
     for name, text in programs.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -62,17 +62,17 @@ def checkout(tmp_path: Path) -> Path:
     files.append("ports/rp2/boards/RPI_PICO_W/manifest.py")
     for file in files:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text("")
+        (folder / file).write_text("", encoding="utf-8")
     (folder / "py").mkdir()
     set_version(folder, 28)
     (folder / "tools").mkdir()
-    (folder / "tools/ci.sh").write_text("IDF_OLDEST_VER=v5.2.2\nIDF_NEWEST_VER=v5.5.1\n")
+    (folder / "tools/ci.sh").write_text("IDF_OLDEST_VER=v5.2.2\nIDF_NEWEST_VER=v5.5.1\n", encoding="utf-8")
     return folder
 
 
 def set_version(checkout: Path, minor: int) -> None:
     lines = f"#define MICROPY_VERSION_MAJOR 1\n#define MICROPY_VERSION_MINOR {minor}\n"
-    (checkout / "py/mpconfig.h").write_text(lines)
+    (checkout / "py/mpconfig.h").write_text(lines, encoding="utf-8")
 
 
 def build(name: str, checkout: Path, out: Path) -> Path:
@@ -84,8 +84,8 @@ def test_make_builds_mpy_cross_and_then_the_board_with_the_manifest(
     name: str, tools: Path, checkout: Path, tmp_path: Path
 ) -> None:
     image = build(name, checkout, tmp_path / "out")
-    assert image.read_text() == "image\n"
-    cross, board = (tmp_path / "notes").read_text().splitlines()
+    assert image.read_text(encoding="utf-8") == "image\n"
+    cross, board = (tmp_path / "notes").read_text(encoding="utf-8").splitlines()
     assert cross.endswith(f"-C {checkout}/mpy-cross")
     place = f"{checkout}/ports/{firmware.BOARDS[name].port}"
     manifest = tmp_path / f"out/{name}.manifest.py"
@@ -131,7 +131,7 @@ def test_what_the_board_freezes_itself_stays_frozen(name: str, own: str, checkou
 
 def test_everything_that_is_missing_is_named_at_once(tools: Path, checkout: Path, tmp_path: Path) -> None:
     (tools / "cmake").unlink()
-    (tools / "arm-none-eabi-gcc").write_text('#!/bin/sh\necho "${1#-print-file-name=}"\n')
+    (tools / "arm-none-eabi-gcc").write_text('#!/bin/sh\necho "${1#-print-file-name=}"\n', encoding="utf-8")
     (checkout / "lib/pico-sdk/pico_sdk_init.cmake").unlink()
     with pytest.raises(Invalid) as wrong:
         build("RPI_PICO_W", checkout, tmp_path / "out")
@@ -167,7 +167,7 @@ def test_a_folder_that_is_no_checkout_is_refused(tools: Path, tmp_path: Path) ->
 def test_another_esp_idf_than_micropython_names_is_refused(
     version: str, tools: Path, checkout: Path, tmp_path: Path
 ) -> None:
-    (tools / "idf.py").write_text(f'#!/bin/sh\necho "ESP-IDF v{version}"\n')
+    (tools / "idf.py").write_text(f'#!/bin/sh\necho "ESP-IDF v{version}"\n', encoding="utf-8")
     with pytest.raises(Invalid, match=rf"ESP-IDF is {version[:3]}, expected 5\.2 to 5\.5 for this MicroPython"):
         build("ESP32_GENERIC_S3", checkout, tmp_path / "out")
 
@@ -179,7 +179,7 @@ def test_an_esp_idf_of_unknown_version_is_refused(tools: Path, checkout: Path, t
 
 
 def test_a_make_that_fails_shows_the_end_of_what_it_printed(tools: Path, checkout: Path, tmp_path: Path) -> None:
-    (tools / "make").write_text('#!/bin/sh\necho "region RAM overflowed by 12 bytes"\nexit 2\n')
+    (tools / "make").write_text('#!/bin/sh\necho "region RAM overflowed by 12 bytes"\nexit 2\n', encoding="utf-8")
     with pytest.raises(Invalid, match=r"make fails in .*mpy-cross[\s\S]*region RAM overflowed by 12 bytes"):
         build("RPI_PICO_W", checkout, tmp_path / "out")
 
@@ -236,8 +236,8 @@ def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_
     for library in (*libraries, *firmware.LIBRARIES, "umqtt.robust", "umqtt.simple"):
         folder = tmp_path / "lib/micropython" / library
         folder.mkdir(parents=True)
-        (folder / "manifest.py").write_text("")
-    (tmp_path / "manifest.py").write_text(text)
+        (folder / "manifest.py").write_text("", encoding="utf-8")
+    (tmp_path / "manifest.py").write_text(text, encoding="utf-8")
     port = SOURCES / "ports" / board.port
     variables = {
         "MPY_DIR": SOURCES,
@@ -250,7 +250,12 @@ def test_the_tools_of_micropython_freeze_what_the_manifest_names(name: str, tmp_
     reads += "file.execute(%r)\nprint('\\n'.join(each.target_path for each in file.files()))\n"
     program = reads % ({key: str(value) for key, value in variables.items()}, str(tmp_path / "manifest.py"))
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=SOURCES / "tools", capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        cwd=SOURCES / "tools",
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()

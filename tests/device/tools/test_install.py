@@ -74,7 +74,7 @@ def site():
 
 
 def package(name="package.json"):
-    return json.loads((REPO / name).read_text())
+    return json.loads((REPO / name).read_text(encoding="utf-8"))
 
 
 def test_the_package_names_every_module_of_a_board_and_no_other():
@@ -164,7 +164,7 @@ def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):
     done = subprocess.run(
         [program, "-m", "mip", "install", "--target", str(target), f"{url}/package.json"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=60,
         env={"MICROPYPATH": ".frozen", "HOME": str(tmp_path)},
     )
@@ -178,7 +178,10 @@ def test_mip_installs_it_and_it_imports(site, micropython, tmp_path):
 def test_compiled_files_import_without_any_source(micropython, tmp_path):
     out = tmp_path / "lib"
     done = subprocess.run(
-        [sys.executable, "-m", "undertone_device", "compile", str(out)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "undertone_device", "compile", str(out)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert f"{len(package()['urls'])} modules" in done.stdout
@@ -190,7 +193,7 @@ def test_compiled_files_import_without_any_source(micropython, tmp_path):
 def test_the_core_alone_in_a_loop_of_its_own(interpreter, request):
     script = REPO / "device/examples/own_loop.py"
     if interpreter == "cpython":
-        result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([sys.executable, str(script)], capture_output=True, encoding="utf-8", timeout=60)
     else:
         result = request.getfixturevalue("micropython")(script, paths=[])
     assert result.returncode == 0, result.stderr

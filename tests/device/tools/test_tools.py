@@ -37,10 +37,10 @@ def folder(tmp_path: Path) -> Path:
         "policy": "policy.json",
         "state": "state",
     }
-    (made / "device.json").write_text(json.dumps(device))
+    (made / "device.json").write_text(json.dumps(device), encoding="utf-8")
     shutil.copy(mp.REPO / "device/examples/policy.json", made / "policy.json")
-    (made / "password").write_text("secret\n")
-    (made / "ca.crt").write_text("certificate\n")
+    (made / "password").write_text("secret\n", encoding="utf-8")
+    (made / "ca.crt").write_text("certificate\n", encoding="utf-8")
     return made
 
 
@@ -60,13 +60,13 @@ def board(tmp_path: Path) -> Iterator[Board]:
 @pytest.mark.micropython
 def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_path: Path, capsys) -> None:
     flash = tmp_path / "flash"
-    (flash / "main.py").write_text("the program before")
+    (flash / "main.py").write_text("the program before", encoding="utf-8")
     for name in ("code", "code.new"):
-        (flash / name).write_text("lib lib2 3")
+        (flash / name).write_text("lib lib2 3", encoding="utf-8")
     (flash / "state").mkdir()
-    (flash / "state/ledger").write_text("what was spent")
+    (flash / "state/ledger").write_text("what was spent", encoding="utf-8")
     sensor = tmp_path / "sensor.py"
-    sensor.write_text("def read():\n    return 7\n")
+    sensor.write_text("def read():\n    return 7\n", encoding="utf-8")
     assert command.main(["flash", str(folder), "--port", board.path, "--sensor", str(sensor)]) == 0
     said = capsys.readouterr().out
     assert f"to {board.path}" in said
@@ -76,7 +76,7 @@ def test_a_board_gets_everything_and_runs_it(folder: Path, board: Board, tmp_pat
     assert written == {*expected, "state/ledger"}
     for name in expected:
         assert (flash / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    assert (flash / "state/ledger").read_text() == "what was spent"
+    assert (flash / "state/ledger").read_text(encoding="utf-8") == "what was spent"
     # The code on the board loads there, without any source.
     result = mp.run_micropython(
         "from undertone_device.setup.config import read_config\nprint(read_config('device.json').name)",
@@ -110,12 +110,14 @@ def test_a_compiled_module_has_no_name_that_a_board_never_looks_up(tmp_path: Pat
         "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Elsewhere\nelse:\n    Base = object\n"
         "_HALF = 1 << 10\n_WHOLE = 2 * _HALF\n_WORD = 0xFFFFFFFF\n_EITHER = 1 if len('a') > 1 else 0\n"
         "SHOWN = 3\nTOLD = 8\nTICKS_MASK = 9\n\n\n"
-        'def both():\n    """Return all."""\n    return _WHOLE, _WORD, SHOWN, TICKS_MASK, Base\n'
+        'def both():\n    """Return all."""\n    return _WHOLE, _WORD, SHOWN, TICKS_MASK, Base\n',
+        encoding="utf-8",
     )
     other = tmp_path / "other.py"
     other.write_text(
         "import module\nfrom module import SHOWN, TICKS_MASK, both\nREAD = module.TOLD\n\n\n"
-        "def all():\n    return SHOWN, TICKS_MASK, both()\n"
+        "def all():\n    return SHOWN, TICKS_MASK, both()\n",
+        encoding="utf-8",
     )
     compiled, importing = compile_boards(tmp_path, {"module.py": source, "other.py": other})
     names = compiled.read_bytes()
@@ -138,26 +140,26 @@ def test_main_comes_last_and_a_folder_that_lacks_something_is_named(folder: Path
     assert order[-5:-1] == ["device.json", "policy.json", "password", "ca.crt"]
     assert not any("sensors" in name for name in order)
     assert any("sensors/p1" in name for name in collect(folder, tmp_path / "more", meters=True))
-    settings = (folder / "device.json").read_text()
+    settings = (folder / "device.json").read_text(encoding="utf-8")
     websocket = json.loads(settings)
     websocket["broker"]["host"] = "wss://broker.example"
-    (folder / "device.json").write_text(json.dumps(websocket))
+    (folder / "device.json").write_text(json.dumps(websocket), encoding="utf-8")
     with pytest.raises(Invalid, match="boards have no WebSocket"):
         collect(folder, tmp_path / "least")
-    (folder / "device.json").write_text(settings)
+    (folder / "device.json").write_text(settings, encoding="utf-8")
     (folder / "ca.crt").unlink()
     with pytest.raises(Invalid, match=r"has no file ca\.crt"):
         collect(folder, tmp_path / "less")
     (folder / "policy.json").unlink()
     with pytest.raises(Invalid, match=r"has no policy\.json"):
         collect(folder, tmp_path / "least")
-    (folder / "policy.json").write_text("{}")
+    (folder / "policy.json").write_text("{}", encoding="utf-8")
     for text in (b"{", b"[]", b"\xff\xff", b'{"name": "m", "broker": []}'):
         (folder / "device.json").write_bytes(text)
         with pytest.raises(Invalid, match=r"configuration|broker"):
             collect(folder, tmp_path / "damaged")
     settings = {"name": "m", "broker": {"host": "h", "password_file": "password"}, "campaigns": ["c"], "state": "s"}
-    (folder / "device.json").write_text(json.dumps(settings | {"policy": "policy.json"}))
+    (folder / "device.json").write_text(json.dumps(settings | {"policy": "policy.json"}), encoding="utf-8")
     (folder / "password").write_bytes(b"\xff\xfe")
     with pytest.raises(Invalid, match="password is no text"):
         settings_line(folder)
@@ -189,9 +191,9 @@ def test_the_service_names_this_interpreter_and_this_configuration(folder: Path,
 
     commands = install(folder / "device.json", agreed, units)
     assert commands[-1] == "systemctl enable --now undertone-device"
-    assert (units / NAME).read_text() == text
+    assert (units / NAME).read_text(encoding="utf-8") == text
     install(folder / "device.json", agreed, units)
-    (units / NAME).write_text("mine")
+    (units / NAME).write_text("mine", encoding="utf-8")
     with pytest.raises(Invalid, match=r"undertone-device\.service exists"):
         install(folder / "device.json", agreed, units)
     with pytest.raises(Invalid, match="cannot be written"):
@@ -227,8 +229,8 @@ def test_systemd_accepts_the_service(folder: Path, tmp_path: Path) -> None:
     if verify is None:
         unavailable("needs systemd-analyze: apt install systemd")
     path = tmp_path / NAME
-    path.write_text(unit(folder / "device.json").replace("User=undertone", "User=root"))
-    done = subprocess.run([verify, "verify", str(path)], capture_output=True, text=True, check=False)
+    path.write_text(unit(folder / "device.json").replace("User=undertone", "User=root"), encoding="utf-8")
+    done = subprocess.run([verify, "verify", str(path)], capture_output=True, encoding="utf-8", check=False)
     assert NAME not in done.stderr, done.stderr
 
 
@@ -245,7 +247,7 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, co
     board = tmp_path / "board"
     board.mkdir()
     sensor = tmp_path / "mine.py"
-    sensor.write_text("def read():\n    return 7\n")
+    sensor.write_text("def read():\n    return 7\n", encoding="utf-8")
     shutil.copy(mp.REPO / "device/main.py", board)
     stand_ins = tmp_path / "stand_ins"
     stand_ins.mkdir()
@@ -258,7 +260,7 @@ def test_a_board_that_waits_gets_its_files_over_the_serial_line(folder: Path, co
     try:
         send(folder, os.ttyname(far), sensor, lambda said: None)
         assert running.wait(60) == 0
-        assert (board / "sensor.py").read_text() == sensor.read_text()
+        assert (board / "sensor.py").read_text(encoding="utf-8") == sensor.read_text(encoding="utf-8")
     finally:
         running.kill()
         running.wait()

@@ -30,7 +30,7 @@ def home(tmp_path: Path, free_port: Callable[[], int]) -> Path:
     folder = tmp_path / "home"
     made = undertone("init", str(folder), "--port", str(free_port()), "--health", "127.0.0.1:0")
     assert made.returncode == 0, made.stderr
-    (folder / "campaigns" / "power.toml").write_text(PLAN.format(name="power", epsilon=1))
+    (folder / "campaigns" / "power.toml").write_text(PLAN.format(name="power", epsilon=1), encoding="utf-8")
     made = undertone("devices", "add", "3", "--home", str(folder), "--campaign", "power")
     assert made.returncode == 0, made.stderr
     return folder

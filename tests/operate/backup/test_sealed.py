@@ -62,13 +62,13 @@ def test_a_home_comes_back_by_its_passphrase_alone(tmp_path: Path) -> None:
 
     home, file, again = tmp_path / "home", tmp_path / "backup", tmp_path / "again"
     run("init", home)
-    (home / "groups.csv").write_text("device,group\n")
+    (home / "groups.csv").write_text("device,group\n", encoding="utf-8")
     create = ("--sensor", "load", "--unit", "Wh", "--bound", "1000", "--epsilon", "1", "--set", "groups=groups.csv")
     run("campaign", "create", home, "power", *create)
     run("devices", "add", 2, "--home", home, "--group", "north")
     run("readers", "add", "ada", "--home", home)
     phrase = tmp_path / "phrase"
-    phrase.write_text(PHRASE + "\n")
+    phrase.write_text(PHRASE + "\n", encoding="utf-8")
     phrase.chmod(0o644)
     assert "0600" in run("backup", home, file, "--passphrase-file", phrase, code=2)
     phrase.chmod(0o600)
@@ -79,7 +79,7 @@ def test_a_home_comes_back_by_its_passphrase_alone(tmp_path: Path) -> None:
     assert b"signing.key" not in file.read_bytes()
     assert "--passphrase-file" in run("restore", file, again, code=2)
     other = tmp_path / "other"
-    other.write_text("another passphrase")
+    other.write_text("another passphrase", encoding="utf-8")
     other.chmod(0o600)
     assert "passphrase" in run("restore", file, again, "--passphrase-file", other, code=2)
     assert not again.exists()
@@ -92,7 +92,7 @@ def test_a_home_comes_back_by_its_passphrase_alone(tmp_path: Path) -> None:
         "fleets/power/devices/power-002/password",
     ):
         assert (again / name).read_bytes() == (home / name).read_bytes(), name
-    assert "ada:" in (again / "broker/passwords").read_text()
+    assert "ada:" in (again / "broker/passwords").read_text(encoding="utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "backup", "home", "other", "phrase"]
     plain = tmp_path / "plain"
     run("backup", home, plain)

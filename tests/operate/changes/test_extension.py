@@ -114,7 +114,9 @@ def test_the_next_campaign_begins_at_the_later_end(home: Home) -> None:
 def test_an_epoch_keeps_the_budget_of_its_rule(home: Home) -> None:
     """A change of ε does not change what the issued rule costs."""
     plan = home.folder / "plan.toml"
-    plan.write_text(home.file("light").read_text().replace('epsilon = "1"', 'epsilon = "1/2"'))
+    plan.write_text(
+        home.file("light").read_text(encoding="utf-8").replace('epsilon = "1"', 'epsilon = "1/2"'), encoding="utf-8"
+    )
     run("campaign", "apply", home.folder, "light", plan)
     extend(home, "--by", "1d")
     first, second = tick(home, int(time.time()))
@@ -124,7 +126,9 @@ def test_an_epoch_keeps_the_budget_of_its_rule(home: Home) -> None:
 def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) -> None:
     assert "2 of 2 known policies refuse it (duration" in extend(home, "--by", "30d", code=2)
     for path in home.fleet("light").glob("devices/*/policy.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"duration_seconds": 365 * DAY}))
+        path.write_text(
+            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"duration_seconds": 365 * DAY}), encoding="utf-8"
+        )
     said = extend(home, "--by", "30d", code=2)
     assert "2 of 2 known policies refuse it" in said
     preview = extend(home, "--by", "30d", "--preview")
@@ -136,8 +140,8 @@ def test_what_policies_refuse_is_named_and_needs_the_operators_word(home: Home) 
     assert "2 of 2" in extend(home, "--by", "1d", code=2)
     assert "2 of 2" in extend(home, "--by", "30d", "--although-refused")
     path = home.fleet("light") / "devices/light-001/policy.json"
-    fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"lifetime": 0, "duration_seconds": 365 * DAY}))
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(fields | {"lifetime": 0, "duration_seconds": 365 * DAY}), encoding="utf-8")
     assert "1 of 2 known policies refuse it" in extend(home, "--by", "1d", "--preview")
 
 
@@ -147,7 +151,7 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
     assert "at least one slot" in extend(home, "--by", "10m", code=2)
     assert "at least one slot" in extend(home, "--until", "2020-01-01", code=2)
     plan = home.folder / "plan.toml"
-    plan.write_text(home.file("light").read_text().replace("2880", "2000"))
+    plan.write_text(home.file("light").read_text(encoding="utf-8").replace("2880", "2000"), encoding="utf-8")
     assert "not shortened" in run("campaign", "apply", home.folder, "light", plan, code=2)
     run("campaign", "succeed", home.folder, "light", "light-2")
     assert "light-2 starts when light ends" in extend(home, "--by", "1d", code=2)
@@ -178,6 +182,6 @@ def test_an_extension_counts_the_reports_of_predecessors(home: Home) -> None:
     words = ("campaign", "extend", home.folder, "light-2", "--by", "1d")
     assert "lifetime" in run(*words, code=2)
     for path in home.fleet("light").glob("devices/*/policy.json"):
-        fields = json.loads(path.read_text())
-        path.write_text(json.dumps(fields | {"lifetime": 2 * fields["lifetime"]}))
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(fields | {"lifetime": 2 * fields["lifetime"]}), encoding="utf-8")
     assert "0 of 2 known policies refuse it" in run(*words)

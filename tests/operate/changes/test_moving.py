@@ -34,7 +34,7 @@ def run(*words: object, code: int = 0) -> str:
 def home(tmp_path: Path) -> Home:
     folder = tmp_path / "home"
     run("init", folder, "--host", "old.example")
-    (folder / "groups.csv").write_text("device,group\n")
+    (folder / "groups.csv").write_text("device,group\n", encoding="utf-8")
     for name in ("power", "heat"):
         run("campaign", "create", folder, name, *CREATE, "--set", "groups=groups.csv")
     run("devices", "add", 2, "--home", folder, "--campaign", "power")
@@ -43,7 +43,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def settings(home: Home, campaign: str, device: str) -> dict:
-    return json.loads((home.fleet(campaign) / "devices" / device / "device.json").read_text())
+    return json.loads((home.fleet(campaign) / "devices" / device / "device.json").read_text(encoding="utf-8"))
 
 
 def test_a_fleet_goes_to_another_address(home):
@@ -89,12 +89,12 @@ def test_each_move_has_a_greater_number(home):
 def test_a_device_goes_to_another_campaign_and_may_report_to_both(home):
     run("devices", "move", "power-002", "--home", home.folder, "--campaign", "power", "--to", "heat")
     assert settings(home, "heat", "power-002")["campaigns"] == ["heat"]
-    agreed = json.loads((home.fleet("heat") / "devices/power-002/policy.json").read_text())["agreed"]
+    agreed = json.loads((home.fleet("heat") / "devices/power-002/policy.json").read_text(encoding="utf-8"))["agreed"]
     assert read_handover(home.folder, "power")["devices"] == {
         device_key("power", "power-002"): {"campaigns": ["heat"], "agreed": [agreed]}
     }
     assert leaving(home.folder, ["power-001", "power-002"]) == {"power-002": ["power"]}
-    rules = (home.broker / "access").read_text().splitlines()
+    rules = (home.broker / "access").read_text(encoding="utf-8").splitlines()
     own = rules[rules.index("user power-002") + 1 :][:2]
     prefix = home.config("power").broker.prefix
     assert set(own) == {f"topic write {report_topic(prefix, name, 'power-002')}" for name in ("power", "heat")}
@@ -104,21 +104,21 @@ def test_a_device_goes_to_another_campaign_and_may_report_to_both(home):
             assert refused_keys(store.devices().values()) == frozenset()
     assert "moved" in run("devices", "rotate", "power-002", "--home", home.folder, "--campaign", "power", code=2)
     assert "power-003" in run("devices", "add", 1, "--home", home.folder, "--campaign", "power")
-    rules = (home.broker / "access").read_text()
+    rules = (home.broker / "access").read_text(encoding="utf-8")
     assert report_topic(prefix, "power", "power-002") in rules, "what is under way still counts"
 
 
 def test_a_device_whose_policy_does_not_allow_it_stays(home):
     path = home.fleet("power") / "devices/power-001/policy.json"
-    before = json.loads(path.read_text())
+    before = json.loads(path.read_text(encoding="utf-8"))
     assert before["handover"] is True
     for change, word in (({"handover": False}, "hand-over"), ({"cap": [1, 1]}, "refuses heat")):
-        path.write_text(json.dumps(before | change))
+        path.write_text(json.dumps(before | change), encoding="utf-8")
         said = run("devices", "move", "power-001", "--home", home.folder, "--campaign", "power", "--to", "heat", code=2)
         assert word in said
         assert settings(home, "power", "power-001")["campaigns"] == ["power"]
     assert leaving(home.folder, ["power-001"]) == {}
-    path.write_text(json.dumps(before | {"handover": False}))
+    path.write_text(json.dumps(before | {"handover": False}), encoding="utf-8")
     assert "2 of 3 devices" in run("move", home.folder, "new.example")
 
 
@@ -141,7 +141,7 @@ def test_the_server_reads_a_hand_over_when_it_changes(home):
     assert file.changed()
     assert file.signed == signed_handover(home.folder, "power")
     assert not file.changed()
-    (home.folder / "handovers/power").write_text("{}\nnothing")
+    (home.folder / "handovers/power").write_text("{}\nnothing", encoding="utf-8")
     with pytest.raises(Invalid, match="signature"):
         file.changed()
 
@@ -159,7 +159,7 @@ def test_from_an_external_broker_to_the_servers_own_endpoint(tmp_path):
     assert (broker.reached_as, broker.port, broker.password_file) == ("server.example", 8884, None)
     assert (folder / str(broker.certificate)).is_file()
     gate = Gate(folder / broker.passwords, servers_names(), folder / str(broker.access))
-    password = (home.fleet("power") / "devices/power-001/password").read_text().strip()
+    password = (home.fleet("power") / "devices/power-001/password").read_text(encoding="utf-8").strip()
     assert gate.admits("power-001", password)
     assert settings(home, "power", "power-001")["broker"]["host"] == "server.example"
     assert read_handover(folder, "power")["all"] == {"host": "server.example", "port": 8884}

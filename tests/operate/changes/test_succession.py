@@ -44,7 +44,10 @@ def begin(home: Home, name: str, now: int) -> int:
 def followed(home: Home, campaign: str) -> str:
     """Return the campaign to which all devices go, because all have agreed to it."""
     entry = read_handover(home.folder, campaign)["all"]
-    agreed = {json.loads(path.read_text())["agreed"] for path in home.fleet(campaign).glob("devices/*/policy.json")}
+    agreed = {
+        json.loads(path.read_text(encoding="utf-8"))["agreed"]
+        for path in home.fleet(campaign).glob("devices/*/policy.json")
+    }
     assert set(entry["agreed"]) == agreed
     (name,) = entry["campaigns"]
     return str(name)
@@ -70,9 +73,9 @@ def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
     assert epochs_of(config).first(int(time.time())).campaign.epoch == end
     assert home.fleet("power-2") == home.fleet("power") == config.fleet
     assert followed(home, "power") == "power-2"
-    settings = json.loads((home.fleet("power") / "devices/power-001/device.json").read_text())
+    settings = json.loads((home.fleet("power") / "devices/power-001/device.json").read_text(encoding="utf-8"))
     assert settings["campaigns"] == ["power", "power-2"]
-    rules = (home.broker / "access").read_text()
+    rules = (home.broker / "access").read_text(encoding="utf-8")
     for device, known in (("power-001", True), ("power-002", True), ("power-003", False)):
         for name in ("power", "power-2"):
             assert (report_topic(config.broker.prefix, name, device) in rules) == known
@@ -86,7 +89,7 @@ def test_the_next_campaign_has_the_devices_of_the_old_one(home: Home) -> None:
     }
     assert names == {"power-001", "power-002", "power-003"}
     run("devices", "revoke", "power-002", "--home", home.folder, "--campaign", "power-2")
-    assert "power-002" not in (home.broker / "access").read_text()
+    assert "power-002" not in (home.broker / "access").read_text(encoding="utf-8")
     moved = ("devices", "move", "power-001", "--home", home.folder, "--campaign", "power", "--to", "power-2")
     assert "same devices" in run(*moved, code=2)
 
@@ -118,11 +121,12 @@ def test_what_a_device_may_spend_in_its_life_counts_over_both(home: Home) -> Non
     assert home.names() == ["power"]
     run("devices", "add", 1, "--home", home.folder, "--successors", 1)
     first, fourth = (
-        json.loads((home.fleet("power") / f"devices/power-{n}/policy.json").read_text()) for n in ("001", "004")
+        json.loads((home.fleet("power") / f"devices/power-{n}/policy.json").read_text(encoding="utf-8"))
+        for n in ("001", "004")
     )
     assert fourth == first | {"lifetime": 2 * first["lifetime"], "agreed": fourth["agreed"]}
     run("devices", "add", 1, "--home", home.folder, "--successors", 1)
-    fifth = json.loads((home.fleet("power") / "devices/power-005/policy.json").read_text())
+    fifth = json.loads((home.fleet("power") / "devices/power-005/policy.json").read_text(encoding="utf-8"))
     assert fifth == fourth, "the plan is the model, and not a device whose lifetime was multiplied already"
     said = run("campaign", "succeed", home.folder, "power", "power-2", "--preview")
     assert "warning: the policies of 3 devices" in said, "that of the fourth suffices"
@@ -135,7 +139,7 @@ def test_policies_that_refuse_it_are_asked_first(home: Home) -> None:
     assert "3 of 3 known policies refuse it" in run(*dearer, code=2)
     assert home.names() == ["power"]
     path = home.fleet("power") / "devices/power-001/policy.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"handover": False}))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"handover": False}), encoding="utf-8")
     said = run(*dearer, "--although-refused")
     assert "0 of 3 devices move to the new campaign by themselves" in said
     assert "2 devices do not: the new campaign is outside what their households have agreed to" in said
@@ -198,7 +202,7 @@ def test_a_campaign_is_not_retired_before_its_successor_has_begun(home: Home) ->
 
 def test_a_campaign_cannot_change_whom_it_succeeds(home: Home) -> None:
     begin(home, "power", 1_800_000_000)
-    config = home.config("power", home.file("power").read_text() + 'succeeds = "heat"\n')
+    config = home.config("power", home.file("power").read_text(encoding="utf-8") + 'succeeds = "heat"\n')
     with open_store(config.store_url, campaign="power") as store:
         (change,) = changes(store.meta(), config.campaign, config.stream)
     assert (change.name, change.allowed) == ("succeeds", False)
@@ -227,7 +231,7 @@ def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_furth
     from undertone_shared.policy import parse_policy
 
     config = home.config("power")
-    model = (home.fleet("power") / "devices/power-001/policy.json").read_text()
+    model = (home.fleet("power") / "devices/power-001/policy.json").read_text(encoding="utf-8")
     policy = parse_policy(offered_policy(config, model, "The town", "noise", 1_800_000_000).encode())
     assert is_inside(policy, [("The town", "noise")])
     assert not is_inside(policy, [("The town", "heat"), ("The country", "noise"), ("", "")])

@@ -140,7 +140,7 @@ def test_init_of_a_direct_endpoint_with_certificates_is_served(
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     assert undertone("devices", "add", "2", "--home", str(folder)).returncode == 0
     device = folder / "fleets/power/devices/power-002"
-    settings = json.loads((device / "device.json").read_text())["broker"]
+    settings = json.loads((device / "device.json").read_text(encoding="utf-8"))["broker"]
     assert settings == {"host": "localhost", "port": port, "tls": {"ca": "ca.crt", "identity": "device"}}
     assert not (device / "password").exists()
     running = Running(folder)
@@ -191,10 +191,12 @@ def test_what_is_wrong_is_a_failure_with_its_fix(tmp_path: Path, monkeypatch: py
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     assert results(folder)["broker"] == "failure", "nobody listens there"
     access = tmp_path / "access"
-    access.write_text("pattern readwrite #\n")
+    access.write_text("pattern readwrite #\n", encoding="utf-8")
     with Mosquitto(tmp_path / "b", passwords=folder / "broker/passwords", access=access, own_client_ids=True) as broker:
         server = folder / "server.toml"
-        server.write_text(server.read_text().replace("port = 1883", f"port = {broker.port}"))
+        server.write_text(
+            server.read_text(encoding="utf-8").replace("port = 1883", f"port = {broker.port}"), encoding="utf-8"
+        )
         checks = results(folder)
         assert {check for check, result in checks.items() if result == "failure"} == {"access", "client ids"}
         assert checks["broadcast of power"] == "warning", "the server does not run"
@@ -211,7 +213,7 @@ def test_init_for_a_broker_of_ones_own(tmp_path: Path, mosquitto_binary: str, fr
     made = undertone("init", str(folder), "--broker", f"mqtts://localhost:{free_port()}")
     assert made.returncode == 0, made.stderr
     config = folder / "broker/mosquitto.conf"
-    assert "use_username_as_clientid true" in config.read_text()
+    assert "use_username_as_clientid true" in config.read_text(encoding="utf-8")
     with subprocess.Popen([mosquitto_binary, "-c", str(config)], stderr=subprocess.DEVNULL) as child:
         try:
             Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
@@ -227,7 +229,9 @@ def test_a_broker_that_forgets_is_seen_by_its_file_and_a_damaged_store_by_a_look
     Home(folder).write_plan("power", PLAN.format(name="power", epsilon=1))
     assert results(folder)["broker's file"] == "ok"
     config = folder / "broker/mosquitto.conf"
-    config.write_text(config.read_text().replace("persistence true", "persistence false"))
+    config.write_text(
+        config.read_text(encoding="utf-8").replace("persistence true", "persistence false"), encoding="utf-8"
+    )
     told = next(finding for finding in examine(folder) if finding.check == "broker's file")
     assert told.result == "failure"
     assert told.sentence.endswith("does not set persistence true")
@@ -253,7 +257,7 @@ def test_how_long_a_direct_server_may_be_away_is_said(tmp_path: Path, seconds: i
     plan = re.sub(r"slot_seconds = \d+", slots, plan) if "slot_seconds" in plan else f"{plan}\n{slots}\n"
     Home(folder).write_plan("power", plan)
     credentials.write_passwords(folder / "passwords", {"d1": "secret"})
-    (folder / "server.toml").write_text('[broker]\nmode = "direct"\npasswords = "passwords"\n')
+    (folder / "server.toml").write_text('[broker]\nmode = "direct"\npasswords = "passwords"\n', encoding="utf-8")
     absence = next(finding for finding in examine(folder) if finding.check == "absence")
     assert absence.result == result
     assert OUTBOX == DEFAULT_OUTBOX
@@ -274,7 +278,7 @@ def test_what_cannot_be_examined_is_a_finding_too(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patched:
         patched.setattr(tempfile, "TemporaryFile", full)
         assert results(folder)["sync"] == "failure"
-    (folder / "server.toml").write_text("[server]\nworkers = 0\n")
+    (folder / "server.toml").write_text("[server]\nworkers = 0\n", encoding="utf-8")
     told = [finding for finding in examine(folder) if finding.result == "failure"]
     assert [(finding.check, finding.fix) for finding in told] == [("server", f"edit {folder / 'server.toml'}")]
 

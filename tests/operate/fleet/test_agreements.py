@@ -10,7 +10,7 @@ from undertone_operate.fleet.join_codes import JoinCodes
 
 
 def test_the_newest_words_of_a_campaign_and_of_those_before_it(tmp_path: Path) -> None:
-    (tmp_path / "server.toml").write_text("[server]\n")
+    (tmp_path / "server.toml").write_text("[server]\n", encoding="utf-8")
     home = Home(tmp_path)
     for name, earlier in (("power", ""), ("later", '\nsucceeds = "power"'), ("gas", "")):
         home.write_plan(name, PLAN.format(name=name, epsilon=1).replace("[campaign]", f"[campaign]{earlier}", 1))
@@ -23,11 +23,11 @@ def test_the_newest_words_of_a_campaign_and_of_those_before_it(tmp_path: Path) -
     ):
         codes.create(campaign, 2, "all", about, now, now + 60)
     join = '[join]\nlisten = "127.0.0.1:8444"\nurl = "http://localhost:8444"\ninsecure = true\n'
-    (tmp_path / "server.toml").write_text(f'[server]\n{join}operator = "Municipal works"\n')
+    (tmp_path / "server.toml").write_text(f'[server]\n{join}operator = "Municipal works"\n', encoding="utf-8")
     assert newest_words(home, "power") == ("Municipal works", "To plan the new grid.")
     assert newest_words(home, "later") == ("Municipal works", "To plan the new grid.")
     assert newest_words(home, "gas") == ("Municipal works", "To save gas.")
-    (tmp_path / "server.toml").write_text(f"[server]\n{join}")
+    (tmp_path / "server.toml").write_text(f"[server]\n{join}", encoding="utf-8")
     assert newest_words(home, "gas") == ("localhost", "To save gas."), "without a name, the host of the links"
     codes.path.write_bytes(b"no database" * 100)
     assert newest_words(home, "gas") == ("", ""), "the numbers are shown all the same"

@@ -157,7 +157,7 @@ def test_devices_get_the_authority(config, tmp_path):
     authority = private_authority(tmp_path / "tls", "localhost")
     written(config, tmp_path / "out", 1, authority)
     folder = tmp_path / "out/devices/load-001"
-    assert json.loads((folder / "device.json").read_text())["broker"]["tls"] == {"ca": "ca.crt"}
+    assert json.loads((folder / "device.json").read_text(encoding="utf-8"))["broker"]["tls"] == {"ca": "ca.crt"}
     member = read_config(str(folder / "device.json"))
     assert assembly.tls_context(member.broker, assembly.read_policy(member)).verify_mode == ssl.CERT_REQUIRED
 
@@ -172,7 +172,7 @@ def test_devices_get_the_authority(config, tmp_path):
     ],
 )
 def test_devices_reach_a_broker_as_the_server_does(tmp_path, broker, plain):
-    (tmp_path / "ca.crt").write_text("")
+    (tmp_path / "ca.crt").write_text("", encoding="utf-8")
     target = target_of(parse_config(CAMPAIGN.replace("port = 4711", broker), tmp_path))
     assert (target.authority is None, target.port) == ((True, 1883) if plain else (False, 8883))
 

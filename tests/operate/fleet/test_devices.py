@@ -60,7 +60,7 @@ class Client:
 
 
 def password(tmp_path: Path, name: str) -> str:
-    return (tmp_path / "home/fleets/load/devices" / name / "password").read_text().strip()
+    return (tmp_path / "home/fleets/load/devices" / name / "password").read_text(encoding="utf-8").strip()
 
 
 def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
@@ -77,7 +77,7 @@ def lets_in(port: int, name: str, secret: str, expected: bool) -> None:
 def test_add_rotate_and_revoke_at_a_running_endpoint(run, tmp_path):
     config = Home(tmp_path / "home").config("load")
     stop = threading.Event()
-    with open(tmp_path / "log", "w") as log, open_source(config, Journal(log)) as source:
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, open_source(config, Journal(log)) as source:
         watch_hang_up(source, Journal(log), stop, lambda: True)
         source.endpoint.listen()
         try:
@@ -124,18 +124,18 @@ def test_a_revocation_that_was_cut_short_is_ended_by_another(run, tmp_path, monk
     with monkeypatch.context() as patched:
         patched.setattr(devices.credentials, "change_passwords", cut)
         assert "power cut" in run("devices", "revoke", "load-001", code=2)
-    assert "load-001:" in (tmp_path / "home/broker/passwords").read_text()
+    assert "load-001:" in (tmp_path / "home/broker/passwords").read_text(encoding="utf-8")
     since = json.loads(run("devices", "show", "load-001", "--json"))
     assert since["state"] == "revoked", "admission comes first"
     run("devices", "revoke", "load-001")
-    assert "load-001:" not in (tmp_path / "home/broker/passwords").read_text()
+    assert "load-001:" not in (tmp_path / "home/broker/passwords").read_text(encoding="utf-8")
     assert json.loads(run("devices", "show", "load-001", "--json")) == since
 
 
 @pytest.mark.parametrize(("file", "sentence"), [("device.json", "is not JSON"), ("policy.json", "is not JSON")])
 def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, sentence):
     """A power cut may leave them empty: they are not synced one by one."""
-    (tmp_path / "home/fleets/load/devices/load-001" / file).write_text("")
+    (tmp_path / "home/fleets/load/devices/load-001" / file).write_text("", encoding="utf-8")
     told = run("devices", "add", "1", code=2)
     assert f"{tmp_path / 'home/fleets/load/devices/load-001'}, the model of the new devices, cannot be read: " in told
     assert sentence in told
@@ -163,12 +163,17 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     assert [row["last_report"] for row in rows] == [None] * 3
     assert "last_report  never" in run("devices", "show", "load-002")
     run("devices", "export", "--output", str(tmp_path / "out.csv"))
-    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "name,group,state,since,last_report,code"
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[
+        0
+    ] == "name,group,state,since,last_report,code"
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600, "when a household reported is nobody else's to read"
     assert run("devices", "conflicts").strip() == "none"
     assert "--silent is 'ever'" in run("devices", "list", "--silent", "ever", code=2)
     plan = tmp_path / "home/campaigns/load.toml"
-    plan.write_text("".join(line for line in plan.read_text().splitlines(True) if not line.startswith("groups")))
+    plan.write_text(
+        "".join(line for line in plan.read_text(encoding="utf-8").splitlines(True) if not line.startswith("groups")),
+        encoding="utf-8",
+    )
     assert "has no groups" in run("devices", "add", "1", "--group", "north", code=2)
     assert "expected 1 to 100000" in run("devices", "add", "0", code=2)
 
@@ -176,7 +181,7 @@ def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
 def test_an_absence_sizes_what_new_devices_keep(run, tmp_path):
     told = run("devices", "add", "1", "--absence", "1h")
     assert "each device keeps its newest 61 reports, 1,464 bytes, while the server is away: 1h" in told
-    device = json.loads((tmp_path / "home/fleets/load/devices/load-004/device.json").read_text())
+    device = json.loads((tmp_path / "home/fleets/load/devices/load-004/device.json").read_text(encoding="utf-8"))
     assert device["outbox"] == 61
     assert "absence is 259200 s, expected at most 172800 s" in run("devices", "add", "1", "--absence", "3d", code=2)
     assert "absence is 'long', expected" in run("devices", "add", "1", "--absence", "long", code=2)

@@ -42,7 +42,7 @@ def test_a_group_needs_no_file_made_by_hand(home: Path, done: Callable[..., str]
 
 
 def test_a_plan_that_names_a_file_of_groups_keeps_it(home: Path, tmp_path: Path, done: Callable[..., str]) -> None:
-    (home / "mine.csv").write_text("device,group\n")
+    (home / "mine.csv").write_text("device,group\n", encoding="utf-8")
     done("campaign", "create", home, "heat", *CAMPAIGN, "--set", "groups=mine.csv")
     assert Home(home).config("heat").campaign.groups == "mine.csv"
 
@@ -64,7 +64,7 @@ def test_a_policy_has_a_spare_tenth_of_time_as_it_has_of_reports(home: Path, don
     """A campaign of a year can be extended by 30 days, as the page says."""
     done("devices", "add", 1, "--home", home)
     plan = Home(home).config("load").campaign
-    policy = json.loads((home / "fleets/load/devices/load-001/policy.json").read_text())
+    policy = json.loads((home / "fleets/load/devices/load-001/policy.json").read_text(encoding="utf-8"))
     spare = policy["duration_seconds"] - _slots(plan) * plan.slot_seconds
     assert spare >= 30 * 86400
     assert spare == -(-_slots(plan) // 10) * plan.slot_seconds
@@ -76,15 +76,18 @@ def test_devices_of_a_broker_on_this_machine_need_no_authority(tmp_path: Path, d
     done("campaign", "create", tmp_path / "home", "load", *CAMPAIGN)
     done("devices", "add", 1, "--home", tmp_path / "home")
     folder = tmp_path / "home/fleets/load/devices/load-001"
-    assert json.loads((folder / "policy.json").read_text())["insecure"] is True
-    assert "tls" not in json.loads((folder / "device.json").read_text())["broker"]
+    assert json.loads((folder / "policy.json").read_text(encoding="utf-8"))["insecure"] is True
+    assert "tls" not in json.loads((folder / "device.json").read_text(encoding="utf-8"))["broker"]
 
 
 def test_devices_of_a_broker_elsewhere_need_its_authority(tmp_path: Path, done: Callable[..., str]) -> None:
     done("init", tmp_path / "home", "--broker", "mqtts://broker.example.org")
     done("campaign", "create", tmp_path / "home", "load", *CAMPAIGN)
     server = tmp_path / "home/server.toml"
-    server.write_text("".join(line for line in server.read_text().splitlines(True) if not line.startswith("ca_file")))
+    server.write_text(
+        "".join(line for line in server.read_text(encoding="utf-8").splitlines(True) if not line.startswith("ca_file")),
+        encoding="utf-8",
+    )
     refused = undertone("devices", "add", "1", "--home", str(tmp_path / "home"))
     assert refused.returncode == 2
     assert "ca_file is missing in [broker] of server.toml" in refused.stderr

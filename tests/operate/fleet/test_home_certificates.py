@@ -98,7 +98,7 @@ def test_added_rotated_revoked_and_renewed_beside_a_running_endpoint(home: Home,
 
     # The server's own new certificate disconnects nobody, and devices verify it.
     run("authority", "renew", home.folder)
-    renewed = ssl.PEM_cert_to_DER_cert((home.folder / "broker/server.crt").read_text())
+    renewed = ssl.PEM_cert_to_DER_cert((home.folder / "broker/server.crt").read_text(encoding="utf-8"))
 
     def shown() -> bytes | None:
         device = site.connect(devices / "power-003")

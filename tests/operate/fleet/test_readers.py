@@ -35,7 +35,7 @@ def test_readers_come_change_and_go(folder: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     gate = Gate(folder / "broker/passwords", credentials.servers_names(), folder / "broker/access")
-    first = path.read_text().strip()
+    first = path.read_text(encoding="utf-8").strip()
     assert gate.admits("grafana", first)
     rules = gate.reader("grafana")
     assert rules is not None
@@ -45,7 +45,7 @@ def test_readers_come_change_and_go(folder: Path) -> None:
     run("readers", "rotate", "grafana", *at)
     assert gate.reload() == {"grafana"}
     assert not gate.admits("grafana", first)
-    assert gate.admits("grafana", path.read_text().strip())
+    assert gate.admits("grafana", path.read_text(encoding="utf-8").strip())
     run("readers", "remove", "grafana", *at)
     assert gate.reload() == {"grafana"}
     assert not path.exists()
@@ -57,7 +57,7 @@ def test_a_reader_and_a_device_never_share_a_name(folder: Path) -> None:
     run("campaign", "create", str(folder), "power", "--sensor", "power", "--unit", "W", "--bound", "100",
         "--epsilon", "1", "--slot-seconds", "60")  # fmt: skip
     run("readers", "add", "power-002", *at)
-    before = (folder / "readers/power-002.password").read_text().strip()
+    before = (folder / "readers/power-002.password").read_text(encoding="utf-8").strip()
     assert "power-001 to power-003" in run("devices", "add", "2", *at)
     assert not (folder / "fleets/power/devices/power-002").exists()
     gate = Gate(folder / "broker/passwords", credentials.servers_names(), folder / "broker/access")
@@ -70,7 +70,7 @@ def test_a_reader_and_a_device_never_share_a_name(folder: Path) -> None:
 
 def test_an_endpoint_without_access_rules_has_no_readers(folder: Path) -> None:
     server = folder / "server.toml"
-    server.write_text(server.read_text().replace('access = "broker/access"', ""))
+    server.write_text(server.read_text(encoding="utf-8").replace('access = "broker/access"', ""), encoding="utf-8")
     with pytest.raises(Invalid, match="access is missing in \\[broker\\]"):
         ReaderFiles.at_home(Home(folder)).add("grafana")
 

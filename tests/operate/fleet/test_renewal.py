@@ -53,8 +53,8 @@ def test_the_new_certificate_has_the_old_names_and_the_same_authority(home: Home
 
 
 def test_a_running_endpoint_shows_the_new_certificate_to_a_device_of_the_old_one(home: Home, free_port) -> None:
-    text = (home.folder / "server.toml").read_text().replace("port = 8883", f"port = {free_port()}")
-    (home.folder / "server.toml").write_text(text.replace('host = "0.0.0.0"', 'host = "127.0.0.1"'))
+    text = (home.folder / "server.toml").read_text(encoding="utf-8").replace("port = 8883", f"port = {free_port()}")
+    (home.folder / "server.toml").write_text(text.replace('host = "0.0.0.0"', 'host = "127.0.0.1"'), encoding="utf-8")
     config = home.config("power")
     trusted = ssl.create_default_context(cafile=str(home.folder / "tls/ca.crt"))
     stop, journal = threading.Event(), Journal(StringIO())
@@ -87,7 +87,7 @@ def test_without_the_authoritys_key_nothing_changes(home: Home) -> None:
     before = (home.folder / "broker/server.crt").read_bytes()
     assert "ca.key" in run("authority", "renew", home.folder, code=2)
     assert (home.folder / "broker/server.crt").read_bytes() == before
-    (home.folder / "broker/server.crt").write_text("nothing")
+    (home.folder / "broker/server.crt").write_text("nothing", encoding="utf-8")
     assert "--host" in run("authority", "renew", home.folder, code=2)
 
 

@@ -61,8 +61,8 @@ class Site:
         self.home = Home(folder)
         self.port = free_port()
         settings = folder / "server.toml"
-        text = settings.read_text().replace("0.0.0.0:8444", f"127.0.0.1:{self.port}")
-        settings.write_text(text.replace("localhost:8444", f"localhost:{self.port}"))
+        text = settings.read_text(encoding="utf-8").replace("0.0.0.0:8444", f"127.0.0.1:{self.port}")
+        settings.write_text(text.replace("localhost:8444", f"localhost:{self.port}"), encoding="utf-8")
         self.context = ssl.create_default_context(cafile=str(folder / "tls/ca.crt"))
         self.log = folder.parent / "join.log"
 
@@ -81,7 +81,7 @@ class Site:
             child.wait(60)
 
     def answers(self, child: Child) -> bool:
-        assert child.poll() is None, self.log.read_text()
+        assert child.poll() is None, self.log.read_text(encoding="utf-8")
         return self.connects()
 
     def connects(self) -> bool:
@@ -232,7 +232,7 @@ def many_join(site: Site, count: int) -> None:
     stored = JoinCodes(site.home.folder).codes()
     assert {code.state(NOW) for code in stored} == {REDEEMED}
     assert {code.device for code in stored} == set(devices.values())
-    written = site.log.read_text()
+    written = site.log.read_text(encoding="utf-8")
     assert not [code for code in codes if code in written or code.replace("-", "") in written]
 
 
@@ -253,7 +253,7 @@ def killed_at_any_moment(site: Site, kills: int) -> None:
         join_child.redeem_and_kill, str(site.home.folder), batches, kills, log=site.log, environment=os.environ
     )
     assert child.wait(240 + 3 * kills) == 0
-    assert int(site.log.read_text()) > 0
+    assert int(site.log.read_text(encoding="utf-8")) > 0
     replies = Joining(site.home).redeem([Redemption.parse(*each) for each in tries])
     assert not [reply for reply in replies if isinstance(reply, JoinRefused)]
     names = [reply["device"] for reply in replies if not isinstance(reply, JoinRefused)]
@@ -300,7 +300,7 @@ def test_a_command_adds_devices_while_people_join(site):
     tries = [(code, secrets.token_hex(32)) for code in site.codes(20)]
     child = Child(join_child.redeem, str(site.home.folder), tries, log=site.log, environment=os.environ)
     added = [json.loads(run("devices", "add", 2, "--home", site.home.folder, "--json"))["devices"] for _ in range(3)]
-    assert child.wait(240) == 0, site.log.read_text()
+    assert child.wait(240) == 0, site.log.read_text(encoding="utf-8")
     replies = Joining(site.home).redeem([Redemption.parse(*each) for each in tries])
     joined = [reply["device"] for reply in replies if not isinstance(reply, JoinRefused)]
     names = [*joined, *(name for each in added for name in each)]
@@ -349,8 +349,10 @@ def test_a_renewed_certificate_is_taken_up(site):
         before = serial()
         run("authority", "renew", site.home.folder)
         wait_for(lambda: serial() != before, what="the renewed certificate")
-        (site.home.folder / "broker/server.key").write_text("no key")
-        wait_for(lambda: "keeps its certificate" in site.log.read_text(), what="the refusal of a damaged key")
+        (site.home.folder / "broker/server.key").write_text("no key", encoding="utf-8")
+        wait_for(
+            lambda: "keeps its certificate" in site.log.read_text(encoding="utf-8"), what="the refusal of a damaged key"
+        )
         assert site.get("/join")[0] == 308
 
 

@@ -56,7 +56,7 @@ class Client:
 
 
 def test_a_renewed_certificate_is_used_by_the_next_handshake(home):
-    tls, authority = tls_of(home), ssl.PEM_cert_to_DER_cert((home / "tls/ca.crt").read_text())
+    tls, authority = tls_of(home), ssl.PEM_cert_to_DER_cert((home / "tls/ca.crt").read_text(encoding="utf-8"))
     before, during = Client(tls, authority), Client(tls, authority)
     before.begin()
     first = before.finish()
@@ -66,7 +66,7 @@ def test_a_renewed_certificate_is_used_by_the_next_handshake(home):
     assert tls.renew()
     second = during.finish()
     assert second != first
-    (home / "broker/server.key").write_text("no key")
+    (home / "broker/server.key").write_text("no key", encoding="utf-8")
     with pytest.raises(Invalid, match="cannot be used"):
         tls.renew()
     assert not tls.renew(), "a refusal is said once"
@@ -97,6 +97,6 @@ def test_a_link_of_a_listener_with_another_certificate_names_no_authority(home, 
 
 def test_a_bundle_gives_the_authority_that_issued_the_certificate(home, tmp_path):
     private_authority(tmp_path / "other", "localhost")
-    own = (home / "tls/ca.crt").read_text()
-    (home / "tls/ca.crt").write_text((tmp_path / "other/ca.crt").read_text() + own)
+    own = (home / "tls/ca.crt").read_text(encoding="utf-8")
+    (home / "tls/ca.crt").write_text((tmp_path / "other/ca.crt").read_text(encoding="utf-8") + own, encoding="utf-8")
     assert tls_of(home).authority == own

@@ -139,7 +139,9 @@ def test_one_code_is_one_device_with_its_files(home):
     assert sorted(reply["files"]) == ["ca.crt", "device.json", "password", "policy.json"]
     assert reply["addresses"]["mqtt"] == "mqtts://meters.example:8883"
     run("devices", "add", 1, "--home", home.folder)
-    added = {path.name: path.read_text() for path in (home.fleet("power") / "devices/power-002").iterdir()}
+    added = {
+        path.name: path.read_text(encoding="utf-8") for path in (home.fleet("power") / "devices/power-002").iterdir()
+    }
     assert sorted(added) == sorted(reply["files"])
     # What a household agreed to is its own: who asks, what for, and until when.
     own = dict.fromkeys(("agreed", "until"))
@@ -166,7 +168,9 @@ def test_the_address_of_an_external_brokers_websocket(tmp_path, monkeypatch):
     assert joined(Joining(home), redemption(code))["addresses"]["websocket"] is None
     settings = home.folder / "server.toml"
     option = 'websocket_url = "wss://Broker.example:8084/mqtt"'
-    settings.write_text(settings.read_text().replace("\nuser =", f"\n{option}\nuser ="))
+    settings.write_text(
+        settings.read_text(encoding="utf-8").replace("\nuser =", f"\n{option}\nuser ="), encoding="utf-8"
+    )
     home = Home(home.folder)
     (code,) = codes_of(home, 1)
     assert joined(Joining(home), redemption(code))["addresses"]["websocket"] == "wss://broker.example:8084/mqtt"
@@ -307,11 +311,11 @@ def test_devices_with_certificates_join(tmp_path):
 
 
 def test_groups(home):
-    (home.folder / "groups.csv").write_text("device,group\n")
+    (home.folder / "groups.csv").write_text("device,group\n", encoding="utf-8")
     run("campaign", "create", home.folder, "heat", *CREATE, "--set", "groups=groups.csv")
     (code,) = codes_of(home, 1, "heat", "north")
     assert joined(Joining(home), redemption(code))["device"] == "heat-001"
-    assert (home.folder / "groups.csv").read_text().splitlines() == ["device,group", "heat-001,north"]
+    assert (home.folder / "groups.csv").read_text(encoding="utf-8").splitlines() == ["device,group", "heat-001,north"]
 
 
 class Cut(BaseException):
@@ -433,7 +437,7 @@ def test_a_printed_sheet_says_what_the_policy_allows(tmp_path):
     pytest.importorskip("segno")
     home = make_home(tmp_path / "home", "--join-port", "8444")
     run("join", "create", "--home", home.folder, "--qr", tmp_path / "sheet.html")
-    sheet = (tmp_path / "sheet.html").read_text()
+    sheet = (tmp_path / "sheet.html").read_text(encoding="utf-8")
     assert "<strong>Any 24 hours:</strong> In any 24 hours the device sends at most 49 reports." in sheet
     assert "<strong>Until:</strong>" in sheet
 
@@ -501,16 +505,16 @@ def test_the_commands(tmp_path):
     made = json.loads(
         run("join", "create", "--home", folder, "--devices", 3, "--qr", sheet, "--links", links, *about, "--json")
     )
-    assert links.read_text().split() == made["links"]
+    assert links.read_text(encoding="utf-8").split() == made["links"]
     assert links.stat().st_mode & 0o777 == sheet.stat().st_mode & 0o777 == 0o600
-    assert all(link in sheet.read_text() for link in made["links"])
-    assert "How &lt;much&gt;" in sheet.read_text()
-    assert sheet.read_text().count("<svg") == 3
+    assert all(link in sheet.read_text(encoding="utf-8") for link in made["links"])
+    assert "How &lt;much&gt;" in sheet.read_text(encoding="utf-8")
+    assert sheet.read_text(encoding="utf-8").count("<svg") == 3
     assert abs(made["expires"] - now - 14 * DAY) < 600
     base, _, secret = made["links"][0].partition("#")
     code, _, authority = secret.partition(".")
     assert base == "https://meters.example:8444/join"
-    certificate = ssl.PEM_cert_to_DER_cert((folder / "tls/ca.crt").read_text())
+    certificate = ssl.PEM_cert_to_DER_cert((folder / "tls/ca.crt").read_text(encoding="utf-8"))
     assert authority == hashlib.sha256(certificate).hexdigest()
     assert Joining(Home(folder)).offer(parse_code(code))["about"] == "How <much>"
     run("join", "revoke", 1, "--home", folder)
@@ -535,7 +539,9 @@ def test_the_commands(tmp_path):
 )
 def test_a_command_that_is_wrong_is_refused(home, words, sentence):
     path = home.folder / "server.toml"
-    path.write_text(path.read_text().replace("# listen =", "listen =").replace("# url =", "url ="))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("# listen =", "listen =").replace("# url =", "url ="), encoding="utf-8"
+    )
     assert sentence in run("join", *words, "--home", home.folder, code=2)
     assert JoinCodes(home.folder).codes() == []
 
@@ -557,7 +563,7 @@ def test_codes_need_a_listener(home):
     ],
 )
 def test_wrong_settings_are_refused(tmp_path, options, sentence):
-    (tmp_path / "server.toml").write_text(f"[join]\n{options}\n")
+    (tmp_path / "server.toml").write_text(f"[join]\n{options}\n", encoding="utf-8")
     with pytest.raises(Invalid, match=re.escape(sentence)):
         _ = Home(tmp_path).join
 
@@ -566,7 +572,10 @@ def test_doctor_examines_the_listener(home, free_port):
     path = home.folder / "server.toml"
     place = f"127.0.0.1:{free_port()}"
     path.write_text(
-        path.read_text().replace('# listen = "0.0.0.0:8444"', f'listen = "{place}"').replace("# url =", "url =")
+        path.read_text(encoding="utf-8")
+        .replace('# listen = "0.0.0.0:8444"', f'listen = "{place}"')
+        .replace("# url =", "url ="),
+        encoding="utf-8",
     )
     codes_of(home, 2)
 
@@ -577,5 +586,5 @@ def test_doctor_examines_the_listener(home, free_port):
     assert "2 open" in findings()[-1].sentence
     with socket.create_server(split_address("listen", place)):
         assert [each.result for each in findings()] == ["failure", "ok"]
-    (home.folder / "broker/server.key").write_text("")
+    (home.folder / "broker/server.key").write_text("", encoding="utf-8")
     assert [each.result for each in findings()] == ["failure"]

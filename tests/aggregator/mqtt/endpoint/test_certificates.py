@@ -36,8 +36,8 @@ def endpoint(tmp_path: Path, authority: Path) -> Iterator[Endpoint]:
 
 def issue(folder: Path, authority: Path, name: str, file: str) -> str:
     certificate, key = device_certificate(authority, name)
-    (folder / f"{file}.crt").write_text(certificate)
-    (folder / f"{file}.key").write_text(key)
+    (folder / f"{file}.crt").write_text(certificate, encoding="utf-8")
+    (folder / f"{file}.key").write_text(key, encoding="utf-8")
     return certificate
 
 
@@ -68,7 +68,7 @@ def test_a_device_enters_by_its_certificate_and_another_by_its_password(endpoint
 
 
 def test_no_password_stands_for_a_certificate(endpoint: Endpoint, tmp_path: Path) -> None:
-    line = (tmp_path / "passwords").read_text().splitlines()[0].partition(":")[2]
+    line = (tmp_path / "passwords").read_text(encoding="utf-8").splitlines()[0].partition(":")[2]
     for guess in ("x", line, line.rpartition("$")[2]):
         assert refused(endpoint, device(endpoint, tmp_path, None, "load-1", guess), "password")
 
@@ -102,7 +102,7 @@ def test_a_new_certificate_ends_the_old_ones_connection(endpoint: Endpoint, auth
 def test_what_is_wrong_is_said(tmp_path: Path, authority: Path) -> None:
     with pytest.raises(Invalid, match=r"expected broker\.certificate and broker\.key"):
         check_broker(BrokerOptions(mode="direct", passwords="passwords", ca_file="ca.crt"), 1)
-    (tmp_path / "nothing.crt").write_text("nothing")
+    (tmp_path / "nothing.crt").write_text("nothing", encoding="utf-8")
     listener = Listener(
         certificate=authority.with_name("server.crt"),
         key=authority.with_name("server.key"),

@@ -337,7 +337,7 @@ def test_tls_and_its_reload(tmp_path: Path, passwords: Path) -> None:
         endpoint.acknowledge(take(endpoint, 150))
         device.wait("acked", count=150)
         assert listener.certificate is not None
-        listener.certificate.write_text("nonsense")
+        listener.certificate.write_text("nonsense", encoding="utf-8")
         with refused("certificate", listener.certificate):
             endpoint.reload()
         device.publish([b"goes on"])
@@ -365,7 +365,7 @@ def test_a_removed_user_is_disconnected_at_reload(endpoint: OneCampaign, device:
     other.publish([b"x"])
     assert take(endpoint, 1)
     other.close()
-    passwords.write_text("load-2:nonsense\n")
+    passwords.write_text("load-2:nonsense\n", encoding="utf-8")
     with refused(passwords, "'load-2'"):
         endpoint.reload()
 

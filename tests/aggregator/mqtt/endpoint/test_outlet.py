@@ -63,7 +63,7 @@ class Listener:
 def site(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int]) -> Iterator[Any]:
     port, outside = free_port(), free_port()
     direct.write_passwords(tmp_path / "passwords", ["d1"])
-    (tmp_path / "outlet.password").write_text("any\n")
+    (tmp_path / "outlet.password").write_text("any\n", encoding="utf-8")
     text = TEXT.format(port=port, prefix=direct.PREFIX, outlet=OUTLET + f"port = {outside}\n")
     stop, said = threading.Event(), io.StringIO()
     with PrivateBroker(mosquitto_binary, tmp_path, outside) as broker:
@@ -142,7 +142,7 @@ def test_a_broker_of_ones_own_needs_no_outlet() -> None:
 
 
 def test_tls_is_on_but_on_this_machine(tmp_path: Path) -> None:
-    (tmp_path / "outlet.password").write_text("secret\n")
+    (tmp_path / "outlet.password").write_text("secret\n", encoding="utf-8")
     for host, more, tls, port in (
         ("127.0.0.1", "", False, 1883),
         ("broker.example", "", True, 8883),

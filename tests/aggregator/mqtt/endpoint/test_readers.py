@@ -313,7 +313,8 @@ def test_the_operators_own_rules_make_readers_and_deny(tmp_path: Path) -> None:
     path = tmp_path / "access"
     path.write_text(
         "user dash\ntopic read t/#\ntopic deny t/secret/#\nuser both\ntopic t/b\nuser load-1\ntopic write t/r\n"
-        "pattern read t/%u/own\n"
+        "pattern read t/%u/own\n",
+        encoding="utf-8",
     )
     access = read_access(path)
     rules = access.reader("dash")
@@ -362,7 +363,7 @@ def test_mosquitto_sub_reads_estimates(endpoint: OneCampaign) -> None:
     endpoint.publish(MEAN, b"1")
     command = [program, "-h", "127.0.0.1", "-p", str(endpoint.port), "-u", "grafana", "-P", password("grafana"),
                "-t", f"{PREFIX}/+/aggregate/#", "-q", "1", "-v", "-C", "2", "-W", "60"]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as child:
         wait_for(lambda: endpoint.facts()["readers_online"] == 1)
         assert child.stdout is not None
         first = child.stdout.readline()

@@ -30,7 +30,7 @@ def isconnected(self):
     if network.up and not up:
         falls += 1
     network.up = up
-    with open("radio.new", "w") as file:
+    with open("radio.new", "w", encoding="utf-8") as file:
         file.write("up" if up else "down")
     os.rename("radio.new", "radio")
     return up

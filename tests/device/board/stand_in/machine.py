@@ -18,7 +18,7 @@ _real_time = None
 
 def load():
     try:
-        with open("board.json") as file:
+        with open("board.json", encoding="utf-8") as file:
             return json.load(file)
     except OSError:
         return {"offset": 0, "memory": "", "cause": PWRON_RESET, "fed": 0}
@@ -27,7 +27,7 @@ def load():
 def save(**changes):
     state = load()
     state.update(changes)
-    with open("board.json", "w") as file:
+    with open("board.json", "w", encoding="utf-8") as file:
         json.dump(state, file)
 
 

@@ -110,7 +110,7 @@ def mount(path):
 def run():
     """The program, in the small thread."""
     try:
-        with open(program) as file:
+        with open(program, encoding="utf-8") as file:
             text = file.read()
         exec(compile(text, program, "exec"), {"__name__": "__main__"})
     except SystemExit:

@@ -24,7 +24,7 @@ READS = tuple(["docs/vectors/%s.json" % name for name in NAMES])
 def check(name):
     # This file is tests/device/core/both/test_vectors.py.
     repository = "/".join(__file__.split("/")[:-5]) or "."
-    with open(repository + "/docs/vectors/%s.json" % name) as file:
+    with open(repository + "/docs/vectors/%s.json" % name, encoding="utf-8") as file:
         content = json.loads(file.read())
     assert content["vectors"]
     for vector in content["vectors"]:

@@ -28,13 +28,13 @@ def added(monkeypatch):
 def test_a_new_source_is_one_module_and_one_line(added, opened, tmp_path):
     place = tmp_path / "28-0316a2"
     place.mkdir()
-    (place / "w1_slave").write_text(ANSWER.format("YES"))
+    (place / "w1_slave").write_text(ANSWER.format("YES"), encoding="utf-8")
     source = opened(kind="thermometer", serial="0316a2", folder=str(tmp_path), range=[-55000, 125000])
     assert source.read(0) == 23125
-    (place / "w1_slave").write_text(ANSWER.format("NO"))
+    (place / "w1_slave").write_text(ANSWER.format("NO"), encoding="utf-8")
     with pytest.raises(ValueError, match="checksum"):
         source.read(0)
-    (place / "w1_slave").write_text(ANSWER.format("YES").replace("23125", "125001"))
+    (place / "w1_slave").write_text(ANSWER.format("YES").replace("23125", "125001"), encoding="utf-8")
     with pytest.raises(ValueError, match="out of bounds"):
         source.read(0)
     (place / "w1_slave").unlink()

@@ -21,31 +21,31 @@ def test_a_file_is_read_anew_for_each_sample(tmp_path):
     path = tmp_path / "meter"
     meter = open_source(source(kind="file", path=str(path)))
     for content, expected in (("12\n", 12), ("-3", -3)):
-        path.write_text(content)
+        path.write_text(content, encoding="utf-8")
         assert meter.read(0) == expected
         assert meter.trouble == ""
     for content in ("", "1.5", "1e3", "9" * 70):
-        path.write_text(content)
+        path.write_text(content, encoding="utf-8")
         with pytest.raises(ValueError, match=r"sample|literal"):
             meter.read(0)
     path.unlink()
     with pytest.raises(OSError, match="meter"):
         meter.read(0)
     assert meter.trouble.startswith("no sample: ")
-    path.write_text("4")
+    path.write_text("4", encoding="utf-8")
     assert (meter.read(0), meter.trouble) == (4, "")
 
 
 def test_a_file_or_a_command_may_give_a_burst(tmp_path):
     path = tmp_path / "burst"
-    path.write_text("12 15\n-3\n")
+    path.write_text("12 15\n-3\n", encoding="utf-8")
     assert open_source(source(kind="file", path=str(path))).read(0) == [12, 15, -3]
     bounded = open_source(source(kind="file", path=str(path), range=[0, 20]))
     with pytest.raises(ValueError, match="sample"):
         bounded.read(0)
     command = [sys.executable, "-c", "print(*range(1000))"]
     assert open_source(source(kind="command", command=command)).read(0) == list(range(1000))
-    path.write_text("12 x")
+    path.write_text("12 x", encoding="utf-8")
     with pytest.raises(ValueError, match="no integer"):
         open_source(source(kind="file", path=str(path))).read(0)
 
@@ -66,11 +66,11 @@ def test_a_command_is_run_for_each_sample():
 
 def test_a_list_is_played_once(tmp_path):
     path = tmp_path / "list"
-    path.write_text("1\n\n2\n")
+    path.write_text("1\n\n2\n", encoding="utf-8")
     recording = open_source(source(kind="list", path=str(path)))
     assert [recording.read(0), recording.read(0), recording.read(0)] == [1, 2, None]
     for content in ("", "1\nx\n"):
-        path.write_text(content)
+        path.write_text(content, encoding="utf-8")
         with pytest.raises(Invalid, match=r"source\.path"):
             open_source(source(kind="list", path=str(path)))
 
@@ -81,7 +81,7 @@ def test_a_fifo_gives_what_has_arrived(tmp_path):
     lines = open_source(source(kind="fifo", path=str(path)))
     assert not lines.polled
     assert lines.arrived() == []
-    with Path(path).open("w") as writer:
+    with Path(path).open("w", encoding="utf-8") as writer:
         writer.write("1\n2\n1873.5 W kitchen\n3")
         writer.flush()
         assert lines.arrived() == [1, 2]
@@ -128,7 +128,7 @@ def test_a_source_that_does_not_fit_is_refused_by_its_field(fields, words):
 
 
 def test_a_path_is_in_the_configurations_folder(tmp_path):
-    (tmp_path / "meter").write_text("5")
+    (tmp_path / "meter").write_text("5", encoding="utf-8")
     config = source(kind="file", path="meter")
     config.folder = str(tmp_path)
     assert open_source(config).read(0) == 5

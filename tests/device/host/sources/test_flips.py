@@ -79,10 +79,10 @@ def test_no_bit_of_one_of_two_reads_gives_another_reading(name, second):
 
 
 def test_a_file_and_a_command_are_read_twice(opened, tmp_path):
-    (tmp_path / "meter").write_text("42\n")
+    (tmp_path / "meter").write_text("42\n", encoding="utf-8")
     count = tmp_path / "count"
     print_once = f"import pathlib; p = pathlib.Path({str(count)!r}); print(len(p.read_text())); p.write_text('xx')"
-    count.write_text("x")
+    count.write_text("x", encoding="utf-8")
     assert opened(kind="file", path=str(tmp_path / "meter"), twice=True).read(0) == 42
     command = opened(kind="command", command=[sys.executable, "-c", print_once], twice=True, timeout_seconds=600)
     with pytest.raises(ValueError, match="differ"):
@@ -91,12 +91,12 @@ def test_a_file_and_a_command_are_read_twice(opened, tmp_path):
 
 
 def test_a_range_holds_for_what_arrives_and_what_is_asked(opened, tmp_path):
-    (tmp_path / "meter").write_text("42")
+    (tmp_path / "meter").write_text("42", encoding="utf-8")
     meter = opened(kind="file", path=str(tmp_path / "meter"), range=[0, 41])
     with refused(0, 41, error=ValueError):
         meter.read(0)
     assert told(meter.trouble, "no sample", 0, 41)
-    (tmp_path / "meter").write_text("41")
+    (tmp_path / "meter").write_text("41", encoding="utf-8")
     assert (meter.read(0), meter.trouble) == (41, "")
 
 
@@ -107,7 +107,7 @@ def test_why_a_read_failed_is_said_until_the_next_read(opened, tmp_path):
     # The loop asks in every round what has arrived, and reads once in a slot.
     assert meter.arrived() == []
     assert meter.trouble.startswith("no sample: ")
-    (tmp_path / "meter").write_text("42")
+    (tmp_path / "meter").write_text("42", encoding="utf-8")
     assert (meter.read(0), meter.arrived(), meter.trouble) == (42, [], "")
 
 

@@ -168,7 +168,7 @@ def home():
 
 def test_a_home_assistant_entity(opened, home, tmp_path):
     token = tmp_path / "token"
-    token.write_text("secret\n")
+    token.write_text("secret\n", encoding="utf-8")
 
     def entity(name):
         return opened(kind="home-assistant", url=home, entity=name, token_file=str(token), scale=[1000, 1])
@@ -179,7 +179,7 @@ def test_a_home_assistant_entity(opened, home, tmp_path):
         gone.read(0)
     with pytest.raises(OSError, match="404"):
         entity("sensor.absent").read(0)
-    token.write_text("wrong\n")
+    token.write_text("wrong\n", encoding="utf-8")
     with pytest.raises(OSError, match="401"):
         entity("sensor.energy").read(0)
     with pytest.raises(OSError, match="InvalidURL"):
@@ -193,7 +193,7 @@ def test_a_home_assistant_entity(opened, home, tmp_path):
 
 
 def test_an_answer_that_is_no_http(opened, tmp_path):
-    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").write_text("secret", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         source = opened(kind="home-assistant", url=url, entity="e", token_file=str(tmp_path / "token"))
@@ -233,7 +233,7 @@ class Dribble:
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"])
 def test_a_server_that_dribbles_has_one_deadline_for_the_whole_answer(opened, tmp_path, monkeypatch, begun):
     """Each byte comes in time; the answer, of head and body, does not."""
-    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").write_text("secret", encoding="utf-8")
     line = Dribble(begun)
     monkeypatch.setattr(http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", line))
     monkeypatch.setattr(network.time, "monotonic", lambda: line.now)
@@ -244,7 +244,7 @@ def test_a_server_that_dribbles_has_one_deadline_for_the_whole_answer(opened, tm
 
 
 def test_no_token_goes_where_an_answer_points(opened, home, tmp_path):
-    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").write_text("secret", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         source = opened(kind="home-assistant", url=url, entity="e", token_file=str(tmp_path / "token"))

@@ -142,20 +142,20 @@ def home_assistant(tmp_path):
         server.server_close()
         thread.join()
 
-    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").write_text("secret", encoding="utf-8")
     fields = {"url": f"http://127.0.0.1:{server.server_port}", "entity": "sensor.energy", "token_file": "token"}
     return {"kind": "home-assistant", **fields}, unplug
 
 
 @pytest.fixture
 def file(tmp_path):
-    (tmp_path / "meter").write_text("5")
+    (tmp_path / "meter").write_text("5", encoding="utf-8")
     return {"kind": "file", "path": "meter"}, (tmp_path / "meter").unlink
 
 
 @pytest.fixture
 def command(tmp_path):
-    (tmp_path / "meter").write_text("5")
+    (tmp_path / "meter").write_text("5", encoding="utf-8")
     return {"kind": "command", "command": ["cat", str(tmp_path / "meter")]}, (tmp_path / "meter").unlink
 
 
@@ -183,8 +183,8 @@ def test_what_is_unplugged_reports_the_default_and_is_said(kind, request, tmp_pa
     fields, unplug = request.getfixturevalue(kind)
     config = {"name": "m", "broker": {"host": "127.0.0.1", "port": free_port()}, "campaigns": ["load"]}
     config |= {"policy": "policy.json", "state": "state", "source": fields}
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
-    (tmp_path / "device.json").write_text(json.dumps(config))
+    (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
+    (tmp_path / "device.json").write_text(json.dumps(config), encoding="utf-8")
     device = HostedDevice(read_config(str(tmp_path / "device.json")), print, lambda *_: None)
     reporter = device._client.reporter
     now = int(time.time())

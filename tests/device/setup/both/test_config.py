@@ -103,13 +103,13 @@ def test_what_is_not_an_object_of_bounded_size():
 
 
 def test_files():
-    with open("device.json", "w") as file:
+    with open("device.json", "w", encoding="utf-8") as file:
         file.write(json.dumps(dict(LEAST, broker={"host": "h", "password_file": "password"})))
     config = read_config("device.json")
     assert config.policy == "policy.json"
     assert read_config("./device.json").policy == "./policy.json"
     for content, expected in (("geheim\n", "geheim"), ("", None), ("x" * 2000, None)):
-        with open("password", "w") as file:
+        with open("password", "w", encoding="utf-8") as file:
             file.write(content)
         try:
             assert assembly.read_password(config.broker) == expected
