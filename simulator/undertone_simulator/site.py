@@ -3,7 +3,6 @@
 Devices reach the server, or its broker, on loopback without TLS.
 """
 
-import getpass
 import json
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from undertone_aggregator.base.owner import user_name
 from undertone_aggregator.counts.partial import EVERYBODY
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.settings.config import Config
@@ -83,7 +83,7 @@ def make_site(
     policy that differ from what the campaign needs. Raises Invalid, OSError.
     """
     program, mode = (sys.executable, "-m", "undertone"), DIRECT if direct else EXTERNAL
-    user = getpass.getuser()
+    user = user_name()
     initialise(folder, Wishes(mode, HOST, None, user, program, port, audit=True, health=None, more=server or {}))
     home = Home(folder)
     home.write_plan(name, plan)

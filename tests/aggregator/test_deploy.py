@@ -1,9 +1,9 @@
 """Alerts and dashboard name metrics that exist; promtool, where it is installed, checks the rules and their tests."""
 
 import contextlib
-import getpass
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -98,7 +98,9 @@ def written(folder: Path, tls: bool = False) -> Path:
     """What init writes for a broker of one's own."""
     authority = folder / "tls/ca.crt" if tls else None
     program = (sys.executable, "-m", "undertone")
-    initialise.initialise(folder, Wishes(EXTERNAL, "localhost", authority, getpass.getuser(), program))
+    # The user who is everywhere: systemd warns of a unit of the user nobody, and tests may run as that.
+    user = pwd.getpwuid(0).pw_name
+    initialise.initialise(folder, Wishes(EXTERNAL, "localhost", authority, user, program))
     return folder
 
 

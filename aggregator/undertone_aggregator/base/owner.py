@@ -1,5 +1,6 @@
 """Gives files that root creates to the user that the server runs as."""
 
+import getpass
 import os
 from pathlib import Path
 
@@ -13,3 +14,13 @@ def give_to_owner(path: Path, like: Path) -> None:
     if os.geteuid() == 0:
         owner = like.stat()
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def user_name() -> str:
+    """Return the name of the user who runs this process; the number where the machine has no name for it, as in an
+    image of a container.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,6 +1,5 @@
 """The history of a campaign: who changed what, and when. Commands append to a file in the server's folder."""
 
-import getpass
 import json
 import os
 import time
@@ -8,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.base.owner import give_to_owner
+from undertone_aggregator.base.owner import give_to_owner, user_name
 from undertone_shared.errors import Invalid
 
 _FOLDER = "history"
@@ -60,4 +59,4 @@ def history(folder: Path, campaign: str) -> list[Entry]:
 
 def _user() -> str:
     """Return the user who runs the command, also under sudo."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
+    return os.environ.get("SUDO_USER") or user_name()

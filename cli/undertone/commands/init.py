@@ -1,6 +1,5 @@
 """``undertone init`` and ``undertone doctor``: make a server's folder, and examine it."""
 
-import getpass
 import json
 import shlex
 import sys
@@ -71,6 +70,7 @@ def init(
     ] = None,
 ) -> None:
     """Write the configuration, keys, passwords, certificates and systemd unit of a new server."""
+    from undertone_aggregator.base.owner import user_name
     from undertone_aggregator.mqtt.addresses import PLAIN_PORT, TLS_PORT, WEBSOCKET_PORT
     from undertone_aggregator.mqtt.signing import ensure_key
     from undertone_aggregator.settings.broker_options import is_loopback
@@ -106,7 +106,7 @@ def init(
     _check_different(ports)
     authority = _authority(folder, host) if tls else None
     program = (sys.executable, "-m", "undertone")
-    user = getpass.getuser()
+    user = user_name()
     wishes = Wishes(
         mode,
         host,

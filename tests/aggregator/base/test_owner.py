@@ -8,6 +8,7 @@ import pytest
 
 from support.ci import ABSENT
 from support.many import PLAN
+from undertone_aggregator.base.owner import user_name
 from undertone_aggregator.mqtt import credentials
 from undertone_aggregator.server.folder import Home
 from undertone_aggregator.store.store import open_store
@@ -58,3 +59,13 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
     credentials.change_passwords(path, {"d": "secret"})
     assert path.stat().st_uid == NOBODY
     assert tmp_path.stat().st_uid == 0
+
+
+def test_a_user_without_a_name_goes_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the image of a container, which runs as a number and sets no variable."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_000_011)
+    assert user_name() == "2000000011"
+    monkeypatch.setenv("USER", "ada")
+    assert user_name() == "ada"
