@@ -21,6 +21,7 @@ from support.order import dealt
 from support.ports import free_port as next_free_port
 from support.postgres import MISSING as NO_POSTGRES
 from support.postgres import Postgres, folder_of_binaries
+from undertone_aggregator.base.open_files import raise_limit
 
 # The same examples each time, however slow the machine; CI=true does so by itself.
 settings.register_profile(
@@ -30,6 +31,8 @@ settings.load_profile("undertone")
 # Workers and the processes they start share the machine's cores. Each with BLAS threads of its own, they would spend
 # more time waiting for each other than computing. NumPy reads this when it is imported, which nothing above does.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Tests run whole servers in their own process, whose soft limit is often 256 on macOS: raised as these programs do it.
+raise_limit()
 # What collection makes lives to the end, so no garbage is looked for before `pytest_collection_finish`: that took two
 # fifths of each worker's time of collection.
 gc.disable()

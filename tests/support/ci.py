@@ -5,6 +5,8 @@ from typing import NoReturn
 
 import pytest
 
+from undertone_aggregator.base.open_files import RESERVE, limit
+
 CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -30,3 +32,9 @@ def pseudo_terminal() -> tuple[int, int]:
         return os.openpty()
     except OSError as wrong:
         absent(f"no pseudo-terminal: {wrong}")
+
+
+def need_connections(count: int) -> None:
+    """Skip where this process, which runs a server, may not open so many connections beside the server's files."""
+    if (most := limit()[0]) < count + RESERVE:
+        absent(f"{count + RESERVE} open files: this process may have {most}; as root, `ulimit -Hn` raises it")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.ci import need_connections
 from support.direct import PREFIX, Device, write_home, write_passwords
 from support.many import PLAN, Running
 from support.waiting import wait_for
@@ -271,6 +272,7 @@ def test_each_device_hears_of_the_campaigns_that_it_subscribed_to(
 
 def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_port: Callable[[], int]) -> None:
     """Through the whole server: the devices of the plan that cannot run are acknowledged once it can, and counted."""
+    need_connections(3)
     folder = tmp_path / "home"
     users = ("power-1", "water-1", "gas-1")
     write_home(folder, free_port(), users, more='access = "broker/access"\n')

@@ -12,7 +12,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from support.ci import unavailable
+from support.ci import need_connections, unavailable
 from support.direct import CONFIG, PREFIX, Device, OneCampaign, open_endpoint, password, write_passwords
 from support.mosquitto import MISSING, find_mosquitto
 from support.paho_client import leave
@@ -334,6 +334,7 @@ def test_the_operators_own_rules_make_readers_and_deny(tmp_path: Path) -> None:
 
 
 def test_200_readers_get_everything(endpoint: OneCampaign) -> None:
+    need_connections(400)
     readers = [Second(endpoint.port) for _ in range(200)]
     for reader in readers:
         reader.wait()
