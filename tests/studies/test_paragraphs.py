@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from undertone_studies.experiments.tops_fig5 import noise_constants
 from undertone_studies.registry import EXPERIMENTS
+from undertone_studies.tops_streams import STAND_INS, stand_in
+from undertone_studies.tops_threshold import clamped_note
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
 
@@ -163,6 +166,109 @@ def test_figure_4() -> None:
             smoothed = {key[2]: error for key, error in of.items() if key[:2] == (stream, e) and key[2] != "Base"}
             assert max(smoothed["mean"], smoothed["median"]) < smoothed["recent"]
             assert smoothed["auto"] < 1.03 * min(smoothed.values())
+
+
+def test_figure_5() -> None:
+    says("tops-fig5", "K is 14276 for H2, 3195 for H16, and 1171 for H16 made consistent", "only 7 to 26 %")
+    constants = noise_constants()
+    assert [round(constants[name]) for name in ("H2", "H16", "H16 consistent")] == [14276, 3195, 1171]
+    (note,) = [note for note in stored("tops-fig5")["notes"] if "K is" in note]
+    for name, value in constants.items():
+        assert f"{value:.6g} for {name}" in note
+    of = errors("tops-fig5")
+    smoothed = [
+        100 * error / of[stream, e, "H16 consistent"]
+        for (stream, e, method), error in of.items()
+        if method == "H16 consistent, smoothed"
+    ]
+    assert (round(min(smoothed)), round(max(smoothed))) == (7, 26)
+
+
+def test_figure_6() -> None:
+    says("tops-fig6", "99.5 % at the smallest ε, and 99.9 % at the other ε", "45 to 1,900 times", "at most 2.2 times")
+    of = {(row["stream"], row["ε"], row["θ"]): row["MSE"] for row in rows("tops-fig6")}
+    smallest, bad, chosen = min(key[1] for key in of), [], []
+    for stream, e in {key[:2] for key in of}:
+        quantiles = {name: of[stream, e, name] for name in ("p85", "p90", "p95", "p99", "p99.5", "p99.9")}
+        best = min(quantiles, key=lambda name: quantiles[name])
+        assert best == ("p99.5" if e == smallest else "p99.9")
+        bad.append(quantiles["p85"] / quantiles[best])
+        chosen.append(of[stream, e, "NM-E"] / quantiles[best])
+    assert (round(min(bad)), round(max(bad), -2)) == (45, 1900)
+    assert 2.1 < max(chosen) <= 2.2
+
+
+def test_figure_8() -> None:
+    says(
+        "tops-fig8",
+        *("except on EDRP at ε = 1 and 2", "falls to a third", "factors of a hundred and more on DNS and Kosarak"),
+        *("a factor of at most two", "1.1 to 240 times ours", "8 to 12,000 times ours"),
+    )
+    of = {(row["stream"], row["ε of the threshold"], row["method"]): row for row in rows("tops-fig8")}
+    cells = {key[:2] for key in of}
+    ratios = {
+        (name, *cell): of[*cell, name]["MSE"] / of[*cell, "ours"]["MSE"] for cell in cells for name in ("SW-W", "SW")
+    }
+    assert {cell for cell in cells if ratios["SW", *cell] < ratios["SW-W", *cell]} == {("EDRP", 1.0), ("EDRP", 2.0)}
+    white, plain = ([ratio for key, ratio in ratios.items() if key[0] == name] for name in ("SW-W", "SW"))
+    assert (round(min(white), 1), round(max(white))) == (1.1, 240)
+    assert (round(min(plain)), round(max(plain), -3)) == (8, 12_000)
+
+    def change(stream: str, method: str, column: str) -> float:
+        first, last = (of[stream, e, method][column] for e in (0.2, 2.0))
+        return float(first / last)
+
+    assert round(change("EDRP", "SW-W", "median θ")) == 3
+    for stream in ("DNS", "Kosarak (stand-in)"):
+        assert change(stream, "SW-W", "MSE") > 100
+    for stream in {cell[0] for cell in cells}:
+        assert 1 / 2 <= change(stream, "ours", "median θ") <= 2
+
+
+def test_figure_9() -> None:
+    says("tops-fig9", "4096 reports", "a thirteenth of the error of Base", "several times as large as ours")
+    of = {str(row["method"]).split(",")[0]: row["RMSE of a window's mean"] for row in rows("tops-fig9")}
+    assert round(of["Base"] / of["ours"]) == 13
+    assert 3 < of["SW-W"] / of["ours"] < 10
+    assert of["SW"] > of["Base"]
+
+
+def test_figure_10() -> None:
+    says("tops-fig10", "the better hierarchy helps in all measures", "more than four times that of H16", "twelve times")
+    constants = noise_constants()
+    assert constants["H2"] > 4 * constants["H16"]
+    assert round(constants["H2"] / constants["H16 consistent"]) == 12
+    of = {(row["stream"], row["ε"], row["method"]): row for row in rows("tops-fig10")}
+    for stream, e in {key[:2] for key in of}:
+        for metric in ("MAE", "MMAE", "MMSE"):
+            assert of[stream, e, "ToPS"][metric] < of[stream, e, "NM-E + H2"][metric]
+            assert of[stream, e, "S-PAK + H16 consistent, smoothed"][metric] < of[stream, e, "PAK"][metric]
+
+
+def test_the_blocks_of_tops() -> None:
+    says("tops-blocks", "On nine of the eleven streams, from ε = .05 on", ".33 to .90 times")
+    of = rows("tops-blocks")
+    streams = {str(row["stream"]) for row in of}
+    assert len(streams) == 11
+    gaining = [row for row in of if not str(row["stream"]).startswith(("trend", "steps"))]
+    ratios = [row["ratio"] for row in gaining if row["ε"] >= 0.05]
+    assert (round(min(ratios), 2), round(max(ratios), 2)) == (0.33, 0.9)
+    for stream in {row["stream"] for row in of} - {row["stream"] for row in gaining}:
+        assert max(row["ratio"] for row in of if row["stream"] == stream and row["ε"] >= 0.05) > 1
+
+
+def test_table_1() -> None:
+    says("tops-table1", "28 instead of 617", "seventy times the largest value here, but only three times")
+    ours, papers = ({row["stream"]: row for row in rows("tops-table1")}[name] for name in ("DNS", "DNS (the paper's)"))
+    assert (ours["max"], papers["max"]) == (28, 617)
+    assert round(ours["B"] / ours["max"], -1) == 70
+    assert round(papers["B"] / papers["max"]) == 3
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_the_probabilities_beside_figure_7(name: str) -> None:
+    """A stand-in needs no data, so that the stored note is computed again."""
+    assert clamped_note(stand_in(name, 1)) in stored("tops-fig7")["notes"]
 
 
 def test_figure_7() -> None:
