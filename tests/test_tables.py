@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import re
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, get_type_hints
 
 import pytest
@@ -12,7 +13,9 @@ from support.micropython import REPO
 from undertone.commands import certify, fleet, web, worker
 from undertone.stores import STORE_HELP
 from undertone_aggregator.design.named import STREAMS, certified_names, reporting_names
+from undertone_aggregator.estimate.formats import FORMATS
 from undertone_aggregator.settings.config import CampaignPlan
+from undertone_aggregator.settings.report_sources import SOURCES
 from undertone_aggregator.settings.server_options import StoreOptions
 from undertone_aggregator.store.store_address import KINDS as STORES
 from undertone_device.host import sources
@@ -32,6 +35,12 @@ def help_of(section: type, name: str) -> str:
 
 def help_of_argument(command: Callable[..., Any], name: str) -> str:
     return str(get_type_hints(command, include_extras=True)[name].__metadata__[0].help)
+
+
+def text_of(page: str, first: str) -> str:
+    """The text of a page from the line with ``first`` to the next empty line."""
+    text = (REPO / page).read_text(encoding="utf-8")
+    return text[text.index(first) :].partition("\n\n")[0]
 
 
 def stores() -> list[str]:
@@ -67,6 +76,12 @@ LISTS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
         (REPO / "docs/simulation.md").read_text(encoding="utf-8").partition("## Populations")[2].partition("**Add")[0],
         lambda: [f"`{name}`" for name in POPULATIONS],
     ),
+    "`format` in docs/api.md": (text_of("docs/api.md", "| `format` |"), lambda: FORMATS),
+    "undertone query in aggregator/README.md": (
+        text_of("aggregator/README.md", "undertone query undertone.sqlite --since"),
+        lambda: FORMATS,
+    ),
+    "[broker] mode in aggregator/README.md": (text_of("aggregator/README.md", "| mode |"), lambda: SOURCES),
     "docs/sensors.md": (
         (REPO / "docs/sensors.md").read_text(encoding="utf-8").replace("`", '"'),
         lambda: [f'"{kind}"' for kind in sources.kinds()],
@@ -90,6 +105,20 @@ def test_a_name_that_a_list_lacks_is_found() -> None:
         "piecewise",
         "laplace",
     ]
+
+
+# Each line of a table that names a module and what is in it: "table, name" -> the two.
+NAMED = {
+    **{f"FORMATS, {name}": (each.module, each.function) for name, each in FORMATS.items()},
+    **{f"KINDS of store/store_address.py, {name}": (each.module, each.opener) for name, each in STORES.items()},
+    **{f"SOURCES, {name}": (each.module, each.opener) for name, each in SOURCES.items()},
+}
+
+
+@pytest.mark.parametrize("line", NAMED)
+def test_a_line_of_a_table_names_what_is_there(line: str) -> None:
+    module, member = NAMED[line]
+    assert callable(getattr(import_module(module), member))
 
 
 def test_every_module_that_describes_sources_is_named() -> None:

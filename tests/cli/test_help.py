@@ -11,9 +11,7 @@ import pytest
 from typer.main import get_command
 
 from undertone.app import SECTIONS, app
-from undertone.commands.certify import NAMES
 from undertone.examples import EXAMPLES
-from undertone_aggregator.design.named import certified_names
 from undertone_simulator.fast.options import SimulateOptions
 from undertone_simulator.planning.options import PlanOptions
 
@@ -70,10 +68,6 @@ def test_no_summary_of_a_command_is_cut_off(capsys):
     shown = capsys.readouterr().out.partition("Options:")[2]
     assert "..." not in shown
     assert "Other commands" not in shown
-
-
-def test_help_of_certify_names_every_mechanism():
-    assert NAMES.split(", ") == list(certified_names())
 
 
 def commands(group, path=()):

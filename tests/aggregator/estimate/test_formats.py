@@ -22,7 +22,7 @@ from undertone_aggregator.estimate.formats import FORMATS, Format
 from undertone_aggregator.estimate.query import Results
 from undertone_aggregator.estimate.selection import Selection
 
-# What the product ships, and the format of the guide. A new format is a line here, and passes all tests of `form`.
+# What the product ships, and the format of the guide. Each one passes all tests of `form`.
 TRIED = [*FORMATS, "markdown"]
 
 

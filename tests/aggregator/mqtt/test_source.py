@@ -95,6 +95,11 @@ def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
         config(tmp_path, '[broker]\nmode = "folder"\n')
 
 
+def test_a_source_without_a_broker_has_one_worker(settings: Config, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"server\.workers is 2, but mode 'folder' has one"):
+        config(tmp_path, '[broker]\nmode = "folder"\n[server]\nworkers = 2\n')
+
+
 def test_the_guide_has_the_source_as_it_is_tried_here() -> None:
     guide = (REPO / "docs/extending.md").read_text(encoding="utf-8")
     assert EXAMPLE.read_text(encoding="utf-8") in guide
