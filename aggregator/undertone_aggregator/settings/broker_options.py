@@ -196,7 +196,9 @@ def _check_direct(broker: BrokerOptions, workers: int) -> None:
             " address of this machine"
         )
     if workers > 1:
-        raise Invalid(f"server.workers is {workers}, but mode {broker.mode!r} has one: use a broker for several workers")
+        raise Invalid(
+            f"server.workers is {workers}, but mode {broker.mode!r} has one: use a broker for several workers"
+        )
 
 
 def check_sessions(broker: BrokerOptions, workers: int, sessions: int) -> None:

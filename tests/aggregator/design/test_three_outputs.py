@@ -44,8 +44,8 @@ def test_it_keeps_the_contract_of_every_mechanism(mechanism):
     assert certify_mechanism("three-outputs", mechanism, "2", THETA, None).ratio == Fraction(mechanism.a, mechanism.b)
 
 
-# Not the optimal table, which is tried below, nor the Square Wave, which has no unbiased decode: devices report by it in
-# threshold rounds alone.
+# Not the optimal table, which is tried below, nor the Square Wave, which has no unbiased decode: devices report by it
+# in threshold rounds alone.
 @pytest.mark.parametrize(
     "name",
     [name for name, named in NAMES.items() if not isinstance(named.reporting, Designed) and name != "square-wave"],
