@@ -27,6 +27,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "Threshold and intervals": (
         "theta",
         "coverage",
+        "differences",
         "drift",
         "filter",
         "load",
