@@ -13,6 +13,7 @@ from undertone_aggregator.counts.columns import unpack
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.counts.seen import COUNTED, NEWER, RECORD_BYTES, Seen, digest, record
 from undertone_aggregator.counts.sequences import CLOSES
+from undertone_aggregator.counts.sequences import RECORD_BYTES as NUMBERS_BYTES
 from undertone_aggregator.ingest import tally as module
 from undertone_aggregator.ingest.admission import Admission
 from undertone_aggregator.ingest.devices import Devices
@@ -37,6 +38,12 @@ def records(batch: Batch) -> dict[bytes, list[bytes]]:
         row = bytes(batch.seen[at : at + RECORD_BYTES])
         rows.setdefault(row[:8], []).append(row)
     return rows
+
+
+def numbers(batch: Batch) -> dict[bytes, bytes]:
+    """What a store keeps of each device's sequence numbers: the last of its records."""
+    rows = (bytes(batch.sequences[at : at + NUMBERS_BYTES]) for at in range(0, len(batch.sequences), NUMBERS_BYTES))
+    return {row[:8]: row for row in rows}
 
 
 def audits(batch: Batch) -> dict[tuple[str, bytes], str]:
@@ -90,6 +97,7 @@ def compare(epochs: list[Epoch], deliveries: list[Delivery], size: int, now: int
         assert sorted(quick.chains[i : i + 20] for i in range(0, len(quick.chains), 20)) == sorted(
             plain.chains[i : i + 20] for i in range(0, len(plain.chains), 20)
         )
+        assert numbers(quick) == numbers(plain)
         assert audits(quick) == audits(plain)
         counted += quick.outcomes[COUNTED]
     assert fast.seen.snapshot() == slow.seen.snapshot()
