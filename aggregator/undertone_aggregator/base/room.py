@@ -1,14 +1,19 @@
 """How many devices may be connected at once, and why no more: open files, memory, or the operator's setting."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from undertone_aggregator.base.memory import usable_memory
 from undertone_aggregator.base.open_files import RESERVE
 
 # Event of the alarm that devices are turned away.
 CROWD = "crowd"
 # The machine's memory for one connection, of which the connection itself takes about half (`undertone bench tls`).
 CONNECTION_BYTES = 32 << 10
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUP = Path("/proc/self/cgroup")
+# Line of version 2 in /proc/self/cgroup.
+_VERSION_2 = "0::"
 
 
 @dataclass(frozen=True)
@@ -56,3 +61,32 @@ def room(chosen: int | None, files: int, memory: int | None = None) -> Room:
             "a machine with more memory, or connections = {devices} in [broker]",
         )
     return min(by_files, other, key=lambda each: each.connections)
+
+
+def usable_memory(groups: Path = _GROUPS, own: Path = _OWN_GROUP) -> int:
+    """Return the bytes of memory that this process may use: the machine's, or less if its control group (a container)
+    has a limit.
+
+    ``groups``: where control groups of version 2 are mounted; ``own``: the file that names this process's group.
+    """
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine, *_limits(groups, own)])
+
+
+def _limits(groups: Path, own: Path) -> list[int]:
+    """Return the limits of this process's group and of all groups around it."""
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        # Not Linux.
+        return []
+    found = []
+    for line in lines:
+        if line.startswith(_VERSION_2):
+            group = PurePosixPath(line.removeprefix(_VERSION_2))
+            for each in (group, *group.parents):
+                file = groups / each.relative_to("/") / "memory.max"
+                # A group without a limit says "max"; the outermost group has no such file.
+                if file.is_file() and (limit := file.read_text(encoding="utf-8").strip()).isdecimal():
+                    found.append(int(limit))
+    return found

@@ -1,19 +1,19 @@
 """Privacy against readers of published means only, provided that the reports stay with the server.
 
-A published number is a function of a slot's histogram, hence of n reports without names and order: see
-`undertone_aggregator.design.blanket`. Days and years are compositions of such releases. This guarantee does not replace
-the device's own: the server still has every report under its device's name.
+A published number is a function of a slot's histogram, hence of n reports without names and order: see `Blanket`. Days
+and years are compositions of such releases. This guarantee does not replace the device's own: the server still has
+every report under its device's name.
 """
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design.blanket import Blanket
 from undertone_aggregator.design.loss import Losses, Vector
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.checks import check_integer
@@ -24,7 +24,7 @@ MOST_REPORTS = 10**8
 LARGEST_RELEASES = 1 << 20
 # Width of the counted range in standard deviations of a count; counts outside it are charged as infinite loss.
 _WIDE = 9.0
-# Resolution of the computation, in cells per standard deviation: cells of the counts A and B of `design.blanket`, and
+# Resolution of the computation, in cells per standard deviation: cells of the counts A and B of `Blanket`, and
 # points of ε. FINE is for displayed numbers, COARSE for numbers computed while the server does other work.
 FINE = 32
 COARSE = 10
@@ -37,6 +37,49 @@ _BLOCK = 1 << 21
 # Beyond `_WIDE` standard deviations a count's probability decreases by at least this share at each step: the tail of a
 # log-concave distribution is at most a geometric series.
 _FALL = 1e-4
+
+
+@dataclass(frozen=True)
+class Blanket:
+    """The privacy blanket of a mechanism: what n reports without names and order reveal about one of them (day-privacy,
+    5.1), with ``gamma`` = γ and ``ratio`` = p, the certificate.
+
+    With ω_y = min_k P(y | k) and γ = Σ_y ω_y, each report is, with probability γ, drawn from ω/γ whatever its reading
+    (Balle, Bell, Gascón, Nissim, CRYPTO 2019). Assume that the observer knows all other reports; then only
+    T = 1 + Bin(n - 1, γ) blankets hide the report in question. G_k(y) = P(y | k)/ω_y lies in [1, p], and has mean 1/γ
+    over the blanket; the loss is ln(Σ G_k / Σ G_k') over the T reports. A hockey-stick divergence is convex in the G,
+    so it is largest where they are 1 or p, and where no report has p for both: with t = (1/γ - 1)/(p - 1),
+
+        (A, B, R) | T ~ Multinomial(T; t, t, 1 - 2t),    loss = ln[(T + (p - 1) A) / (T + (p - 1) B)],
+
+    where A reports have G_k = p, B reports have G_k' = p, and the other R reports have neither. The loss is taken under
+    the reading k: its distribution P is this multinomial one times γ (T + (p - 1) A)/T. It dominates the loss of any
+    mechanism with these p and γ; for stochastic rounding, piecewise and the Hybrid it is exact.
+
+    Raises Invalid if t exceeds 1/2: no pair is known then.
+    """
+
+    gamma: Fraction
+    ratio: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gamma < 1 < self.ratio or self.extreme > Fraction(1, 2):
+            raise Invalid(
+                f"the mechanism's blanket is {float(self.gamma):.6g} at the ratio {float(self.ratio):.6g}, expected at"
+                f" least {float(2 / (self.ratio + 1)):.6g}, stochastic rounding's"
+            )
+
+    @property
+    def extreme(self) -> Fraction:
+        """The probability t that a blanket draw looks p times as likely under the one reading as under the other."""
+        return (1 / self.gamma - 1) / (self.ratio - 1)
+
+    @staticmethod
+    def of(mechanism: Mechanism) -> "Blanket":
+        """Compute the blanket exactly from the mechanism's weights. Raises Invalid."""
+        rows = [mechanism.weights(level) for level in range(mechanism.levels + 1)]
+        least = sum(min(column) for column in zip(*rows, strict=True))
+        return Blanket(Fraction(least, mechanism.row_total()), Fraction(*mechanism.certificate()))
 
 
 @dataclass(frozen=True)
@@ -158,7 +201,7 @@ def _factorials(low: int, high: int) -> Vector:
 def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> tuple[Vector, float]:
     """Return an upper bound of δ at every ε of ``grid`` for ``blankets`` blankets, and the probability left out.
 
-    P and Q are the distributions of the counts A and B (`design.blanket`) under the two readings to be distinguished.
+    P and Q are the distributions of the counts A and B (`Blanket`) under the two readings to be distinguished.
     Counts are grouped in cells. A cell whose losses all exceed ε adds P - e^ε Q, exactly; a cell whose losses lie on
     both sides of ε adds at most P (1 - e^{ε - its largest loss}).
     """
@@ -170,7 +213,7 @@ def _deltas(blankets: int, extra: float, t: float, grid: Vector, cells: int) -> 
     edge = (base[0].sum() + base[:, 0].sum() if low > 0 else 0.0) + (
         base[-1].sum() + base[:, -1].sum() if high < blankets else 0.0
     )
-    # In the letters of `design.blanket`, γ E[pA + B + R]/T = 1, so P is the multinomial probability times
+    # In the letters of `Blanket`, γ E[pA + B + R]/T = 1, so P is the multinomial probability times
     # (T + (p-1) A)/T, divided by the mean of that factor, 1 + (p-1) t.
     scale = blankets * (1 + extra * t)
     p = (blankets * base + extra * moment_a) / scale
@@ -204,7 +247,7 @@ def _from_above(counts: NDArray[Any]) -> Vector:
 def _cells(blankets: int, t: float, low: int, high: int, width: int) -> tuple[Vector, Vector, Vector]:
     """Return, for cells of the counts (A, B) given T ``blankets``: probability, Σ A · probability, Σ B · probability.
 
-    `design.blanket` defines A, B, R and T. Shape [cells, cells] each.
+    `Blanket` defines A, B, R and T. Shape [cells, cells] each.
     """
     count = np.arange(low, high + 1)
     single = _factorials(low, high) + count * math.log(t)

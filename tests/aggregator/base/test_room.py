@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from undertone_aggregator.base.memory import usable_memory
-from undertone_aggregator.base.room import room
+from undertone_aggregator.base.room import room, usable_memory
 
 GB = 1 << 30
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from undertone_aggregator.campaign.stream_theta import clipped_steps, stream_theta
+from undertone_aggregator.campaign.stream_rounds import clipped_steps, stream_theta
 from undertone_aggregator.estimate.clipping import PART
 from undertone_aggregator.threshold import Threshold
 

@@ -12,9 +12,8 @@ import pytest
 from support.designed import small_table
 from undertone_aggregator.design import hybrid
 from undertone_aggregator.design import published as module
-from undertone_aggregator.design.blanket import Blanket
 from undertone_aggregator.design.loss import Losses
-from undertone_aggregator.design.published import published, slot_losses
+from undertone_aggregator.design.published import Blanket, published, slot_losses
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from undertone_aggregator.design import published as module
-from undertone_aggregator.design.blanket import Blanket
-from undertone_aggregator.design.published import published, slot_losses
+from undertone_aggregator.design.published import Blanket, published, slot_losses
 from undertone_shared.errors import Invalid
 from undertone_shared.mechanism import WindowMechanism
 
