@@ -27,7 +27,7 @@ PARAGRAPH = (
     "The study simulates campaigns of three weeks, in which the server chooses θ again once a week. The readings "
     "change on the third day after the threshold rounds. From then on, θ does not suit the readings until the server "
     "chooses it again. The table shows that the intervals of the headline nevertheless contain the mean of the "
-    "readings in at least 95 % of slots."
+    "readings in about 95 % of slots, or in more."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3
