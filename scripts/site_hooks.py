@@ -1,8 +1,10 @@
-"""Take the guides that are beside their code into the site, with the pages that are made from the code; mend links."""
+"""Take guides that are beside their code into the site, with the pages that are made from the code; mend links."""
 
+import html
 import os
 import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,15 @@ GUIDES = {
     "device/README.md": "guides/device.md",
     "aggregator/README.md": "guides/aggregator.md",
     "simulator/README.md": "guides/simulator.md",
+    "CHANGELOG.md": "changes.md",
+    "aggregator/undertone_aggregator/web/static/icon.svg": "logo.svg",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 # The table of a figure, defined at the end of a guide.
+# A paragraph that is indented as code, with a letter or sign that only formulas have.
+_FORMULA = re.compile(r"(?<=\n\n)((?:    \S[^\n]*\n)+)(?=\n)")
+_SIGNS = re.compile(r"[θεΣ√²ρτ]")
+_LONG_WORD = re.compile(r"[A-Za-z]{6}")
 _DEFINITION = re.compile(r"^(\[[\w-]+\]: )(\S+)", re.MULTILINE)
 
 
@@ -58,4 +66,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         label, path = definition.groups()
         return f"{label}{target(path) or path}"
 
-    return _DEFINITION.sub(defined, _LINK.sub(moved, markdown))
+    return _DEFINITION.sub(defined, _LINK.sub(moved, _FORMULA.sub(formula, markdown)))
+
+
+def formula(paragraph: re.Match[str]) -> str:
+    """Return a formula as an element of its own; code, prose and tables within lists stay as they are."""
+    text = paragraph[1]
+    if not _SIGNS.search(text) or _LONG_WORD.search(text) or "|" in text:
+        return text
+    lines = "\n".join(line.strip() for line in text.splitlines())
+    return f'<div class="formula">{html.escape(lines)}</div>\n'
+
+
+def on_config(config: Any) -> None:
+    """Say the version at the foot of each page."""
+    config.copyright = f"Undertone {version('undertone-ldp')}, not released"

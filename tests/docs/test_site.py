@@ -1,12 +1,14 @@
 """The site builds with --strict, and asks nobody else for anything when it is read."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
 
 import pytest
 
+import undertone
 from support.micropython import REPO
 from undertone.app import SECTIONS
 from undertone_aggregator.settings.config import SECTIONS as TABLES
@@ -50,3 +52,41 @@ def test_nothing_is_fetched_from_elsewhere(site):
 def test_the_search_index_and_the_api_are_in_it(site):
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
     assert "undertone_central.release.release" in (site / "reference.html").read_text("utf-8")
+
+
+def test_formulas_are_set_as_formulas(site):
+    found = {path.name: path.read_text("utf-8").count('class="formula"') for path in site.glob("*.html")}
+    assert {name: count for name, count in found.items() if count} == {"cgm-proof.html": 2, "threshold.html": 1}
+
+
+def test_each_page_says_the_version_and_leads_to_its_neighbours(site):
+    for name in ("privacy.html", "operator.html"):
+        text = (site / name).read_text("utf-8")
+        assert f"Undertone {undertone.__version__}" in text
+        assert text.count("md-footer__link--") == 2
+        assert 'src="logo.svg"' in text
+    assert (site / "changes.html").exists()
+
+
+# What people search for -> the page with a section that has all these words.
+SEARCHED = {
+    "gdpr": "privacy.html",
+    "withdraw consent": "privacy.html",
+    "lost device": "privacy.html",
+    "certificate expires": "operator.html",
+    "offline week": "firmware.html",
+    "battery": "firmware.html",
+    "csv column": "api.html",
+    "power cut": "guides/aggregator.html",
+}
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_words_that_people_search_for_lead_to_their_page(site, words):
+    sections = json.loads((site / "search/search_index.json").read_text("utf-8"))["docs"]
+    pages = {
+        section["location"].partition("#")[0]
+        for section in sections
+        if all(word in f"{section['title']} {section['text']}".lower() for word in words.split())
+    }
+    assert SEARCHED[words] in pages
