@@ -1,0 +1,82 @@
+"""Every command line of every page is one that the command accepts: its options exist, and have values of their type.
+
+`test_commands.py` runs those that can run by themselves. The others need a server, a board or hours, or have names that
+stand for the reader's own.
+"""
+
+import re
+import shlex
+
+import pytest
+import typer
+from typer.main import get_command
+
+from support.micropython import REPO
+from undertone.app import _Usage, app
+
+PAGES = [
+    path
+    for folder in ("", "docs", "device", "aggregator", "simulator")
+    for path in sorted((REPO / folder).glob("*.md"))
+    if path.name != "CHANGELOG.md"
+]
+# Words that stand for a number of the reader's own.
+PLACEHOLDERS = {"N": "5", "E": "1"}
+# Texts of the wire that are hashed, and that are no commands.
+LABELS = ("undertone agreement 1", "undertone join device secret")
+_BLOCK = re.compile(r"```(?:sh|console)?\n(.*?)```", re.DOTALL)
+_INLINE = re.compile(r"`(undertone [^`]+)`")
+_INDENTED = re.compile(r"^ {4,}(undertone .*)$", re.MULTILINE)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a page that call ``undertone``, each as one line."""
+    found = []
+    for block in _BLOCK.findall(text):
+        whole = block.replace("\\\n", " ")
+        found += [line.strip() for line in whole.splitlines() if line.strip().startswith("undertone ")]
+    found += [" ".join(line.split()) for line in _INLINE.findall(text)]
+    return found + _INDENTED.findall(text)
+
+
+def fault(line: str) -> str:
+    """What is wrong with a command line; empty if nothing is. A word such as `undertone query` alone is a name."""
+    line = re.split(r"\s+[|>&]|\s+#|;", line)[0]
+    if line.removeprefix("undertone ").split()[0] == "COMMAND" or line in LABELS:
+        return ""
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(line)[1:]]
+    command, path = get_command(app), []
+    while words and hasattr(command, "list_commands"):
+        child = command.get_command(None, words[0])
+        if child is None:
+            return f"there is no {' '.join([*path, words[0]])}"
+        path.append(words.pop(0))
+        command = child
+    if not any(word.startswith("-") for word in words) or path[:1] == ["device"]:
+        return ""
+    try:
+        command.make_context(" ".join(path), list(words))
+    except _Usage as error:
+        # A page may name an option alone, without its value, or without what else the command needs.
+        alone = ("Missing", f"Option '{words[-1]}' requires an argument")
+        return "" if error.format_message().startswith(alone) else error.format_message()
+    except typer.Exit:
+        pass
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(REPO)))
+def test_each_command_line_of_a_page_is_correct(page) -> None:
+    lines = lines_of(page.read_text(encoding="utf-8"))
+    faults = {line: fault(line) for line in lines if "…" not in line and "..." not in line and "|" not in line}
+    assert {line: why for line, why in faults.items() if why} == {}
+
+
+def test_a_wrong_line_is_found() -> None:
+    assert fault("undertone query a.sqlite --newst 4")
+    assert fault("undertone qury a.sqlite")
+    assert fault("undertone plan --devices many")
+    assert fault("undertone query a.sqlite --newest 4   # four") == ""
+    assert lines_of("```sh\nundertone plan \\\n  --devices 5\n```\n `undertone\nquery`") == [
+        "undertone plan    --devices 5"
+    ]
