@@ -440,6 +440,14 @@ def test_a_restart_of_the_server_is_said_and_survived(
     until(page, f"{latest} !== {json.dumps(before)}")
 
 
+def test_a_browser_whose_language_is_none_draws_all_the_same(open_page: Callable[..., Any], name: str) -> None:
+    """WebKitGTK says that its language is C where the locale is."""
+    told = "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C', configurable: true })"
+    page = open_page(f"#{name}", prepare=lambda page: page.add_init_script(told))
+    page.wait_for_selector("#chart canvas")
+    until(page, "document.getElementById('link').textContent === 'live'")
+
+
 def test_a_phone_in_the_dark(open_page: Callable[..., Any], name: str) -> None:
     page = open_page(f"#{name}", viewport={"width": 360, "height": 740}, color_scheme="dark")
     page.wait_for_selector("#chart canvas")

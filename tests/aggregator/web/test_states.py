@@ -32,6 +32,8 @@ from undertone_aggregator.web.site import StoreSite, named
 pytestmark = pytest.mark.services
 AXE = REPO / ".tools/npm/node_modules/axe-core/axe.min.js"
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
+# Both browsers, schemes of colours and widths, each with each other one.
+WINDOWS = ("chromium-light-desktop", "chromium-dark-phone", "firefox-dark-desktop", "firefox-light-phone")
 GROUPS = ("north", "east", "south", "west", "centre", "harbour")
 Summary = dict[str, Any]
 
@@ -193,15 +195,15 @@ class Tab(Protocol):
     def evaluate(self, expression: str) -> Any: ...
 
 
-Look = Callable[[str, str], Tab]
+Look = Callable[[str], Tab]
 
 
-@pytest.fixture(scope="module", params=["chromium-light", "chromium-dark", "firefox-light", "firefox-dark"])
+@pytest.fixture(scope="module", params=WINDOWS)
 def window(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
-    """A running browser with a scheme of colours: (its name, itself)."""
+    """One of `WINDOWS`: (its name, its running browser)."""
     if not AXE.exists():
         unavailable("axe-core is not installed: make services")
-    kind, _, colours = request.param.partition("-")
+    kind, colours, _ = request.param.split("-")
     if kind == "chromium":
         if chromiums.find_chromium() is None:
             unavailable(chromiums.MISSING)
@@ -217,13 +219,14 @@ def window(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def look(window: tuple[str, Any], address: str) -> Iterator[Look]:
-    """Opens an address at a width of `WIDTHS`."""
-    kind, running = window
+    """Opens an address in the window."""
+    name, running = window
+    kind, colours, width = name.split("-")
+    across, down = WIDTHS[width]
     with ExitStack() as stack:
 
-        def opened(where: str, width: str) -> Tab:
-            across, down = WIDTHS[width]
-            if kind.startswith("firefox"):
+        def opened(where: str) -> Tab:
+            if kind == "firefox":
                 running.resize(across, down)
                 running.goto("about:blank")
                 running.goto(address + where)
@@ -231,7 +234,7 @@ def look(window: tuple[str, Any], address: str) -> Iterator[Look]:
                 return tab
             open_page = stack.enter_context(pages(running, address))
             # axe is put into the page by the debugger, which the page's policy would forbid to a script.
-            options = {"viewport": {"width": across, "height": down}, "color_scheme": kind.partition("-")[2]}
+            options = {"viewport": {"width": across, "height": down}, "color_scheme": colours}
             tab = open_page(where, bypass_csp=True, **options)
             return tab
 
@@ -251,10 +254,9 @@ def check(tab: Any, window: tuple[str, Any], name: str) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ONE)
-def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str, width: str) -> None:
-    tab = look(f"one-{name}/#simulation", width)
+def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str) -> None:
+    tab = look(f"one-{name}/#simulation")
     until(tab, "document.querySelector('#chart canvas') !== null")
     until(tab, "document.getElementById('latest').textContent !== ''")
     tab.evaluate(
@@ -276,11 +278,11 @@ def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str
     assert ("Municipal works" in about and "To plan the grid" in about) == (name != "stored")
     assert "until Jan 2, 2027" in about or "at the latest Jan 2, 2027" in about or name in ("stream", "turns")
     assert "What it sent before stays in the sums" in about
-    check(tab, window, f"one-{name}-{width}")
+    check(tab, window, f"one-{name}")
 
 
 def test_a_chart_has_at_most_four_groups_and_says_so(look: Look) -> None:
-    tab = look("one-groups/#simulation", "desktop")
+    tab = look("one-groups/#simulation")
     until(tab, "document.querySelector('#chart canvas') !== null")
     tick = "[...document.querySelectorAll('#groups input')].filter((box) => !box.checked && !box.disabled)[0]?.click()"
     states = "JSON.stringify([...document.querySelectorAll('#groups input')].map((box) => [box.checked, box.disabled]))"
@@ -292,31 +294,29 @@ def test_a_chart_has_at_most_four_groups_and_says_so(look: Look) -> None:
     assert "at most 4 groups" in tab.evaluate("document.getElementById('groups').textContent")
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ALL)
-def test_the_campaigns_in_each_state(window: tuple[str, Any], look: Look, name: str, width: str) -> None:
-    tab = look(f"all-{name}/", width)
+def test_the_campaigns_in_each_state(window: tuple[str, Any], look: Look, name: str) -> None:
+    tab = look(f"all-{name}/")
     until(tab, "document.querySelector('#cards > *') !== null")
     cards = tab.evaluate("document.querySelectorAll('.card').length")
     assert cards == (0 if name == "empty" else 20 if name == "twenty" else 1)
     said = tab.evaluate("document.getElementById('overall').innerText")
     for part in OVERALL[name]:
         assert part in said
-    check(tab, window, f"all-{name}-{width}")
+    check(tab, window, f"all-{name}")
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_guides(window: tuple[str, Any], look: Look, width: str) -> None:
+def test_the_guides(window: tuple[str, Any], look: Look) -> None:
     for guide in GUIDES:
-        tab = look(f"all-one/guides/{guide}.md", width)
+        tab = look(f"all-one/guides/{guide}.md")
         until(tab, "document.querySelector('main h1') !== null")
-        check(tab, window, f"guide-{guide}-{width}")
+        check(tab, window, f"guide-{guide}")
 
 
 def test_a_campaign_on_paper(window: tuple[str, Any], address: str) -> None:
     """Printed in dark mode, too, the page is black on white, without buttons, with the chart and the opened parts."""
-    kind, running = window
-    if kind != "chromium-dark":
+    name, running = window
+    if name != "chromium-dark-phone":
         pytest.skip("only playwright prints")
     with pages(running, address) as open_page:
         page = open_page("one-running/#simulation", bypass_csp=True, color_scheme="dark")
