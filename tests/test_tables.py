@@ -143,3 +143,31 @@ def test_every_population_is_named() -> None:
         if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == "name"
     ]
     assert sorted(names) == sorted(POPULATIONS), "add the class to _KINDS of populations/__init__.py"
+
+
+def used(name: str, sources: Iterable[str]) -> bool:
+    """True if a source imports the module of this dotted name, or names it in a string."""
+    package, _, module = name.rpartition(".")
+    imports = rf"from {re.escape(package)} import (\([^)]*|[^\n]*)\b{module}\b"
+    found = re.compile(rf"\b{re.escape(name)}\b|{imports}")
+    return any(found.search(source) for source in sources)
+
+
+def test_every_module_of_the_server_is_used_or_in_a_table() -> None:
+    """A module whose line in a table is forgotten is there for nobody."""
+    sources = {
+        path: path.read_text(encoding="utf-8")
+        for folder in ("aggregator", "cli", "simulator", "scripts")
+        for path in (REPO / folder).rglob("*.py")
+    }
+    root = REPO / "aggregator"
+    unused = [
+        str(path.relative_to(root))
+        for path in sorted(root.rglob("*.py"))
+        if not path.name.startswith("__")
+        and not used(
+            ".".join(path.relative_to(root).with_suffix("").parts),
+            (text for file, text in sources.items() if file != path),
+        )
+    ]
+    assert unused == [], "nothing imports it, and no table names it"
