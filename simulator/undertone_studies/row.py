@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Measured:
     """One measured number with its baseline from the same run.
 
-    ``ratio`` > 1 means better than the baseline, for any unit; ``goal`` is the ratio that we want to reach.
+    ``ratio`` > 1 means better than the baseline, for any unit; None if it is unknown. ``goal``: the ratio that we want to
+    reach.
     """
 
     name: str
@@ -25,14 +26,19 @@ def rate(
     name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None
 ) -> Measured:
     """Make a row for a number where more is better."""
-    return Measured(name, value, unit, baseline, baseline_value, value / baseline_value, goal)
+    return Measured(name, value, unit, baseline, baseline_value, _ratio(value, baseline_value), goal)
 
 
 def duration(
     name: str, value: float, unit: str, baseline: str, baseline_value: float, goal: float | None = None
 ) -> Measured:
     """Make a row for a number where less is better."""
-    return Measured(name, value, unit, baseline, baseline_value, baseline_value / value, goal)
+    return Measured(name, value, unit, baseline, baseline_value, _ratio(baseline_value, value), goal)
+
+
+def _ratio(better: float, worse: float) -> float | None:
+    """Return the ratio; None if a short run took less than the clock of processor time can show."""
+    return better / worse if worse else None
 
 
 def best_seconds(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:

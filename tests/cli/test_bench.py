@@ -53,3 +53,10 @@ def test_the_float_baseline_is_the_hybrid_mechanism():
         variance = hybrid_variance(epsilon, x)
         assert abs(out.mean() - x) < 5 * (variance / n) ** 0.5
         assert out.var() == pytest.approx(variance, rel=0.03)
+
+
+def test_a_run_too_short_for_its_clock_has_no_ratio():
+    """The processor time of other processes has steps of 10 ms, so a quick run may have taken none."""
+    assert duration("10 reports", 0.0, "CPU µs/report", "before", 30.0).ratio is None
+    assert rate("10 reports", 30.0, "reports/s", "before", 0.0).ratio is None
+    assert duration("10 reports", 20.0, "CPU µs/report", "before", 30.0).ratio == 1.5
