@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Measured:
     """One measured number with its baseline from the same run.
 
-    ``ratio`` > 1 means better than the baseline, for any unit; None if it is unknown. ``goal``: the ratio that we want to
-    reach.
+    ``ratio`` > 1 means better than the baseline, for any unit; None if it is unknown. ``goal``: the ratio that we want
+    to reach.
     """
 
     name: str
