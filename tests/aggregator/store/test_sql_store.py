@@ -19,7 +19,16 @@ from undertone_aggregator.store import migrations, tables
 from undertone_aggregator.store.postgres_store import PostgresStore
 from undertone_aggregator.store.sql_store import SqlStore
 from undertone_aggregator.store.sqlite_store import SqliteStore, copy_before, revision_in
-from undertone_aggregator.store.store import SETTLED, Batch, DiskFull, Store, StoreError, open_store
+from undertone_aggregator.store.store import (
+    SETTLED,
+    Batch,
+    DiskFull,
+    NoStore,
+    Store,
+    StoreError,
+    campaigns_in,
+    open_store,
+)
 from undertone_aggregator.store.tables import HEAD
 from undertone_shared.errors import Invalid
 
@@ -94,6 +103,37 @@ def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
     assert not Path(f"{path}-wal").exists(), refusal
 
 
+def test_a_file_without_a_campaign_gets_one_only_from_its_server(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    open_store(path, campaign="load").close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM campaigns")
+    for kind in ({"create": False}, {"read_only": True}):
+        with pytest.raises(NoStore, match="holds no campaign load"):
+            open_store(path, campaign="load", **kind)
+    assert campaigns_in(path) == []
+    open_store(path, campaign="load").close()
+    assert campaigns_in(path) == ["load"]
+
+
+def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be newer than this Undertone knows by the time that the database is locked."""
+    path = tmp_path / "s.sqlite"
+    open_store(path, campaign="load").close()
+    steps: list[int] = []
+    revise(monkeypatch, lambda connection: steps.append(1))
+
+    def upgraded(store: SqliteStore) -> None:
+        store.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+    monkeypatch.setattr(SqliteStore, "_lock_migration", upgraded)
+    with refused(path, "upgrade it"):
+        open_store(path, campaign="load")
+    assert steps == []
+
+
 def test_a_store_that_has_lost_its_sums_gets_them_from_its_server(tmp_path: Path) -> None:
     """And so does one that has lost the names of their groups."""
     path = tmp_path / "s.sqlite"
@@ -115,6 +155,23 @@ def test_a_store_that_has_lost_its_sums_gets_them_from_its_server(tmp_path: Path
         with contextlib.closing(sqlite3.connect(path)) as database, database:
             assert database.execute("SELECT slot FROM sums").fetchall() == [(5,)]
             database.execute(lose)
+
+
+def test_so_many_slots_are_summed_up_at_a_time(tmp_path: Path) -> None:
+    """From the oldest that has reports to the newest that has settled."""
+    path = tmp_path / "s.sqlite"
+    with open_store(path, campaign="load") as store:
+        partial = Partial()
+        for slot in (1, 9, 10, 25, 33, 34, 50, 51):
+            partial.add(Key("load", b"of epoch", 1, "all", slot), 0, 2)
+        store.commit("0of1", Batch(partial))
+        store.set_meta({"campaign": "load", SETTLED: "50"})
+        newest = []
+        for more in (True, True, True, True, False, False):
+            assert store.sum_up(9) == more
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                newest += database.execute("SELECT max(slot) FROM sums").fetchone()
+        assert newest == [9, 10, 33, 34, 50, 50]
 
 
 def test_a_file_holds_one_campaign(tmp_path: Path) -> None:
