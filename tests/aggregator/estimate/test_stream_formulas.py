@@ -253,6 +253,17 @@ def test_every_group_and_coordinate_that_is_wanted_has_a_row_a_slot(groups: list
                 assert row.theta == NEW.campaign.rule.theta + NEW.campaign.offset
 
 
+def test_what_clipping_removes_is_that_of_the_level_over_seven_cycles_before_and_after() -> None:
+    """The mean of the slots that are there; readings grow from cycle to cycle here, and some slots are missing."""
+    slots = np.array([slot for slot in range(FIRST, FIRST + 20 * CYCLE) if slot % 7])
+    mean = NEW.campaign.offset + 200.0 + 40.0 * ((slots - FIRST) // CYCLE) + slots % 5
+    curve = Curve(slots, np.ones(len(slots), dtype=np.int64), mean, np.zeros((len(slots), LAGS + 1)))
+    levels = [mean[abs(slots - slot) <= 7 * CYCLE].mean() - NEW.campaign.offset for slot in slots]
+    bias = REMOVED.at(np.array(levels)).bias
+    assert len(set(bias.round(6))) > CYCLE, "the level matters"
+    assert STREAMS._removed(curve).bias == pytest.approx(bias, rel=1e-9)
+
+
 @pytest.mark.parametrize("every", [7, 65, 100])
 def test_a_mean_over_slots_has_the_sum_of_their_covariances(every: int) -> None:
     for group in (EVERYBODY, "north"):

@@ -208,13 +208,18 @@ def test_a_selection_of_slots_holds_both_of_its_ends(opened: Callable[[], Store]
         assert {key.group for key in store.partial()} == {"a", "b", "c"}
         assert {key.group for key in store.partial(0, 5)} == {"a", "b"}
         assert {key.group for key in store.partial(1, 0xFFFFFFFE)} == {"b"}
-        assert [store.counted_groups(first) for first in (0, 1, 5, 6)] == [
-            {"a", "b", "c"},
-            {"b", "c"},
-            {"b", "c"},
-            {"c"},
-        ]
-        assert store.counted_groups() == {"a", "b", "c"}
+        for settled in (-1, 5):
+            # Also of slots that are summed up.
+            store.set_meta({SETTLED: str(settled)})
+            while store.sum_up(9):
+                pass
+            assert [store.counted_groups(first) for first in (0, 1, 5, 6)] == [
+                {"a", "b", "c"},
+                {"b", "c"},
+                {"b", "c"},
+                {"c"},
+            ]
+            assert store.counted_groups() == {"a", "b", "c"}
 
 
 def sums_of(store: Store) -> list[tuple[int, bytes, int, list[int], dict[str, int]]]:
