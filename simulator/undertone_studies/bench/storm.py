@@ -31,6 +31,7 @@ from undertone_simulator.wire.fleet_process import FleetJob
 from undertone_simulator.wire.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 from undertone_studies.own_server import running, undertone
+from undertone_studies.processor import check_proc, processor_seconds
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration
 
@@ -44,7 +45,7 @@ ALLOWED_SECONDS = 90.0
 # Slots that reports may be late: the same as the server waits after a return, as it waits ten minutes for half-hours.
 _SETTLE_SLOTS = 4
 _CONNECTS_PER_SECOND = 250
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Return:
 
     ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: those of them in
     settled slots at the end. ``after_settling``: reports that came too late for their slot's published number.
+    ``processor``: seconds of the server's processor time from its return until all were in.
     """
 
     starting: float
@@ -69,11 +71,13 @@ class Return:
     stored: int
     counted: int
     after_settling: int
+    processor: float
     accounts: Accounts
 
 
 def run(options: StudyOptions) -> list[Measured]:
     """Measure the return of all devices. Raises Failed, Invalid, RuntimeError or OSError."""
+    check_proc()
     devices = min(MOST, raise_limit() - 2 * RESERVE)
     storm = Storm(60, 2000, 2) if options.quick else Storm(devices, PERIOD, 30)
     result = come_back(storm)
@@ -87,6 +91,7 @@ def run(options: StudyOptions) -> list[Measured]:
         Measured(what, most, "s until 90 % are in"),
         duration(what, float(max(result.waits)), "s until all are in", "allowed", ALLOWED_SECONDS, 1.0),
         Measured(what, busiest, "devices in the busiest second"),
+        Measured(what, 1000 * result.processor / storm.devices, "ms of the server's processor time a device"),
         Measured(what, result.stored, "reports that devices had stored"),
         Measured(what, result.counted, "of them in settled numbers"),
         Measured(what, result.after_settling, "reports after their slot had settled"),
@@ -108,17 +113,18 @@ def come_back(storm: Storm) -> Return:
         with Processes(folder) as processes:
             with running(serve, port) as server:
                 _start_devices(processes, folder, home, storm)
-                processes.wait_until_connected(storm.devices, 4 * _PATIENCE_SECONDS)
+                processes.wait_until_connected(storm.devices, _PATIENCE_SECONDS)
                 _until(lambda: len({device for device, _ in tail.poll().acked}) == storm.devices, processes)
                 server.send_signal(signal.SIGKILL)
                 server.wait()
             time.sleep(AWAY_SLOTS * storm.slot_seconds)
             before = set(tail.poll().acked)
             began = time.time()
-            with running(serve, port):
-                returned = time.time()
+            with running(serve, port) as server:
+                returned, used = time.time(), processor_seconds([server.pid])
                 first = int(returned) // storm.slot_seconds
                 _until(lambda: len(_first_acks(tail.poll(), returned)) == storm.devices, processes)
+                used = processor_seconds([server.pid]) - used
                 with open_store(config.store_url, read_only=True) as store:
                     _until(lambda: _settled(store) >= first - 1, processes)
                     _stop(processes)
@@ -130,7 +136,7 @@ def come_back(storm: Storm) -> Return:
                     )
                     late = store.late_reports()
         waits = np.array(list(_first_acks(tail.poll(), returned).values()))
-        return Return(returned - began, waits, len(stored), counted, late, accounts)
+        return Return(returned - began, waits, len(stored), counted, late, used, accounts)
 
 
 def _make_home(home: Path, port: int, storm: Storm) -> None:
