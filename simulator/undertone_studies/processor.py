@@ -1,4 +1,4 @@
-"""Processor time of other processes, from /proc."""
+"""Processor time and memory of other processes, from /proc."""
 
 import os
 from collections.abc import Iterable
@@ -24,6 +24,13 @@ def family_seconds(parent: int) -> float:
     """Return the processor time of a process and all its children, including those that have ended."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="utf-8").split()
     return _used(parent, 11, 15) + sum(_used(int(child), 11, 15) for child in children)
+
+
+def resident(pid: int) -> float:
+    """Return the resident memory of a process in KB."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith("VmRSS:"))
+    return float(line.split()[1])
 
 
 def _used(pid: int, first: int, end: int) -> float:

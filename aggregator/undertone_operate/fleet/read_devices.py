@@ -16,9 +16,12 @@ from undertone_shared.policy import Policy
 
 @dataclass(frozen=True)
 class ProvisionedDevice:
-    """One device of the fleet: its name, where its password at the broker is read from, and its owner's policy."""
+    """One device of the fleet: its name, the address (host, port) that it connects to, where its password there is read
+    from, and its owner's policy.
+    """
 
     name: str
+    place: tuple[str, int]
     password: Callable[[], str | None]
     policy: Policy
 
@@ -34,8 +37,10 @@ def read_provisioned(folder: Path) -> list[ProvisionedDevice]:
         if path.name in revoked:
             continue
         config = read_config(str(path / "device.json"))
+        broker = config.broker
+        password = partial(assembly.read_password, broker)
         members.append(
-            ProvisionedDevice(config.name, partial(assembly.read_password, config.broker), assembly.read_policy(config))
+            ProvisionedDevice(config.name, (broker.host, broker.port), password, assembly.read_policy(config))
         )
     return members
 

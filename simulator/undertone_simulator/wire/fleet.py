@@ -98,6 +98,7 @@ class Fleet:
                 self._leaving(i),
                 self._joined(i),
                 bool(lying[i]),
+                member.place,
             )
             for i, member in enumerate(members)
         ]

@@ -56,7 +56,8 @@ class FleetJob:
     threshold round to the next, 0 if every epoch measures column after column; `days`: of the readings that a threshold
     round covers; `state`: a folder for the devices' storages, None for memory; `start`, `speed`: the clock, None for
     the machine's; `faults`: (slot, name, device); `ramp_up`: seconds over which the connections are spread;
-    `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`.
+    `behaviour`: fields of `Behaviour`; `jitter`: see `Fleet`; `period`: see `Wire`; `durable`: see
+    `FleetLedger`.
     """
 
     folder: str
@@ -76,6 +77,7 @@ class FleetJob:
     behaviour: dict[str, Any] = field(default_factory=dict)
     jitter: float = JITTER
     period: int = PERIOD
+    durable: bool = True
 
     def save(self, path: Path) -> None:
         """Write the job file. Raises OSError."""
@@ -96,7 +98,7 @@ async def run(job: FleetJob) -> None:
     members = read_provisioned(Path(job.folder))[job.first : job.first + job.members]
     config = read_config(str(Path(job.folder) / "devices" / members[0].name / "device.json"))
     path = Path(job.ledger)
-    ledger = FleetLedger(path)
+    ledger = FleetLedger(path, durable=job.durable)
     wire = Wire(
         config.broker.host,
         config.broker.port,

@@ -25,9 +25,10 @@ class WireDevice:
     """A device: `boot` makes its reporter from its storage, `measure` reads its meter in a slot.
 
     `tick` draws at most one report; `hand_over` publishes the queue, after the caller has flushed the ledger.
-    `password` is called at every connect, because it may have been rotated. `sent`: reports of an earlier run that the
-    ledger records as sent and not acknowledged. `leaves`: returns False for a slot whose report is never sent.
-    `joined`: returns False for slots before the device joined. `lying`: see `Liar`.
+    `place`: the address (host, port) of its server, by default the wire's. `password` is called at every connect,
+    because it may have been rotated. `sent`: reports of an earlier run that the ledger records as sent and not
+    acknowledged. `leaves`: returns False for a slot whose report is never sent. `joined`: returns False for slots
+    before the device joined. `lying`: see `Liar`.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class WireDevice:
         leaves: Callable[[int], bool] = lambda slot: True,
         joined: Callable[[int], bool] = lambda slot: True,
         lying: bool = False,
+        place: tuple[str, int] | None = None,
     ):
         self.name = name
+        self._configured = place or (wire.host, wire.port)
         self.connections = 0
         self.drawn = 0
         self.die_at: str | None = None
@@ -71,7 +74,7 @@ class WireDevice:
         self._sent = set(sent)
         self.reporter: Liar | None = None
         # Addresses to try in turn: that of the newest hand-over, then the configured one.
-        self._places = [(wire.host, wire.port)]
+        self._places = [self._configured]
         self._place = 0
         self._start_reporter()
 
@@ -122,7 +125,7 @@ class WireDevice:
 
     def _go_to(self, entry: dict[str, Any]) -> bool:
         """Take the addresses of a hand-over; return True if they are new."""
-        before, self._places = self._places, handover.places(entry, (self._wire.host, self._wire.port))
+        before, self._places = self._places, handover.places(entry, self._configured)
         self._place = 0
         return self._places != before
 

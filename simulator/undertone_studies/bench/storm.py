@@ -31,7 +31,7 @@ from undertone_simulator.wire.fleet_process import FleetJob
 from undertone_simulator.wire.ledger import LedgerTail, Sent, read_ledgers
 from undertone_simulator.wire.verify import Accounts, reconcile
 from undertone_studies.own_server import running, undertone
-from undertone_studies.processor import check_proc, processor_seconds
+from undertone_studies.processor import check_proc, processor_seconds, resident
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration
 
@@ -63,7 +63,8 @@ class Return:
 
     ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: those of them in
     settled slots at the end. ``after_settling``: reports that came too late for their slot's published number.
-    ``processor``: seconds of the server's processor time from its return until all were in.
+    ``processor``: seconds of the server's processor time from its return until all were in. ``memory``: its resident KB
+    then, less those when it listened.
     """
 
     starting: float
@@ -72,6 +73,7 @@ class Return:
     counted: int
     after_settling: int
     processor: float
+    memory: float
     accounts: Accounts
 
 
@@ -92,6 +94,7 @@ def run(options: StudyOptions) -> list[Measured]:
         duration(what, float(max(result.waits)), "s until all are in", "allowed", ALLOWED_SECONDS, 1.0),
         Measured(what, busiest, "devices in the busiest second"),
         Measured(what, 1000 * result.processor / storm.devices, "ms of the server's processor time a device"),
+        Measured(what, result.memory / storm.devices, "KB of the server's memory a device"),
         Measured(what, result.stored, "reports that devices had stored"),
         Measured(what, result.counted, "of them in settled numbers"),
         Measured(what, result.after_settling, "reports after their slot had settled"),
@@ -121,10 +124,10 @@ def come_back(storm: Storm) -> Return:
             before = set(tail.poll().acked)
             began = time.time()
             with running(serve, port) as server:
-                returned, used = time.time(), processor_seconds([server.pid])
+                returned, used, memory = time.time(), processor_seconds([server.pid]), resident(server.pid)
                 first = int(returned) // storm.slot_seconds
                 _until(lambda: len(_first_acks(tail.poll(), returned)) == storm.devices, processes)
-                used = processor_seconds([server.pid]) - used
+                used, memory = processor_seconds([server.pid]) - used, resident(server.pid) - memory
                 with open_store(config.store_url, read_only=True) as store:
                     _until(lambda: _settled(store) >= first - 1, processes)
                     _stop(processes)
@@ -136,7 +139,7 @@ def come_back(storm: Storm) -> Return:
                     )
                     late = store.late_reports()
         waits = np.array(list(_first_acks(tail.poll(), returned).values()))
-        return Return(returned - began, waits, len(stored), counted, late, used, accounts)
+        return Return(returned - began, waits, len(stored), counted, late, used, memory, accounts)
 
 
 def _make_home(home: Path, port: int, storm: Storm) -> None:
@@ -163,6 +166,7 @@ def _start_devices(processes: Processes, folder: Path, home: Path, storm: Storm)
             stride=0,
             ramp_up=storm.devices / _CONNECTS_PER_SECOND,
             period=storm.period,
+            durable=False,
         )
     )
 

@@ -20,7 +20,7 @@ from undertone_operate.fleet.read_devices import ProvisionedDevice, read_provisi
 from undertone_simulator.mosquitto import find_mosquitto, free_port
 from undertone_simulator.wire.connection import DeviceConnection
 from undertone_studies.own_server import running, undertone
-from undertone_studies.processor import check_proc, processor_seconds
+from undertone_studies.processor import check_proc, processor_seconds, resident
 from undertone_studies.registry import StudyOptions
 from undertone_studies.row import Measured, duration, rate
 
@@ -71,9 +71,9 @@ def _measure(way: str, connections: int) -> tuple[float, float]:
             # The first ones make the server load what it needs, once for all.
             runner.run(logins.log_in(devices[:_ABREAST]))
             idle = _used(pid, lambda: time.sleep(_IDLE_SECONDS))[0] / _IDLE_SECONDS
-            memory, number = _resident(pid), connections - _ABREAST
+            memory, number = resident(pid), connections - _ABREAST
             used, wall = _used(pid, lambda: runner.run(logins.log_in(devices[_ABREAST:])))
-            result = (_resident(pid) - memory) / number, number / (used - idle * wall)
+            result = (resident(pid) - memory) / number, number / (used - idle * wall)
             runner.run(logins.close())
         return result
 
@@ -83,16 +83,6 @@ def _used(pid: int, work: Callable[[], object]) -> tuple[float, float]:
     used, began = processor_seconds([pid]), time.perf_counter()
     work()
     return processor_seconds([pid]) - used, time.perf_counter() - began
-
-
-def _resident(pid: int) -> float:
-    """Return the resident memory of a process in KB."""
-    (line,) = (
-        line
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-        if line.startswith("VmRSS:")
-    )
-    return float(line.split()[1])
 
 
 class Logins:

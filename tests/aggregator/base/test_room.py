@@ -14,9 +14,9 @@ GB = 1 << 30
     [
         (None, 1024, 4 * GB, 768, "the limit of 1024 open files", "LimitNOFILE=2256"),
         (None, 100, 4 * GB, 1, "the limit of 100 open files", "ulimit -Hn 2256"),
-        (None, 1 << 20, GB // 2, 16_384, "the memory of 512 MB", "connections = 2000 in [broker]"),
-        (None, 1 << 20, 8 * GB, 262_144, "the memory of 8192 MB", "a machine with more memory"),
-        (300_000, 1 << 20, 8 * GB, 300_000, "connections = 300000 in [broker]", "connections = 2000 in [broker]"),
+        (None, 1 << 20, GB // 2, 21_845, "the memory of 512 MB", "connections = 2000 in [broker]"),
+        (None, 1 << 20, 8 * GB, 349_525, "the memory of 8192 MB", "a machine with more memory"),
+        (400_000, 1 << 20, 8 * GB, 400_000, "connections = 400000 in [broker]", "connections = 2000 in [broker]"),
         (300_000, 20_000, 8 * GB, 19_744, "the limit of 20000 open files", "LimitNOFILE=2256"),
     ],
 )
