@@ -2,14 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from support.command import undertone
 from undertone_aggregator.base.open_files import RESERVE
 from undertone_aggregator.base.room import CONNECTION_BYTES, room
-from undertone_operate.examine.capacity import ELSEWHERE, MANY, ONE, Speed, measure, need
+from undertone_operate.examine.capacity import ELSEWHERE, HOMES, MANY, ONE, Speed, measure, need
 
+REPO = Path(__file__).parents[2]
 SPEED = Speed(report=10e-6, login=0.5e-3, slot_bytes=1000.0)
 GB = 1 << 30
 HERE = room(None, 20_256, 16 * GB)
@@ -19,7 +21,9 @@ def test_a_server_of_20_000_homes() -> None:
     found = need(20_000, 1800, SPEED, HERE)
     assert found.reports_per_second == pytest.approx(20_000 / 1800)
     assert found.core == pytest.approx(found.reports_per_second * 10e-6)
-    assert found.login_seconds == pytest.approx(10.0)
+    # Their logins take 10 s, and they come back within a minute; those of 200,000 homes take longer.
+    assert found.back_seconds == 60
+    assert need(200_000, 1800, SPEED, HERE).back_seconds == pytest.approx(100)
     assert found.files == 20_000 + RESERVE
     assert found.memory_bytes == GB // 2 + 20_000 * CONNECTION_BYTES
     # 100,000 homes fit into a machine of 3 GB.
@@ -35,6 +39,28 @@ def test_a_server_of_20_000_homes() -> None:
 )
 def test_the_way_follows_from_room_and_processor(homes: int, slot_seconds: int, way: str) -> None:
     assert need(homes, slot_seconds, SPEED, HERE).way == way
+
+
+def test_the_stored_table_is_what_the_measured_speeds_give() -> None:
+    """docs/scale.md shows these rows; the speeds were measured by the command."""
+    stored = json.loads((REPO / "docs/results/capacity.json").read_text())["rows"]
+    assert [row["homes"] for row in stored] == list(HOMES)
+    for row in stored:
+        speed = Speed(row["µs a report"] / 1e6, row["ms a login"] / 1e3, row["store bytes a slot"])
+        found = need(row["homes"], 1800, speed, HERE)
+        assert row == {
+            "homes": found.homes,
+            "reports a second": pytest.approx(found.reports_per_second, abs=0.005),
+            "GB of memory": pytest.approx(found.memory_bytes / 1e9, abs=0.005),
+            "GB of disk after three years": pytest.approx(found.disk_bytes / 1e9, abs=0.005),
+            "open files": found.files,
+            "% of a core": pytest.approx(100 * found.core, abs=0.0005),
+            "s until all are back": pytest.approx(found.back_seconds, abs=0.5),
+            "Mbit/s": pytest.approx(found.network_bits_per_second / 1e6, abs=0.005),
+            "µs a report": row["µs a report"],
+            "ms a login": row["ms a login"],
+            "store bytes a slot": row["store bytes a slot"],
+        }
 
 
 def test_a_slower_machine_needs_more_of_a_core() -> None:

@@ -28,6 +28,7 @@ from undertone_aggregator.mqtt.endpoint.limits import Limits
 from undertone_aggregator.mqtt.endpoint.listener import Listener
 from undertone_aggregator.store.store import open_store
 from undertone_aggregator.threshold import first_edges
+from undertone_device.mqtt.knocks import PERIOD
 from undertone_device.mqtt.packets import ACKED, CONNECTED, ClientSession
 from undertone_operate.fleet.authority import private_authority, server_certificate
 from undertone_shared import report
@@ -79,8 +80,9 @@ class Speed:
 class Need:
     """What a server of ``homes`` needs. ``disk_bytes``: after three years, without audit and landing.
 
-    ``core``: the share of one core that the reports take. ``login_seconds``: processor time until all devices are back
-    after a restart. ``way``: a key of `WAYS`.
+    ``core``: the share of one core that the reports take. ``back_seconds``: until all devices have logged in again after
+    a restart: the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time that their
+    logins take, if that is more. ``way``: a key of `WAYS`.
     """
 
     homes: int
@@ -89,7 +91,7 @@ class Need:
     disk_bytes: float
     files: int
     core: float
-    login_seconds: float
+    back_seconds: float
     network_bits_per_second: float
     way: str
 
@@ -106,7 +108,7 @@ def need(homes: int, slot_seconds: int, speed: Speed, here: Room) -> Need:
         homes * _DEVICE_BYTES + _YEARS * 365 * _DAY / slot_seconds * speed.slot_bytes,
         homes + RESERVE,
         core,
-        homes * speed.login,
+        max(PERIOD / 1000, homes * speed.login),
         bits,
         _way(homes, core, here),
     )

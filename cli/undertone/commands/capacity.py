@@ -55,7 +55,7 @@ def capacity(
         "disk after three years": lambda each: f"{each.disk_bytes / (1 << 30):.2g} GB",
         "open files": lambda each: f"{each.files:,}",
         "reports, of a core": lambda each: f"{100 * each.core:.2g} %",
-        "until all are back": lambda each: f"{each.login_seconds:,.0f} s",
+        "until all are back": lambda each: f"{each.back_seconds:,.0f} s",
         "network": lambda each: f"{each.network_bits_per_second / 1e6:.2g} Mbit/s",
         "the way": lambda each: each.way,
     }
