@@ -1,9 +1,15 @@
 """A server that was away for an hour of slots, with few devices and short slots: nothing is lost or refused."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from undertone_aggregator.base.room import CONNECTION_BYTES
 from undertone_studies.bench import storm
 from undertone_studies.bench.storm import Storm, come_back
+
+RESULTS = Path(__file__).parents[2] / "docs/results"
 
 
 @pytest.mark.waits
@@ -17,3 +23,15 @@ def test_everybody_comes_back_with_what_was_stored() -> None:
     assert came.after_settling == 0
     assert came.accounts.holds
     assert came.accounts.rejected.total() == 0
+
+
+def test_the_stored_return_of_19_000_devices_met_the_goals_and_fits_what_a_connection_is_taken_to_need() -> None:
+    """docs/scale.md shows these rows."""
+    rows = json.loads((RESULTS / "storm.json").read_text())["rows"]
+    found = {row["what"]: row["value"] for row in rows}
+    assert {row["devices"] for row in rows} == {storm.MOST}
+    assert found["s until all are in"] <= storm.ALLOWED_SECONDS
+    assert found["of them in settled numbers"] == found["reports that devices had stored"]
+    assert not any(found[what] for what in found if what.startswith(("reports refused", "reports after", "acknow")))
+    # The kernel takes 4 KB for a socket with its file.
+    assert found["KB of the server's memory a device"] + 4 < CONNECTION_BYTES / 1024
