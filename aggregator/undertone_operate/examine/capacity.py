@@ -80,9 +80,9 @@ class Speed:
 class Need:
     """What a server of ``homes`` needs. ``disk_bytes``: after three years, without audit and landing.
 
-    ``core``: the share of one core that the reports take. ``back_seconds``: until all devices have logged in again after
-    a restart: the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time that their
-    logins take, if that is more. ``way``: a key of `WAYS`.
+    ``core``: the share of one core that the reports take. ``back_seconds``: until all devices have logged in again
+    after a restart: the period in which they come back (`undertone_device.mqtt.knocks`), or the processor time that
+    their logins take, if that is more. ``way``: a key of `WAYS`.
     """
 
     homes: int
