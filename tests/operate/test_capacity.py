@@ -43,7 +43,7 @@ def test_the_way_follows_from_room_and_processor(homes: int, slot_seconds: int, 
 
 def test_the_stored_table_is_what_the_measured_speeds_give() -> None:
     """docs/scale.md shows these rows; the speeds were measured by the command."""
-    stored = json.loads((REPO / "docs/results/capacity.json").read_text())["rows"]
+    stored = json.loads((REPO / "docs/results/capacity.json").read_text(encoding="utf-8"))["rows"]
     assert [row["homes"] for row in stored] == list(HOMES)
     for row in stored:
         speed = Speed(row["µs a report"] / 1e6, row["ms a login"] / 1e3, row["store bytes a slot"])
