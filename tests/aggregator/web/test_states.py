@@ -267,6 +267,9 @@ def test_a_campaign_in_each_state(window: tuple[str, Any], look: Look, name: str
     until(tab, "document.querySelector('[aria-busy=true]') === null")
     if name not in ("learning", "waiting"):
         until(tab, "document.querySelector('#compared p') !== null")
+    if name == "running":
+        tab.evaluate("document.querySelector('#quantiles button').click()")
+        until(tab, "document.querySelector('#quantiles tbody tr') !== null")
     latest = tab.evaluate("document.getElementById('latest').innerText")
     assert ("first number about" in latest) == (name == "learning")
     assert ("None of 400 devices reported" in latest) == (name == "silent")

@@ -960,7 +960,7 @@ async function quantiles(place) {
           `${shaped(row.value)} ${sized[1]}`,
           `${shaped(row.low)} to ${shaped(row.high)}`,
         ]),
-        ["from", "", "", "90 times in 100 between"],
+        ["from", "how many", "value", "90 times in 100 between"],
       ),
     );
   } catch (error) {
