@@ -23,6 +23,13 @@ def test_cells_are_those_that_a_report_can_hold() -> None:
     assert made.cells == sum(weight > 0 for weight in part.weights(0)) == part.symbols - 2
 
 
+def test_a_largest_variance_is_shown_where_readings_are_decoded_without_bias() -> None:
+    hybrid, square_wave = (certify_named(name, "1") for name in ("hybrid", "square-wave"))
+    assert hybrid.variance_worst is not None
+    assert hybrid.facts()["largest variance"] == f"{hybrid.variance_worst:.4g}"
+    assert hybrid.facts().keys() - square_wave.facts().keys() == {"largest variance"}
+
+
 @pytest.mark.parametrize(("levels", "rows"), [(7, 8), (8, 9), (16, 9), (17, 9), (24, 9), (256, 9)])
 def test_the_table_of_moments_has_few_rows_and_the_ends(levels: int, rows: int) -> None:
     made = certify_named("hybrid", "1", levels)

@@ -150,3 +150,17 @@ def test_the_first_of_several_processes_makes_the_key(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="has 5 bytes, expected the 32 of a key"):
         open_store(file)
     assert np.array_equal(digest_bytes(False, bytearray(data)), [[3, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("devices", [1, 2, 40])
+def test_of_a_snapshot_the_digests_alone_are_masked(devices: int) -> None:
+    """Who reported when is read without the key: that it counts nothing twice depends on it."""
+    seen = Seen()
+    for key in range(1, devices + 1):
+        seen.judge(key, 1000 + key, 7)
+    words = np.frombuffer(seen.snapshot(), dtype="<u8").reshape(4, -1)
+    assert (
+        digest_bytes(True, bytearray(words.tobytes())).tobytes()
+        == words[3].tobytes()
+        == devices * (7).to_bytes(8, "little")
+    )
