@@ -17,8 +17,9 @@ from undertone_aggregator.estimate import reconstruct
 from undertone_aggregator.estimate.estimates import MEASURED, MODEL, Estimate, Estimates, Series, Z
 from undertone_aggregator.estimate.estimator import estimates_of
 from undertone_aggregator.estimate.noise import Population, decoded, noise_of
-from undertone_aggregator.estimate.reconstruct import STALE, Decoder, Reconstruction, _cell_means
+from undertone_aggregator.estimate.reconstruct import STALE, STALE_SHARE, Decoder, Reconstruction, _cell_means
 from undertone_aggregator.estimate.removed import Removed, Reported
+from undertone_aggregator.estimate.two_sided import TwoSided
 from undertone_aggregator.threshold import Threshold
 from undertone_shared import report
 from undertone_shared.off_board.issue import build
@@ -238,6 +239,30 @@ def test_theta_is_stale_beyond_the_factor(
     known = Known()
     known.factors = (1.0, low, high)
     monkeypatch.setattr(reconstruct, "model_of", lambda _: known)
+    made = Reconstruction(Timeline([epoch(500)]))
+    assert bool(made.warnings(Estimates.of([estimate(FIRST + slot) for slot in range(8)]))) == stale
+
+
+class KnownRange(Known, TwoSided):
+    """A model of two ends that knows by what share of their width readings have moved."""
+
+    def __init__(self, *factors: float) -> None:
+        self.factors = factors  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "stale"),
+    [
+        (STALE_SHARE, 2.0, False),
+        (STALE_SHARE + 1e-9, 2.0, True),
+        (-2.0, -STALE_SHARE, False),
+        (-2.0, -STALE_SHARE - 1e-9, True),
+    ],
+)
+def test_a_range_of_two_ends_is_stale_beyond_a_share_of_its_width(
+    monkeypatch: pytest.MonkeyPatch, low: float, high: float, stale: bool
+) -> None:
+    monkeypatch.setattr(reconstruct, "model_of", lambda _: KnownRange(0.0, low, high))
     made = Reconstruction(Timeline([epoch(500)]))
     assert bool(made.warnings(Estimates.of([estimate(FIRST + slot) for slot in range(8)]))) == stale
 
