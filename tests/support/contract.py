@@ -59,7 +59,8 @@ def check_contract(mechanism, epsilon, theta):
 
     what is missing.
     """
-    assert missing(mechanism) == []
+    lacks = missing(mechanism)
+    assert not lacks, "; ".join(lacks)
     check_all(mechanism, theta, range(mechanism.levels + 1))
     certify_mechanism("it", mechanism, epsilon, theta, None)
 
