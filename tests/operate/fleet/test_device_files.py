@@ -78,6 +78,8 @@ def test_each_device_gets_the_broker_of_its_shard(tmp_path):
     ports = {name: read_config(str(tmp_path / f"out/devices/{name}/device.json")).broker.port for name in names}
     assert ports == {name: 4711 + shard(name) % 2 for name in names}
     assert set(ports.values()) == {4711, 4712}
+    # A simulated fleet connects to the same.
+    assert {member.name: member.place[1] for member in read_provisioned(tmp_path / "out")} == ports
 
 
 def test_an_absence_of_the_server_sizes_what_devices_keep(config, tmp_path):
