@@ -127,7 +127,7 @@ def test_the_compose_file_is_one(tmp_path: Path) -> None:
 
 def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/my clone/python")
-    folder = tmp_path / 'my "50 %" café'
+    folder = tmp_path / os.fsdecode('my "50 %" café'.encode())
     lines = (written(folder) / "undertone.service").read_text(encoding="utf-8").splitlines()
     word = f'"{tmp_path}/my \\"50 %%\\" café"'
     assert f'ExecStart="/my clone/python" -m undertone serve {word}' in lines
@@ -143,7 +143,8 @@ def test_a_folder_of_any_name_is_one_word_of_the_unit(tmp_path: Path, monkeypatc
 def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if state:
         monkeypatch.setattr(initialise, "_STATE", tmp_path)
-    unit = written(tmp_path / name) / "undertone.service"
+    # In a locale without é, Python has other characters for its bytes.
+    unit = written(tmp_path / os.fsdecode(name.encode())) / "undertone.service"
     text = unit.read_text(encoding="utf-8")
     assert ("DynamicUser=yes\nStateDirectory=undertone\n" in text) is state
     for line in (

@@ -43,7 +43,7 @@ def test_an_extra_of_the_server_brings_the_server(extra: str) -> None:
 def test_a_terminal_without_greek_letters() -> None:
     code = (
         "import sys, undertone.app, undertone.__main__\n"
-        "undertone.app.run = lambda: print('ε = 1') or 0\n"
+        "undertone.app.run = lambda: print('\\u03b5 = 1') or 0\n"
         "sys.exit(undertone.__main__.main())"
     )
     command = [sys.executable, "-c", code]
@@ -55,7 +55,7 @@ def test_a_terminal_without_greek_letters() -> None:
 
 def test_a_locale_that_cannot_read_a_folders_name(tmp_path: Path) -> None:
     """In the locale C, Python takes é for two bytes that are no text; the files name the folder by these bytes."""
-    folder = os.fsencode(tmp_path / "Zähler-é")
+    folder = os.fsencode(tmp_path) + "/Zähler-é".encode()
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "undertone", "init", folder]
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=240)
