@@ -104,7 +104,7 @@ def _state(home: Home) -> Iterator[Finding]:
     problems = served.problems(now)
     if not problems:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(served.started))
-        yield Finding("server", OK, f"the server has run since {since} and ingests reports")
+        yield Finding("server", OK, f"the server has run since {since} and takes in reports")
     for sentence in problems if served.alive(now) else problems[:1]:
         yield Finding("server", FAILURE, sentence, "see its log")
 
