@@ -233,7 +233,7 @@ def test_a_clock_that_runs_through_windows_is_held_to_one_a_windows_length_and_o
     assert 2 <= len(windows) <= 48 * SLOT // (day - day // 32) + 2
 
 
-def test_a_clock_and_a_server_that_lie_get_one_window_more_than_the_budget_of_31_of_32_parts_of_a_period():
+def test_a_clock_and_a_server_that_lie_get_in_the_long_run_a_budget_and_one_window_in_31_of_32_parts_of_a_period():
     """By ticks, 31/32 of a period lie between two campaigns, and each draws one window ahead of its time.
 
     Here a window costs all that a period may. A ledger that is lost in between gives nothing more.
