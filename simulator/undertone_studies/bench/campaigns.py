@@ -7,6 +7,7 @@ process locks the database of one campaign, which stands for a store that hangs;
 """
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -180,7 +181,7 @@ class _Served:
         store = self._home.config(hanging).store_address.file
         assert store is not None
         for held in (False, True):
-            with sqlite3.connect(store, isolation_level=None) as database:
+            with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as database:
                 if held:
                     database.execute("BEGIN IMMEDIATE")
                 load.waits.clear()

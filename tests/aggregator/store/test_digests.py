@@ -1,5 +1,6 @@
 """What a store tells of single reports: nothing to whoever has the store without its key."""
 
+import contextlib
 import random
 import sqlite3
 from pathlib import Path
@@ -48,7 +49,7 @@ def judge(store: Store, drawn: dict[tuple[str, int], int]) -> list[str]:
 
 def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool) -> int:
     """Try all symbols against the digests in the file's tables; return how many reports that finds."""
-    with sqlite3.connect(file) as database:
+    with contextlib.closing(sqlite3.connect(file)) as database:
         rows = database.execute("SELECT data FROM segments WHERE state = ?", (SEEN,)).fetchall()
     stored = b"".join(data for (data,) in rows)
     # A thief need not know where the digests are: every word of the data is tried.
@@ -76,10 +77,9 @@ def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: 
         plain = b"".join(data for _, data in store.segments(SEEN))
         with store.transaction():
             store.compact("other", "0of1", plain)
-    with sqlite3.connect(file) as database:
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
         database.execute("DELETE FROM segments WHERE state = ?", (SEEN,))
         database.execute("UPDATE segments SET state = ?", (SEEN,))
-    database.close()
     assert recognised(file, drawn, compacted=compacted) == len(drawn)
 
 
