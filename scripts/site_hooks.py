@@ -22,6 +22,8 @@ GUIDES = {
     "aggregator/README.md": "guides/aggregator.md",
     "simulator/README.md": "guides/simulator.md",
     "CHANGELOG.md": "changes.md",
+    "SECURITY.md": "security.md",
+    "CONTRIBUTING.md": "contributing.md",
     "aggregator/undertone_aggregator/web/static/icon.svg": "logo.svg",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
