@@ -125,7 +125,7 @@ class Release:
         if self.parameters["released"] != "items":
             raise Invalid("quantiles need a release of synthetic items, of the mechanism sanitizer")
         if self.parameters["concepts"] != "thresholds":
-            raise Invalid("quantiles need a release for thresholds, but this one is for points")
+            raise Invalid("quantiles need a release with concepts = thresholds, but its concepts are points")
         for share in shares:
             if not 0 <= share <= 1:
                 raise Invalid(f"quantile is {share}, expected a share from 0 to 1")

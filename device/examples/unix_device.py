@@ -1,10 +1,11 @@
 """A device under the unix port of MicroPython, for tests and the demo: the boards' code and transport on a PC.
 
-    micropython device/examples/unix_device.py CONFIG SLOTS READINGS
+    micropython device/examples/unix_device.py CONFIG SLOTS READINGS [PERIOD]
 
 CONFIG is a device's configuration. READINGS is a comma-separated list of integers, or a file with one reading a line
 (its coordinates separated by spaces). Each slot uses one reading, from the first again after the last; reading i goes
-into slot first + i. It ends after SLOTS reports are acknowledged, or on SIGINT. Lines on standard output:
+into slot first + i. PERIOD: milliseconds between two knocks at a server that is away. It ends after SLOTS reports are
+acknowledged, or on SIGINT. Lines on standard output:
 
     start NAME / sent SECONDS HEX / acked SECONDS HEX / state WORD / end SENT ACKED OUTBOX FREE
 """
@@ -16,6 +17,7 @@ _HERE = __file__[: __file__.rindex("/")] if "/" in __file__ else "."
 sys.path[0:0] = [_HERE + "/..", _HERE + "/../../shared"]
 
 from undertone_device.mqtt.client import Client, Platform  # noqa: E402
+from undertone_device.mqtt.knocks import PERIOD  # noqa: E402
 from undertone_device.setup import assembly, clock  # noqa: E402
 from undertone_device.setup.config import read_config  # noqa: E402
 
@@ -42,7 +44,7 @@ def say(*words: object) -> None:
         sys.stdout.flush()
 
 
-def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]":
+def rounds(path: str, slots: int, readings: "list[Sample]", period: int = PERIOD) -> "Generator[None]":
     """Report ``slots`` slots, a round at a time; if closed or interrupted, send the outbox and disconnect."""
     config = read_config(path)
     policy = assembly.read_policy(config)
@@ -61,6 +63,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
 
     platform = Platform(clock.unix_time, clock.ticks, clock.sleep_ms)
     platform.read = read
+    platform.period = period
     platform.handed_over = lambda report: say("sent", clock.unix_time(), report.hex())
     platform.acknowledged = lambda report: say("acked", clock.unix_time(), report.hex())
     client = assembly.make_client(config, policy, transport, platform)
@@ -85,7 +88,7 @@ def rounds(path: str, slots: int, readings: "list[Sample]") -> "Generator[None]"
 
 def main() -> None:
     """Run the device with the arguments of the command line."""
-    running = rounds(sys.argv[1], int(sys.argv[2]), read_list(sys.argv[3]))
+    running = rounds(sys.argv[1], int(sys.argv[2]), read_list(sys.argv[3]), *[int(word) for word in sys.argv[4:5]])
     try:
         for _ in running:
             pass

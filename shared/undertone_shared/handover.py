@@ -93,7 +93,7 @@ def check_entry(name: str, entry: "Any") -> "dict[str, Any]":
     if "agreed" in entry:
         agreed = entry["agreed"]
         if "campaigns" not in entry or not isinstance(agreed, list) or not 1 <= len(agreed) <= MOST_AGREED:
-            raise Invalid("%s.agreed is %r, expected 1 to %d, beside campaigns" % (name, agreed, MOST_AGREED))
+            raise Invalid("%s.agreed is %r, expected 1 to %d fingerprints, and campaigns" % (name, agreed, MOST_AGREED))
         for each in agreed:
             _hex(name + ".agreed", each, 32)
     return entry

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from undertone_aggregator.base.uninterrupted import uninterrupted
 from undertone_aggregator.store.store import open_store
+from undertone_device.mqtt.knocks import PERIOD
 from undertone_device.tools.shipped import shipped
 from undertone_simulator.mosquitto import Mosquitto
 from undertone_simulator.site import LocalHome
@@ -182,9 +183,14 @@ class Processes:
         return lines[-1] if lines else ""
 
     def start_micropython(
-        self, device: str, readings: Sequence[int | tuple[int, ...]], slots: int, name: str = "micropython"
+        self,
+        device: str,
+        readings: Sequence[int | tuple[int, ...]],
+        slots: int,
+        name: str = "micropython",
+        period: int = PERIOD,
     ) -> None:
-        """Start one device under MicroPython, from its files; its log is called ``name``."""
+        """Start one device under MicroPython, from its files; its log is called ``name``. ``period``: see `Knocks`."""
         assert self.site is not None
         program = find_micropython()
         if program is None:
@@ -193,7 +199,7 @@ class Processes:
         lines = (" ".join(map(str, (x,) if isinstance(x, int) else x)) for x in readings)
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         config = self.site.device(device) / "device.json"
-        command = [program, str(shipped("examples/unix_device.py")), str(config), str(slots), str(file)]
+        command = [program, str(shipped("examples/unix_device.py")), str(config), str(slots), str(file), str(period)]
         self.micropython = self._start(command, self.folder / f"{name}.log")
         self.micropythons.append(self.micropython)
 

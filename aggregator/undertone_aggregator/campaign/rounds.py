@@ -240,7 +240,7 @@ class Rounds:
         return _moved(rule.ranges, chosen.ranges, self.plan.cycle) < SMALLEST_CHANGE
 
     def _fits(self, starts: int, last: int) -> bool:
-        """Return True if an epoch of these slots is so long that the next campaign may begin after it."""
+        """Return True if an epoch of these slots is so long that the next epoch may begin after it."""
         return starts + min(self.plan.cycle, self.plan.epoch_slots) <= last + 1
 
     def _choose(

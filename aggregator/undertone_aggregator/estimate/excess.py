@@ -54,7 +54,7 @@ _STEPPED = 4.0
 _DOUBT = 1.0
 # A level that has changed by more than this factor is another level.
 _CHANGED = 4 / 3
-# The log odds of the two explanations are at most this: none is the whole truth.
+# The log odds of the two explanations (larger readings, more active devices) are at most this: neither is certain.
 _SUREST = 2.2
 # Pieces whose excesses are independent: their errors fade over an eighth of the cycle.
 _INDEPENDENT = 8

@@ -127,7 +127,7 @@ def near(reported: Reported, cycle: int, sharp: float) -> Levels:
 
 
 def around(slot: Slots, reach: int) -> tuple[Slots, Slots]:
-    """Return the first and the end of the places of the slots within ``reach`` of each of ascending slots."""
+    """Return for each of the ascending slots where in ``slot`` those within ``reach`` of it begin and end."""
     return np.searchsorted(slot, slot - reach), np.searchsorted(slot, slot + reach, side="right")
 
 

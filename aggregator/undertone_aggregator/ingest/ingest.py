@@ -59,8 +59,9 @@ class Share:
 class Sessions:
     """The sessions of a campaign's workers at the broker.
 
-    ``slots``: the number of each worker's broker user, see `undertone_aggregator.mqtt.link.worker_user`; empty: its own
-    number. ``secret``: random digits in the sessions' names.
+    ``slots``: the number of each worker's user at the broker (no slot of time), see
+    `undertone_aggregator.mqtt.link.worker_user`; empty: its own number. ``secret``: random digits in the
+    names of the sessions.
     """
 
     slots: tuple[int, ...] = ()

@@ -163,7 +163,7 @@ def _consolidate(store: WorkerStore) -> None:
 
 
 def slots_of(store: CampaignEntries) -> set[int]:
-    """Return the slots of broker users that a campaign's sessions hold."""
+    """Return the numbers of the broker's users that a campaign's sessions hold."""
     return set(chain(*json.loads(store.meta().get(_SESSIONS, "[]"))))
 
 

@@ -366,7 +366,9 @@ def config_of(tables: Mapping[str, Any], folder: Path) -> Config:
             f"campaign.blocks is {campaign.blocks}, expected 1 or nothing: a stream's range is the same all day"
         )
     if campaign.collect == "stream" and "reach" in tables["campaign"]:
-        raise Invalid(f"campaign.reach is {campaign.reach}, expected nothing: streams have no tables")
+        raise Invalid(
+            f"campaign.reach is {campaign.reach}, expected nothing: it chooses a table, and streams have none"
+        )
     for name in ("window", "theta_max") if campaign.collect == "stream" else ():
         if name in tables["campaign"]:
             raise Invalid(

@@ -99,7 +99,7 @@ class Likelihoods:
         gradient: Vector = np.zeros((pieces, size))
         information: Vector = np.zeros((pieces, size, size))
         rates = _rates(parameters)
-        # Laws of the same points share the survival there.
+        # Laws (distributions of reports) over the same points share the probabilities of being above them.
         survivals: dict[int, tuple[Vector, Vector, Vector]] = {}
         for law in self._laws:
             if id(law.lengths) not in survivals:

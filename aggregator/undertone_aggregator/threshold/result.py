@@ -19,7 +19,8 @@ RESOLVED = 5.0
 class Threshold:
     """The chosen θ with its uncertainty and the fitted distribution; all lengths are in units of the reading.
 
-    `low`, `high`: range of the optimal θ, 90 % under each tail that the reports do not exclude. `bias`, `bias_se`: the
+    `low`, `high`: range that holds the optimal θ with 90 %, for each tail of the readings that the
+    reports do not exclude. `bias`, `bias_se`: the
     mean excess E[(x - θ)⁺] that truncation at θ removes from the mean, and its standard deviation. `expected_mse`: the
     mean square error (ToPL's Eq. 8) at θ, averaged over the uncertainty. `density` [d] over `edges` [d + 1] (integers,
     bin i = [edges[i], edges[i+1])) is the fitted distribution of readings. `warnings` are plain sentences.

@@ -64,7 +64,7 @@ def named(stores: Iterable[str]) -> dict[str, str]:
             raise Invalid(f"the store {url} has no campaign yet: start its server first")
         for name in names:
             if name in stores_of:
-                raise Invalid(f"campaign {name} is in {stores_of[name]} and in {url}, expected one store of it")
+                raise Invalid(f"campaign {name} is in {stores_of[name]} and in {url}, expected it in one store only")
             stores_of[name] = url
     return stores_of
 

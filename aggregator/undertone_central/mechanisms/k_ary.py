@@ -43,7 +43,7 @@ class KAry(Bounded, OneByOne):
         self._sum = 0
         # The digits of the time, and for each level the signed sum of the noise of its nodes in the count.
         self._digits, self._noisy = [0] * levels, [0] * levels
-        # Noise that was drawn in advance, of the nodes that are subtracted: level 0 first, the next to go first.
+        # Noise drawn in advance, of the nodes that are subtracted, from level 0 on; the first one is used next.
         self._ahead: list[int] = []
         self._noise = self._draws(Fraction(1, levels))
 

@@ -57,7 +57,8 @@ class Workload:
 
     @property
     def root_k(self) -> float:
-        """sqrt(K), K = 2 levels² × the mean number of node variances in a random range sum after consistency."""
+        """sqrt(K), K = 2 levels² × the mean variance of a random range sum after consistency, in variances of
+        one node."""
         return self.levels * sqrt(2 * average_variance(self.fanout, self.levels, consistent=True))
 
 

@@ -52,6 +52,8 @@ class Platform:
     acknowledged: "Callable[[bytes], object] | None" = None
     # Feeds a watchdog; called in every round.
     alive: "Callable[[], None] | None" = None
+    # Milliseconds between two knocks at a server that is away, see `Knocks`.
+    period = PERIOD
 
     def __init__(self, clock: "Callable[[], int]", ticks: "Callable[[], int]", idle: "Callable[[int], None]"):
         self.clock = clock
@@ -73,7 +75,7 @@ class Client:
         self.config = config
         self.platform = platform
         self._state = _OFFLINE
-        self._knocks = Knocks(reporter.device)
+        self._knocks = Knocks(reporter.device, platform.period)
         # Addresses that this knock has not tried yet, when it began, and whether a server was reached in it.
         self._untried = 0
         self._knocked = 0

@@ -105,6 +105,8 @@ def _set_state(plan: PreparedDemo, state: str) -> None:
 def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython: bool, display: Display) -> None:
     options = plan.options
     in_fleet = options.devices - with_micropython
+    # Devices knock once a slot at a server that is away, or a short demonstration would end before they are back.
+    period = 1000 * plan.config.campaign.slot_seconds
     faults = () if options.kill_device_at is None else ((options.kill_device_at, "kill-sent", plan.names[0]),)
     processes.start_fleet(
         FleetJob(
@@ -117,6 +119,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
             stride=plan.playback.stride,
             days=plan.playback.days,
             faults=faults,
+            period=period,
         )
     )
     processes.wait_until_connected(in_fleet)
@@ -125,7 +128,7 @@ def _start_devices(plan: PreparedDemo, processes: Processes, *, with_micropython
         row = options.devices - 1
         columns = range(plan.first_column, plan.first_column + options.slots)
         measured = [plan.measured(row, column) for column in columns]
-        processes.start_micropython(plan.names[row], measured, options.slots + 10_000)
+        processes.start_micropython(plan.names[row], measured, options.slots + 10_000, period=period)
         _wait_until(
             processes,
             lambda: bool(is_online(processes.words("micropython.log"))),

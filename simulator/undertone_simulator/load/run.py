@@ -76,7 +76,7 @@ def run(options: LoadOptions, folder: Path, show: Show) -> LoadResult:
 def _theirs(options: LoadOptions, fleet: Path, folder: Path, source: Synthetic, show: Show) -> LoadResult:
     """Test a broker and an aggregator that already run elsewhere."""
     if options.micropython:
-        raise Invalid("micropython devices need a fleet of their own, without --fleet")
+        raise Invalid("micropython devices need a fleet of their own: leave out --fleet")
     names = [member.name for member in read_provisioned(fleet)]
     if len(names) < options.clients:
         raise Invalid(f"clients is {options.clients}, but {fleet} has {len(names)} devices")

@@ -61,6 +61,8 @@ class SoakProcesses:
         names = plan.names
         self.micropython = names[-2] if find_micropython() is not None else None
         self.fleet = names[: -1 if self.micropython is None else -2]
+        # A knock in each slot, so that faults come while devices come back.
+        self._period = 1000 * plan.config.campaign.slot_seconds
         self.job = FleetJob(
             folder=str(plan.site.fleet),
             members=len(self.fleet),
@@ -72,6 +74,7 @@ class SoakProcesses:
             days=plan.playback.days,
             state=str(plan.folder / "state"),
             faults=device_faults(seed, plan.options.slots, self.fleet),
+            period=self._period,
         )
         config = plan.config
         self.hostile = Hostile(
@@ -90,7 +93,7 @@ class SoakProcesses:
         if self.micropython is not None:
             row = self.plan.names.index(self.micropython)
             readings = [self.plan.readings.at(row, column) or 0 for column in range(self.plan.options.slots)]
-            self.processes.start_micropython(self.micropython, readings, 1 << 30)
+            self.processes.start_micropython(self.micropython, readings, 1 << 30, period=self._period)
         self.processes.wait_until_connected(len(self.fleet))
         if not self.plan.options.direct:
             self.start_aggregator()

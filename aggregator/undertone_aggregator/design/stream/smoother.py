@@ -85,7 +85,9 @@ def fit_gaussian_process(
     if not 1 <= len(slots) <= LONGEST:
         raise Invalid(f"there are {len(slots)} slots to smooth, expected 1 to {LONGEST}")
     if noise.shape != (len(slots), len(slots)) or len(values) != len(slots):
-        raise Invalid(f"values and noise are of {len(values)} and {noise.shape}, expected {len(slots)} slots")
+        raise Invalid(
+            f"there are {len(values)} values and noise of {noise.shape}, expected those of {len(slots)} slots"
+        )
     centre = float(np.mean(values))
     scale = max(float(np.std(values)), float(np.sqrt(np.mean(np.diag(noise)))), 1e-12)
     centred = values - centre

@@ -148,7 +148,7 @@ class Entity(SensorSource):
         self._scale = fields.get("scale", (1, 1))
 
     def sample(self, now: int) -> int:
-        """Return the current state; None for ``unavailable`` and ``unknown``.
+        """Return the current state. Raises ValueError for ``unavailable`` and ``unknown``.
 
         A redirection is an error, because the token must not be sent to another address.
         """
