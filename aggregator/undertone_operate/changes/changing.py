@@ -161,6 +161,11 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     before = turns_in(home, home.chain(plan.name)[1:])
     # The newest epoch may be from before an earlier change of the length.
     old = end - more * plan.slot_seconds
+    if old <= now:
+        raise Invalid(
+            f"{length}, but campaign {plan.name} ended at {utc(old)}: expected an extension before its end; undertone"
+            " campaign succeed starts the next campaign"
+        )
     return _End(home, plan, old, end, begins, timeline.epochs[0].campaign.first_slot, before)
 
 

@@ -159,6 +159,17 @@ def test_what_cannot_be_extended_is_named(home: Home) -> None:
     assert "retired" in extend(home, "--by", "1d", code=2)
 
 
+def test_a_campaign_that_is_over_is_not_extended(home: Home) -> None:
+    """Its devices have nothing to report, so the server would wait for them before it issues an epoch."""
+    run("campaign", "create", home.folder, "past", *CREATE, *PLAN)
+    (only,) = tick(home, int(time.time()) - 61 * DAY, "past")
+    said = run("campaign", "extend", home.folder, "past", "--by", "9d", code=2)
+    assert f"campaign past ended at {utc(only.campaign.end)}" in said
+    assert home.config("past").campaign.report_slots == 2880
+    run("campaign", "succeed", home.folder, "past", "past-2")
+    assert home.config("past-2").campaign.start is None, "it starts at once"
+
+
 def test_campaigns_without_an_end_to_move_are_named(home: Home) -> None:
     create = ("--sensor", "load", "--unit", "Wh", "--bound", "100", "--epsilon", "1")
     run("campaign", "create", home.folder, "new", *create)
