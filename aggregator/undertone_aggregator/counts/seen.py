@@ -63,8 +63,9 @@ def digest(payload: bytes) -> int:
 def digest_bytes(is_snapshot: bool, data: bytearray) -> NDArray[np.uint8]:
     """Return the bytes of the digests in a segment's data, as a view that changes it."""
     if is_snapshot:
-        # They are the last of four words.
-        return np.frombuffer(data, dtype=np.uint8)[len(data) * 3 // 4 :]
+        # They are the last of four words of each device; a segment of another length has bytes after them.
+        devices = len(data) // 32
+        return np.frombuffer(data, dtype=np.uint8)[24 * devices : 32 * devices]
     rows = len(data) // RECORD_BYTES
     # The code is the last word of a record.
     at = RECORD_BYTES - _RECORDS["code"].itemsize
