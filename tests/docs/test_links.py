@@ -16,7 +16,7 @@ TRACKED = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, enc
 )
 FILES = {name for name in TRACKED if name and (REPO / name).exists()}
 PAGES = sorted(name for name in FILES if name.endswith(".md"))
-# Pages that only the site has; scripts/reference_pages.py makes them.
+# scripts/reference_pages.py makes these pages. They are in the site alone.
 MADE = {"docs/commands.md", "docs/settings.md", "docs/messages.md"}
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
@@ -54,7 +54,7 @@ def links(page: str) -> Iterator[str]:
 
 
 def dead(page: str, address: str) -> str:
-    """Why a link of a page is dead; empty for one that is not, and for one to another host."""
+    """Return why a link of a page is dead, or "" if it is not; links to other hosts are not tried."""
     if re.match(r"[a-z]+:", address):
         return ""
     path, _, anchor = unquote(address).partition("#")

@@ -48,6 +48,7 @@ def test_the_stored_table_is_what_the_measured_speeds_give() -> None:
     for row in stored:
         speed = Speed(row["µs a report"] / 1e6, row["ms a login"] / 1e3, row["store bytes a slot"])
         found = need(row["homes"], 1800, speed, HERE)
+        # The rows are rounded as they are shown: a bound is half a unit of the last digit.
         assert row == {
             "homes": found.homes,
             "reports a second": pytest.approx(found.reports_per_second, abs=0.005),

@@ -108,7 +108,7 @@ class Status:
                 context.journal.alarm("foreign", f"somebody else broadcasts the campaign {context.plan.name}")
 
     def _newest_due(self) -> int:
-        """Return the newest slot whose reports had to be here by now, -1 before the first.
+        """Return the newest slot whose reports should all have arrived by now; -1 if there is none yet.
 
         No slot settles without a report for it or for a later one. So if all devices fall silent, this slot is later
         than the newest settled one, and nobody has reported in it.

@@ -106,7 +106,7 @@ class ExcessModel:
         factor = self.factors(reported)
         larger, spread = self._larger(row, factor.mean, factor.variance)
         active = self.excess[row] * np.maximum(factor.mean, 0.0)
-        # What the times of day say about a larger mean says nothing of a step, or of a change of the whole level.
+        # How the means differ by time of day does not tell why the whole level has changed, as after a step.
         w = np.where(factor.stepped, 0.5, self.larger)
         doubt = np.where(factor.stepped, _DOUBT, np.sqrt(w * (1.0 - w)))
         bias = w * larger + (1.0 - w) * active

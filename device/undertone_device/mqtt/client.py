@@ -182,7 +182,7 @@ class Client:
             set_clock()
         except OSError as error:
             self.trouble = "NTP: %s" % error
-            # Another server than ours, and a packet of UDP may be lost: the first times, it is asked again soon.
+            # NTP has a server of its own, and uses UDP, whose packets may be lost. So it is asked again soon at first.
             self._delay = min(max(_FIRST_DELAY, 2 * self._delay), PERIOD)
             self._pause(self.jitter(self._delay), self.platform.ticks())
             return self._clock_set_at is not None
