@@ -1,10 +1,8 @@
 """Five questions that people ask of a campaign: one command, one call, and at most three clicks on the page each."""
 
 import json
-import shutil
 import urllib.parse
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,21 +13,14 @@ import pytest
 from support.chromium import MISSING, browser, find_chromium
 from support.ci import unavailable
 from support.command import undertone
+from support.grouped import DEVICES, LOST, grouped
 from support.page import PageServer, pages, until
 from support.ports import free_port
-from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.estimate.publication import SETTLED, settle, tell_groups
-from undertone_aggregator.store.inventory import ACTIVE, Device
-from undertone_aggregator.store.store import Batch, open_store
 from undertone_aggregator.web.site import StoreSite, named
 
 pytestmark = pytest.mark.services
 GROUPS = ("north", "south")
 EVERYBODY_AND_GROUPS = ["all", *GROUPS]
-# Registered devices of each group.
-DEVICES = 450
-# Of the first slot that showed them.
-LOST = 3
 # The simulated half-hours end on Saturday, 2 January 2027, at 18:00.
 SATURDAY, MONDAY = datetime(2027, 1, 2, 19, tzinfo=UTC), datetime(2027, 1, 4, 9, tzinfo=UTC)
 # Yesterday evening on that Saturday, and the weekday evenings of last week on that Monday.
@@ -41,22 +32,7 @@ LAST_WEEK = {"from": "2026-12-28", "to": "2027-01-04", "between": "18:00-23:00",
 @pytest.fixture(scope="module")
 def fleet(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The simulated store with two groups of registered devices, of which some reports are lost."""
-    store = Path(shutil.copy(made, tmp_path_factory.mktemp("fleet") / "load.sqlite"))
-    with open_store(store) as opened:
-        newest = opened.newest_slot()
-        assert newest is not None
-        counts = Partial()
-        for key, symbols in opened.partial(0, newest).items():
-            for group in GROUPS:
-                counts.add_counts(key._replace(group=group), symbols)
-        opened.set_meta({SETTLED: "0"})
-        opened.commit("0of1", Batch(counts, lost=Counter({("north", newest - 10): LOST})))
-        opened.set_devices(
-            Device(f"{group}-{n}", group, ACTIVE, 0) for group in EVERYBODY_AND_GROUPS for n in range(450)
-        )
-        settle(opened, newest, 10)
-        assert tell_groups(opened, 10) == set(EVERYBODY_AND_GROUPS)
-    return store
+    return grouped(made, tmp_path_factory.mktemp("fleet"), GROUPS)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ With ``UNDERTONE_SHOTS=FOLDER`` in the environment, a picture of each state is w
 import base64
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,13 +18,10 @@ from support import chromium as chromiums
 from support import firefox as firefoxes
 from support.ci import unavailable
 from support.command import undertone
+from support.grouped import grouped
 from support.micropython import REPO
 from support.page import pages, until
 from support.page_states import Change, served_states
-from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.estimate.publication import SETTLED, settle, tell_groups
-from undertone_aggregator.store.inventory import ACTIVE, Device
-from undertone_aggregator.store.store import Batch, open_store
 from undertone_aggregator.web.guides import GUIDES
 from undertone_aggregator.web.site import StoreSite, named
 
@@ -155,7 +151,7 @@ OVERALL = {
 def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address below which the page is in each state."""
     folder = tmp_path_factory.mktemp("states")
-    stores = {"load": made, "groups": grouped(made, folder)}
+    stores = {"load": made, "groups": grouped(made, folder, GROUPS)}
     for kind, words in {
         "stream": ("--collect", "stream", "--theta", 1000, "--epsilon", 4, "--slots", 96),
         "turns": ("--window", "24h", "--epsilon", 8, "--slots", 240),
@@ -169,24 +165,6 @@ def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         yield address
     for site in sites.values():
         site.close()
-
-
-def grouped(made: Path, folder: Path) -> Path:
-    """The simulated store, whose reports each group has, too."""
-    store = Path(shutil.copy(made, folder / "groups.sqlite"))
-    with open_store(store) as opened:
-        newest = opened.newest_slot()
-        assert newest is not None
-        counts = Partial()
-        for key, symbols in opened.partial(0, newest).items():
-            for group in GROUPS:
-                counts.add_counts(key._replace(group=group), symbols)
-        opened.set_meta({SETTLED: "0"})
-        opened.commit("0of1", Batch(counts))
-        opened.set_devices(Device(f"{group}-{n}", group, ACTIVE, 0) for group in ("all", *GROUPS) for n in range(450))
-        settle(opened, newest, 10)
-        tell_groups(opened, 10)
-    return store
 
 
 class Tab(Protocol):
