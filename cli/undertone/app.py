@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from undertone.examples import with_examples
+from undertone.options import with_typed_errors
 from undertone.sentences import usage_sentence, with_suggestion
 from undertone_shared.errors import Invalid, Refused
 
@@ -83,7 +84,8 @@ class _Commands(TyperGroup):
         part = typer.Typer(rich_markup_mode=None)
         for module in dict.fromkeys(_MODULES[name] for name in names):
             import_module(module).register(part)
-        self._loaded.update({name: with_examples(name, each) for name, each in get_group(part).commands.items()})
+        for name, each in get_group(part).commands.items():
+            self._loaded[name] = with_typed_errors(with_examples(name, each))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each reader. Commands without a section come last."""

@@ -1,9 +1,12 @@
-"""Command-line options from the fields of a dataclass, which alone states their names, types, defaults and help."""
+"""Command-line options from the fields of a dataclass, which alone states their names, types, defaults and help.
+
+Errors name each option as people type it.
+"""
 
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import UnionType
@@ -17,23 +20,55 @@ from undertone_shared.errors import Invalid
 _WRITTEN = (Path, str, bool, int, float)
 _FIELD = re.compile(r"(campaign\.)?\b([a-z_]+)\b")
 # The fields with which an error begins.
-_FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| is | are | exclude)")
+_FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| is | are | needs | exclude)")
 
 
-def as_typed(sentence: str, names: Iterable[str], *, in_plan: bool = False) -> str:
-    """Return an error that names the options as people type them: --late-slots where it has campaign.late_slots.
+def with_typed_errors(command: Any) -> Any:
+    """Return a command or group of commands whose errors begin with an option's name as people type it.
 
-    ``names``: the fields that are options. ``in_plan``: fields of ``campaign`` come from a file, and stay as they are.
+    The field late_slots becomes --late-slots where the command has this option. A campaign's field, as in
+    campaign.late_slots, does so only where the command takes a plan (--plan) and none is given: elsewhere its value can
+    come from a file, or from --set.
     """
+    for child in getattr(command, "commands", {}).values():
+        with_typed_errors(child)
+    options = {each.name: option for each in command.params for option in each.opts if option == _option(each.name)}
+    invoke = command.invoke
+
+    def invoke_typed(context: Any) -> Any:
+        try:
+            return invoke(context)
+        except Invalid as wrong:
+            sentence = _as_typed(str(wrong), options, in_plan=context.params.get("plan", "") is not None)
+            if sentence == str(wrong):
+                raise
+            raise Invalid(sentence) from wrong
+
+    command.invoke = invoke_typed
+    return command
+
+
+def check_picture(png: Path | None) -> None:
+    """Raise Invalid if the folder of --png does not exist: found only after the run, that would cost its result."""
+    if png is not None and not png.absolute().parent.is_dir():
+        raise Invalid(f"--png is '{png}', expected a file in a folder that exists")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _as_typed(sentence: str, options: Mapping[str, str], *, in_plan: bool) -> str:
+    """Return the sentence with options for the fields at its head; ``in_plan``: not for those of ``campaign``."""
     head = _FIELDS.match(sentence)
     if head is None:
         return sentence
 
-    def option(field: re.Match[str]) -> str:
+    def typed(field: re.Match[str]) -> str:
         prefix, name = field.groups()
-        return field[0] if name not in names or (prefix and in_plan) else f"--{name.replace('_', '-')}"
+        return field[0] if prefix and in_plan else options.get(name, field[0])
 
-    return _FIELD.sub(option, head[0]) + sentence[head.end() :]
+    return _FIELD.sub(typed, head[0]) + sentence[head.end() :]
 
 
 def with_options(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -48,11 +83,7 @@ def with_options(options: type) -> Callable[[Callable[..., None]], Callable[...,
 
         @functools.wraps(function)
         def command(**given: Any) -> None:
-            in_plan = given.get("plan") is not None
-            try:
-                function(options(**{name: given.pop(name) for name in names}), **given)
-            except Invalid as wrong:
-                raise Invalid(as_typed(str(wrong), names, in_plan=in_plan)) from wrong
+            function(options(**{name: given.pop(name) for name in names}), **given)
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         parameters = [*_parameters(options), *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
@@ -72,7 +103,7 @@ def _parameters(options: type) -> list[inspect.Parameter]:
         kinds = get_args(allowed) if get_origin(allowed) in (Union, UnionType) else (allowed,)
         kind: Any = next(each for each in _WRITTEN if each in kinds)
         # A flag is off unless it is given, so it needs no opposite such as --no-json.
-        words = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
+        words = [_option(field.name)] if kind is bool else []
         option = typer.Option(*words, help=text)
         annotation: Any = Annotated[(kind | None if type(None) in kinds else kind, option)]
         default = inspect.Parameter.empty if field.default is MISSING else field.default

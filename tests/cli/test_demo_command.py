@@ -14,7 +14,7 @@ from undertone.__main__ import main
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--mechanism", "nonsense"], "mechanism: not an option where collect is reports"),
         (["--mechanism", "hybrid"], "mechanism: not an option where collect is reports"),
-        (["--theta", "500", "--delta", "0.1"], "delta, theta: not an option where collect is reports"),
+        (["--theta", "500", "--delta", "0.1"], "--delta, --theta: not an option where collect is reports"),
         (["--collect", "stream", "--mechanism", "hybrid"], "expected one of gaussian, one-bit, direct"),
         (["--collect", "stream", "--window", "16s"], "window: not an option where collect is stream"),
         (["--collect", "turns"], "collect is 'turns', expected one of reports, stream"),

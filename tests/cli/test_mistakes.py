@@ -230,3 +230,35 @@ def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = '[campaign]\nname = "a"\nsensor = "s"\nunit = "Wh"\nbound = 90\nepsilon = 1\nblocks = 9\n'
     (folder / "late.toml").write_text(plan, encoding="utf-8")
     return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("demo --broker emqx", "--broker is 'emqx', expected mosquitto, or none at all"),
+        ("demo --delta .1", "--delta: not an option where collect is reports"),
+        ("demo --window 16s", "--window needs broker mosquitto, whose own log shows who published when"),
+        ("fleet --ramp-up -1", "--ramp-up is -1.0, expected 0 to 86400 seconds"),
+        ("certify --mechanism hybrid --epsilon 99", "--epsilon is '99', expected a number from 0.05 to 8"),
+        (
+            "release pak --epsilon 99 --bound 9 --input a.csv --output b.csv",
+            "--epsilon is '99', expected a number from",
+        ),
+        (
+            "campaign create home a --sensor a --unit W --bound 9 --epsilon 99",
+            "campaign.epsilon is '99', expected a number",
+        ),
+    ],
+)
+def test_an_error_names_an_option_with_its_dashes(tmp_path: Path, words: str, sentence: str) -> None:
+    assert undertone("init", tmp_path / "home").returncode == 0
+    done = undertone(*(str(tmp_path / "home") if word == "home" else word for word in words.split()))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {sentence}")
+
+
+@pytest.mark.parametrize("words", ["demo", "simulate"])
+def test_a_picture_in_a_missing_folder_is_refused_before_anything_runs(tmp_path: Path, words: str) -> None:
+    done = undertone(*words.split(), "--png", tmp_path / "none" / "a.png")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: --png is '{tmp_path}/none/a.png', expected a file in a folder that exists\n"

@@ -122,8 +122,8 @@ class Rounds:
         if not short:
             return []
         return [
-            f"threshold rounds of {', '.join(map(str, short))} slots are no whole cycles of {self.plan.cycle}: "
-            "they see different times of day"
+            f"threshold rounds of {', '.join(map(str, short))} slots do not last whole cycles of {self.plan.cycle} "
+            "slots: each round sees other times of day"
         ]
 
     def first(self, now: int) -> Epoch:
@@ -162,8 +162,8 @@ class Rounds:
         if not presence.away:
             return ""
         return (
-            f"{presence.now:.0f} devices report where there were {presence.before:.0f}: no new theta before they are "
-            "back, because theta would be chosen without what they keep"
+            f"{presence.now:.0f} devices report, and {presence.before:.0f} did before: the server chooses no new theta "
+            "until they are back, because the reports that they keep would be missing"
         )
 
     def next(self, timeline: Timeline, now: int) -> Epoch | None:
@@ -175,8 +175,8 @@ class Rounds:
         devices, most = evidence.devices(), evidence.most_devices()
         if rule is not None and devices < max(most * FEWEST, 1.0):
             self._means.warn(
-                f"{devices:.0f} devices report where there were {most:.0f}: theta is not decided on what a part of the "
-                "fleet measures"
+                f"{devices:.0f} devices report, and {most:.0f} did before: the server does not choose theta from the "
+                "readings of a part of the fleet"
             )
             return None
         histograms = evidence.cohort()

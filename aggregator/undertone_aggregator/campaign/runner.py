@@ -262,7 +262,7 @@ class Running:
         if not self._known.signed:
             warning = f"there is no {path}: campaigns are not signed"
             if store.meta().get(_SIGNED):
-                self.journal.alarm("unsigned", f"{warning}, though they were: devices that verify them refuse them")
+                self.journal.alarm("unsigned", f"{warning}, but they were before: devices refuse unsigned campaigns")
             else:
                 self.journal.say("warning", f"warning: {warning}")
             return None
@@ -283,7 +283,9 @@ class Running:
         try:
             issued_at, fingerprint = header(message)
         except Invalid as wrong:
-            self.journal.say("warning", f"warning: {topic} held no campaign, and will: {wrong}")
+            self.journal.say(
+                "warning", f"warning: {topic} held a message that is no campaign; the server replaces it: {wrong}"
+            )
             return
         if fingerprint in {epoch.campaign.fingerprint for epoch in store.epochs()}:
             return
@@ -294,9 +296,10 @@ class Running:
         )
         if not self._options.take_over:
             raise Invalid(
-                f"{conflict}: its devices would be lost to it. Check the path in [store]; --take-over replaces it"
+                f"{conflict}: that server would lose its devices. Check the path in [store]; --take-over replaces its"
+                " campaign"
             )
-        self.journal.alarm("take_over", f"{conflict}: it is replaced")
+        self.journal.alarm("take_over", f"{conflict}: this server replaces it")
 
     def _take_over(self, store: Store, clock: Callable[[], float], stop: threading.Event) -> IngestPlan:
         slots = self._options.slots

@@ -394,8 +394,8 @@ class Results(OpenCampaign):
             worst = odd[int(odd.misfit.argmax())]
             sentences.append(
                 f"{len(odd)} of {len(table)} estimates rest on reports that do not come from honest devices alone:"
-                f" in slot {worst.slot}, group {worst.group}, they would send the like with a chance of at most"
-                f" 10^-{worst.misfit:.0f}"
+                f" honest devices would send reports like those of slot {worst.slot}, group {worst.group}, with a"
+                f" chance of at most 10^-{worst.misfit:.0f}"
             )
         noise = drowned(raw.take(raw.group == EVERYBODY), self.campaign.offset)
         return sentences + ([noise] if noise is not None else [])

@@ -102,8 +102,8 @@ class SeriesFilter:
         day = self.cycle * self.slot_seconds == 86400
         local = f" by the clock of {self.days.zone}, weekends and holidays apart" if day else ""
         return (
-            f"filtered: a pattern of {self.cycle} slots that changes slowly{local}, a memory of some slots and a slow "
-            f"level, all estimated from this series alone; where raw is as good it is left as it is"
+            f"filtered: the sum of a slowly changing pattern of {self.cycle} slots{local}, a slow level and what lasts "
+            f"for some slots, all estimated from this series alone; the raw mean stays where the filter gains nothing"
         )
 
 

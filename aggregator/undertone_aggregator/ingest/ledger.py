@@ -17,10 +17,7 @@ from undertone_shared.errors import Invalid
 WORKER = "spark"
 _LEDGER = "spark_ledger"
 _LOCK = "spark_lock"
-_WAY_ON = (
-    "With undertone spark recount and a new folder as the checkpoint, what the store lacks of the landed files is"
-    " counted"
-)
+_WAY_ON = "undertone spark recount with a new folder as the checkpoint counts the landed files that the store lacks"
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def apply(store: Store, entry: BatchLedger, batch: Batch) -> bool:
         expected = 0 if before is None else before.batch + 1
         if entry.batch != expected:
             raise Invalid(
-                f"the checkpoint's batch is {entry.batch}, expected {expected}: the store lacks what is between"
+                f"the checkpoint's batch is {entry.batch}, expected {expected}: the store lacks the batches between"
             )
         store.commit(WORKER, batch)
         store.set_meta({_LEDGER: json.dumps(asdict(entry))})
@@ -85,14 +82,14 @@ def check(store: CampaignEntries, query: str, folder: Path, buckets: int) -> Non
     if ledger is None:
         if newest >= 0:
             raise Invalid(
-                f"the checkpoint {folder} has counted {newest + 1} batches, of which the store {store.name} knows none:"
-                f" it belongs to another store, or the store was lost. {_WAY_ON}"
+                f"the checkpoint {folder} has counted {newest + 1} batches, and the store {store.name} holds none:"
+                f" the checkpoint belongs to another store, or the store was lost. {_WAY_ON}"
             )
         return
     if checkpoint is None:
         raise Invalid(
             f"the store {store.name} holds {ledger.batch + 1} batches of the checkpoint {ledger.checkpoint}, but"
-            f" {folder} is new: what it remembers of devices is lost. Find it. {_WAY_ON}"
+            f" {folder} is new: find the folder of that checkpoint, which remembers the devices. {_WAY_ON}"
         )
     _check_same(BatchLedger(query, checkpoint, buckets, 0), ledger)
     if ledger.batch not in (newest, newest + 1):

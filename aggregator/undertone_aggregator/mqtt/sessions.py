@@ -109,14 +109,14 @@ def _move(
     sessions: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
     strange = [slots for slots in sessions if not set(taken).isdisjoint(slots)]
     if strange:
-        say("alarm: another campaign has sessions that were this one's: what waited there was refused, it takes others")
+        say("alarm: another campaign has taken sessions of this one and refused the reports there; this takes others")
         sessions = [slots for slots in sessions if slots not in strange]
     old = [slots for slots in sessions if len(slots) != workers]
     matching = next((slots for slots in sessions if len(slots) == workers), None)
     plan = replace(plan, sessions=Sessions(matching or _free(workers, {*taken, *chain(*sessions)}), secret))
     store.set_meta({SECRET: secret, _SESSIONS: json.dumps([*old, plan.sessions.slots])})
     if old:
-        say(f"{workers} workers take over from {', '.join(str(len(slots)) for slots in old)}")
+        say(f"{workers} workers take over the sessions of {', '.join(str(len(slots)) for slots in old)} workers")
         _dispossess(store, plan)
         for worker in range(workers):
             _begin_session(plan.of_worker(worker), addresses, say, stop)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from undertone.long_running import end_like_ctrl_c
+from undertone.options import check_picture
 
 _MOST_ROWS = 60
 
@@ -99,6 +100,7 @@ def demo(
     from undertone_simulator.demo import DemoOptions, Failed, run
     from undertone_simulator.demo.picture import draw
 
+    check_picture(png)
     end_like_ctrl_c()
     # The server and the fleet inherit the limit.
     raise_limit()
@@ -188,7 +190,7 @@ class _Display:
             self._progress.update(self._task, description=_short(message))
             if not self._console.is_terminal and "±" in message:
                 self._console.print(f"  {message}")
-        elif event.get("event") != "deliveries" and "no whole cycles" not in message:
+        elif event.get("event") != "deliveries" and "do not last whole cycles" not in message:
             # The warning that rounds have no whole cycles does not apply to the demo, whose short rounds cover whole
             # days by playing every fourth half-hour.
             self._console.print(f"  server: {message}")

@@ -62,8 +62,8 @@ def _show_reports(plan: "FleetPlan") -> None:
         least, most = (end(block.standard_error for block in blocks) for end in (min, max))
         thetas = ", ".join(f"{_time_of(block.first, plan.per_day)} {block.theta}" for block in blocks)
         console.print(
-            f"with a θ for each time of day, if the rounds can tell them apart: θ from {thetas}{unit};"
-            f" noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g}{unit} a slot;"
+            f"if the rounds show that readings differ by time of day, each block of the day has its own θ:"
+            f" {thetas}{unit}; noise {least:.3g} to {most:.3g}, error {plan.day.error:.3g}{unit} a slot;"
             f" the mean square error is {plan.day.ratio:.2f} times that with one θ"
         )
     for sentence in plan.warnings:
@@ -78,8 +78,9 @@ def _show_reports(plan: "FleetPlan") -> None:
     of = plan.traffic
     console.print(
         f"traffic of a device in a day: {of.reports} reports of 24 bytes, {of.mqtt_bytes:,} bytes of MQTT with"
-        f" acknowledgements, {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; while connected,"
-        f" {of.campaign_bytes:,} bytes of hourly copies of the campaign and {of.ping_bytes:,} of pings"
+        f" acknowledgements, {of.bytes:,} with TLS and TCP/IP in {of.packets} packets; a device that stays"
+        f" connected all day also gets {of.campaign_bytes:,} bytes of hourly copies of the campaign, and"
+        f" {of.ping_bytes:,} bytes of pings"
     )
     for sentence in plan.sentences:
         console.print(sentence)

@@ -16,6 +16,7 @@ from undertone.applies import refuse
 from undertone.commands.release_query import query
 from undertone.examples import with_examples
 from undertone.long_running import stop_event
+from undertone.options import with_typed_errors
 
 if TYPE_CHECKING:
     from undertone_central.release import Released
@@ -73,7 +74,7 @@ class _Mechanisms(TyperGroup):
         from undertone_central.make import MECHANISMS
 
         if cmd_name in MECHANISMS:
-            return with_examples(f"release {cmd_name}", _command(cmd_name))
+            return with_typed_errors(with_examples(f"release {cmd_name}", _command(cmd_name)))
         return super().get_command(ctx, cmd_name)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undertone.options import with_options
+from undertone.options import check_picture, with_options
 from undertone_shared.errors import Invalid
 from undertone_simulator.fast.options import SimulateOptions
 
@@ -35,8 +35,7 @@ def simulate(
     """Run a whole campaign on a simulated fleet, without a network: the server's estimates beside the truth."""
     from undertone_simulator.fast import simulate as engine
 
-    if png is not None and not png.absolute().parent.is_dir():
-        raise Invalid(f"--png is '{png}', expected a file in a folder that exists")
+    check_picture(png)
     started = time.perf_counter()
     with _Progress() as progress:
         simulated = engine.simulate(options, progress.show)

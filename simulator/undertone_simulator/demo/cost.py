@@ -43,9 +43,9 @@ def cost(epsilon: Fraction, per_day: int, readings: int, turns: TurnsCost | None
     return [
         f"spent: ε = {reading} for all readings in any {window} s: a device reports every {turns.stride}th slot and"
         f" rests between; {spent} in all for its {readings} reports in this demo",
-        f"what it means: to somebody who already knows the rest of the record, all that a device ever sends shifts the"
-        f" odds of what happened in any {window} s by a factor of at most e^{reading} = {math.exp(epsilon):.3g}; a"
-        f" habit over d such windows by at most d times as much",
+        f"what it means: for somebody who already knows everything else about the household, all that its device ever"
+        f" sends shifts the odds of what happened in any {window} s by a factor of at most e^{reading} ="
+        f" {math.exp(epsilon):.3g}; for a habit over d such windows, the exponent is d times as large",
         f"the broker's own record: of the messages of one device {apart}",
     ]
 
@@ -54,9 +54,9 @@ def meaning(epsilon: Fraction, per_day: int) -> str:
     """Explain in plain words what epsilon per reading means for a household."""
     reading, day = shown(epsilon), shown(epsilon * per_day)
     return (
-        f"what it means: whoever sees the report of one reading can shift the odds between any two values of it by a"
-        f" factor of at most e^{reading} = {math.exp(epsilon):.3g}; readings that follow from one another add up, for"
-        f" a whole day to at most e^{day}: single readings are protected, a habit repeated daily is not"
+        f"what it means: the report of one reading shifts the odds between any two of its values by a factor of at"
+        f" most e^{reading} = {math.exp(epsilon):.3g}; all reports of a day together shift the odds by at most e^{day}:"
+        f" single readings are protected, a habit repeated daily is not"
     )
 
 

@@ -304,7 +304,7 @@ def _sentences(plan: WindowPlan, best: Way) -> tuple[str, ...]:
     longer = [way for way in ways if way.same and way.slot_seconds > half.slot_seconds and way.raw < half.raw]
     if longer and best.name == half.name:
         sentences.append(
-            f"{longer[-1].name} would have an error of {plan.text(longer[-1].raw)}: longer slots are the first lever"
+            f"{longer[-1].name} would have an error of {plan.text(longer[-1].raw)}: try longer slots first"
         )
     wins = "beats" if stream.raw < half.raw else "loses to"
     sentences.append(

@@ -296,7 +296,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     assert all(first / LARGEST_CHANGE < theta < first * LARGEST_CHANGE for theta in thetas), thetas
     issued = [epoch.issued_at - NOW for epoch in epochs]
     assert not [second for second in issued if 36 <= second < 76], "nothing is decided on slots without reports"
-    assert "0 devices report where there were 400" in notes.text
+    assert "0 devices report, and 400 did before" in notes.text
 
 
 @pytest.mark.parametrize("restart_every", [10**9, 1])
@@ -339,7 +339,7 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
     assert newest is not None
     assert later
     assert later[0].campaign.first_slot >= NOW + back
-    said = notes.text.count("no new theta before they are back")
+    said = notes.text.count("chooses no new theta until they are back")
     assert said == 1 if restart_every > back else said > 1
 
 

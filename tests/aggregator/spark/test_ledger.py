@@ -91,7 +91,7 @@ def test_a_lost_checkpoint_is_refused(store: MemoryStore, tmp_path: Path) -> Non
 
 
 def test_a_lost_store_is_refused(store: MemoryStore, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"has counted 2 batches, of which the store memory: knows none"):
+    with pytest.raises(Invalid, match=r"has counted 2 batches, and the store memory: holds none"):
         check(store, "undertone", checkpoint(tmp_path, 2), 64)
 
 
