@@ -124,13 +124,13 @@ def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
             row = cells.setdefault((slew, method.name), [_bias(streams, of_method)])
             row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
-        f"Each cell has two root mean square errors of the population mean (unit: {streams.unit}), before and after "
-        "smoothing, as raw / smoothed. (`log-closed-form` computes with logarithms of the readings, so that its noise "
-        "biases the mean. Its cells show only the largest bias of a slot.) The smoothed error is measured in one "
-        f"simulated run for each window of the data. C is given as a fraction of the range of the readings, "
-        f"which is {streams.range:g} {streams.unit}. n = {streams.devices} is the number of devices in the data. For "
-        "another number of devices, the study takes the same bias from clipping, and computes the noise for this "
-        "number.",
+        f"Each cell has two root mean square errors of the population mean (unit: {streams.unit}), written as raw / "
+        "smoothed: before smoothing, and after it. The smoothed error is measured in one simulated run for each "
+        "window of the data. The cells of `log-closed-form` show something else: its noise biases the mean, because "
+        "it computes with logarithms of the readings, and each cell shows the largest bias of a slot.",
+        f"C is given as a fraction of the range of the readings, which is {streams.range:g} {streams.unit}. n = "
+        f"{streams.devices} is the number of devices in the data. For another number of devices, the study takes the "
+        "same bias from clipping, and computes the noise for this number.",
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]

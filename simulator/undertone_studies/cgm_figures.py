@@ -95,11 +95,11 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         )
         first.append(f"{start:.3g}")
     return [
-        "The median mean squared error over the reports, of Algorithm 3 and of what ships, in per cent of "
-        f"Algorithm 1's: {'; '.join(ours)}.",
+        "The median of the mean squared errors of all reports, in per cent of that of Algorithm 1, is for Algorithm "
+        f"3 and for what ships: {'; '.join(ours)}.",
         "At the first report, the mean squared error of Algorithm 3 divided by that of Algorithm 1 is "
-        f"{', '.join(first)} (in the order of ε). The paper says that the two are the same there. The noise of what "
-        "ships has the same variance in all reports.",
+        f"{', '.join(first)} (in the order of ε). The paper, too, says that the two errors are the same at the first "
+        "report. The noise of what ships has the same variance in all reports.",
     ]
 
 
@@ -114,9 +114,8 @@ def slew_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         chosen = [min(errors, key=lambda slew: errors[slew]) for errors in of.values()]
         best.append(f"{chosen[0]} and {chosen[1]} at ε = {epsilon:g}")
     return [
-        "The C with the smallest median mean squared error, for Algorithm 3 and for what ships: "
-        + "; ".join(best)
-        + "."
+        "These values of C have the smallest median of the mean squared errors, the first for Algorithm 3 and the "
+        "second for what ships: " + "; ".join(best) + "."
     ]
 
 
@@ -148,13 +147,12 @@ def _panel(streams: CgmStreams, title: str, errors: dict[str, ByReport]) -> Pane
 
 def _notes(streams: CgmStreams) -> list[str]:
     return [
-        f"The readings are: {streams.label}. The columns up to the worst report are mean squared errors of the mean of "
-        f"{streams.devices:,} devices, in "
-        f"{streams.unit}² (the range is {streams.range:g} {streams.unit}): at the first report, and the median and the "
-        "largest of all reports. The reading before clipping counts as the truth. Errors are computed and not "
-        "simulated, so there are no repeats.",
-        "Eq. 24 of the paper, as it is printed, is the mean squared error of single devices, which does not become "
-        "smaller with more devices: the last column. The figures of the paper have errors of the mean over all "
-        "devices, and so have these.",
+        f"The readings are: {streams.label}. Three columns have mean squared errors of the mean of "
+        f"{streams.devices:,} devices, in {streams.unit}² (the range is {streams.range:g} {streams.unit}): `first "
+        "report`, `median report` and `worst report`. The median and the worst are over all reports. The reading "
+        "before clipping counts as the truth. Errors are computed and not simulated, so there are no repeats.",
+        "The last column has Eq. 24 of the paper as it is printed: the mean squared error of single devices, which "
+        "does not become smaller with more devices. The figures of the paper show errors of the mean over all "
+        "devices, and so do these figures.",
         budget(streams),
     ]

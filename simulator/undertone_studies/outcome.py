@@ -38,7 +38,7 @@ class Outcome:
         """Return a heading, the table, and the notes as Markdown."""
         lines = [f"**{self.title}**", "", "| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(map(_text, row)) + " |" for row in self.rows]
-        return "\n".join([*lines, "", *self.notes]) + "\n"
+        return "\n".join([*lines, "", "\n\n".join(self.notes)]) + "\n"
 
     def document(self, **facts: Any) -> dict[str, Any]:
         """Return the result for JSON; ``facts`` are further fields, such as the command that made it."""

@@ -70,12 +70,12 @@ def notes_of(rows: Sequence[Sequence[Cell]]) -> list[str]:
     of = {(row[0], row[1]): float(row[2]) for row in rows}
     long, binary = LENGTHS[-1], of[LENGTHS[-1], "binary"]
     ratios = [f"{of[length, 'binary'] / of[length, 'two-level']:.2f} at T = {length:,}" for length in LENGTHS]
-    endless = [f"{of[long, name] / binary:.2f} times for `{name}`" for name in ("hybrid", "unbounded", "square-root")]
+    endless = [f"{of[long, name] / binary:.2f} for `{name}`" for name in ("hybrid", "unbounded", "square-root")]
     return [
         f"The sum of errors of `binary`, divided by that of `two-level` with blocks of √T, is {' and '.join(ratios)}. "
         f"With the blog's blocks of {BLOCKS[0]} items it is "
         f"{binary / of[long, f'two-level, B = {BLOCKS[0]}']:.2f} at T = {long:,}.",
-        f"At T = {long:,}, the sum of errors is that of `binary` {', '.join(endless)}.",
+        f"At T = {long:,}, the sum of errors, divided by that of `binary`, is {', '.join(endless)}.",
     ]
 
 

@@ -67,10 +67,11 @@ def run(options: StudyOptions) -> Outcome:
         f"The guarantee is pure ε = {float(EPSILON):g} for each value (event level). A block has {BLOCK} values from 0"
         f" to {_BOUND}, and there are {runs} runs. The table is about the error of one number, the share "
         f"of values that are {int(thresholds[worst])} or less. In the table, α = {alpha:.4f} and β = {beta:.3f}.",
-        "The share of a block's values that lie below a threshold varies from run to run with a standard deviation of"
-        f" at most {sanitizer.deviation() / BLOCK:.4f}, whatever the threshold.",
-        f"Base releases nothing, so that its share is 0; its error is {base:.3f}. Quantiles that the sketch KLL "
-        f"computes from the released items have an error of at most {max(quantile_errors):.4f} in rank.",
+        "For any threshold, take the share of a block's values that lie below it. The noise of this share has a "
+        f"standard deviation of at most {sanitizer.deviation() / BLOCK:.4f}.",
+        f"Base releases nothing, so its share is 0, and its error is {base:.3f}.",
+        "The sketch KLL computes quantiles from the released items. Their error in rank is at most "
+        f"{max(quantile_errors):.4f}.",
     ]
     x = [float(k) for k in BLOCKS]
     curves = {

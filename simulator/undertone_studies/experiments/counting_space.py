@@ -14,8 +14,8 @@ TITLE = "Streaming sanitizer: memory over blocks"
 PARAGRAPH = (
     "The point of the paper by Kaplan and Stemmer is space: a sanitizer for a whole stream needs the memory of one "
     "block and of the sanitizer of a block, however long the stream is. The table shows the largest memory that "
-    "Python and NumPy had allocated while a stream was sanitized, less what was allocated before. Synthetic items are "
-    "counted and thrown away, as in a release that writes them to a file. It is measured for both classes of "
+    "Python and NumPy had allocated while a stream was sanitized, less what was allocated before. Synthetic items "
+    "are counted and thrown away, as in a release that writes them to a file. The study measures both classes of "
     "questions: `thresholds` (shares up to a value, quantiles) and `points` (shares of single values)."
 )
 
@@ -43,9 +43,12 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
     grown = []
     for concepts in CLASSES:
         of = [row for row in rows if row[0] == concepts]
-        grown.append(f"{float(of[-1][5]) / float(of[0][5]):.2f} times for `{concepts}`")
+        grown.append(f"{float(of[-1][5]) / float(of[0][5]):.2f} for `{concepts}`")
     most = rows[-1][1]
-    return [f"With {most} blocks the largest memory is that of one block {' and '.join(grown)}."]
+    return [
+        f"The largest memory with {most} blocks, divided by the largest memory with one block, is "
+        f"{' and '.join(grown)}."
+    ]
 
 
 def _measured(concepts: str, k: int, seed: int) -> tuple[int, int, int]:

@@ -11,13 +11,13 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Coverage on EDRP"
 PARAGRAPH = (
-    "The papers of ToPS, ToPL and CGM publish no intervals. The truncated mean is the mean of the truncated readings "
-    "of the devices that reported. The study treats these readings as fixed. So the only error of the truncated mean "
-    "is the noise of the mechanism, whose variance is known exactly. The 95 % interval of the truncated mean holds in "
-    "95 % of slots, and its predicted standard error agrees with the measured one. To estimate the mean of the "
-    "readings, the server adds to the truncated mean what truncation removes. A model computes this amount for each "
-    "half-hour of the day. On average, the interval of the estimate holds in more than 95 % of slots. It holds least "
-    "often at one half-hour of the day, for which the threshold rounds have too few reports of large readings."
+    "The papers of ToPS, ToPL and CGM publish no intervals. The truncated mean is for the devices that reported, and "
+    "the study treats their readings as fixed. So the only error of the truncated mean is the noise of the "
+    "mechanism, whose variance is known exactly. The 95 % interval of the truncated mean holds in 95 % of slots, and "
+    "its predicted standard error agrees with the measured one.\n\nTo estimate the mean of the readings, the server "
+    "adds to the truncated mean what truncation removes. A model computes this amount for each half-hour of the day. "
+    "On average, the interval of the estimate holds in more than 95 % of slots. It holds least often at one "
+    "half-hour of the day, for which the threshold rounds have too few reports of large readings."
 )
 
 EPSILONS = ("1", "4")
@@ -33,13 +33,14 @@ def run(options: StudyOptions) -> Outcome:
     measured = [measure(readings, epsilon, bound=BOUND, **protocol) for epsilon in EPSILONS]
     notes = [
         "The column `held` has the share of slots, over all seeds, in which the 95 % interval contains the truncated "
-        "mean. The column `ratio` is the predicted standard error divided by the measured one. For the truncated "
-        "mean, the study simulates one day with `seeds` seeds. For the mean of the readings, it simulates `days_raw` "
-        "days with `seeds_raw` seeds. Each seed gives other noise. The column `held_raw` has the share of slots in "
-        "which the 95 % interval of the mean of the readings contains that mean, over all seeds and days. The study "
-        "also computes such a share for each half-hour of the day. The column `least_held_raw` has the lowest of these "
-        "48 shares. For the column `width_raw`, the width of the interval of the mean of the readings is divided by "
-        "the width of the interval of the truncated mean. The column has the median of this ratio.",
+        "mean. The column `ratio` is the predicted standard error divided by the measured one. For these two "
+        "columns, the study simulates one day with `seeds` seeds. Each seed gives other noise.",
+        "The columns whose name ends in `raw` are for the mean of the readings. For them, the study simulates "
+        "`days_raw` days with `seeds_raw` seeds. The column `held_raw` has the share of slots in which the 95 % "
+        "interval of the mean of the readings contains that mean, over all seeds and days. The column "
+        "`least_held_raw` has the same share for the half-hour of the day at which it is lowest. The column "
+        "`width_raw` has a ratio: the width of the interval of the mean of the readings, divided by the width of the "
+        "interval of the truncated mean. It is the median of this ratio.",
         "ε is for one reading (event level): 48 readings a day cost a household 48 ε.",
     ]
     columns = [field.name for field in fields(Coverage)]

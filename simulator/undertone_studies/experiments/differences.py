@@ -26,11 +26,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Differences of means: their intervals"
 PARAGRAPH = (
-    "`query --against` and the page say how much two means differ: two groups, two times, or a group and all devices. "
-    "The interval of a difference allows for the noise of the reports and for the error of the model that estimates "
-    "what truncation or clipping removed. Both means share a part of each, which cancels. Each campaign of the study "
-    "has a fleet of its own, as in the study of selections. Its groups are the homes that use more than the median, "
-    "and two halves of the other homes."
+    "`query --against` and the page say how much two means differ: two groups, two times, or a group and all "
+    "devices. The interval of a difference allows for two errors: the noise of the reports, and the error of the "
+    "model that estimates what truncation or clipping removed. The two means share a part of each error. This part "
+    "cancels in the difference.\n\nEach campaign of the study has a fleet of its own, as in the study of selections. "
+    "Its groups are the homes that use more than the median, and two halves of the other homes."
 )
 
 # After the threshold rounds of three days, two whole weeks, and a day to begin with.
@@ -87,10 +87,10 @@ def run(options: StudyOptions) -> Outcome:
         rows += [(way, devices, name, *measure([errors[name] for errors in campaigns])) for name in PAIRINGS]
     columns = ["way", "devices", "comparison", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
-        "The columns are those of the study of selections, of differences in place of means: `rmse` is the root mean "
-        "square difference between the estimated difference and the true one, in Wh; `held` is the share of 95 % "
-        "intervals that contain the true difference, and `noise` the same of truncated (clipped) means. Each `±` is "
-        "the standard error of the share before it, from the differences between campaigns.",
+        "The column `rmse` is the root mean square error of the estimated differences, in Wh. The column `held` is "
+        "the share of 95 % intervals that contain the true difference. The column `noise` is this share for "
+        "differences of truncated means (in streams: of clipped means). Each `±` is the standard error of the share "
+        "before it. It is computed from how much the campaigns differ.",
         f"For each row, the study simulates {repeats} campaigns of {DAYS} days after the threshold rounds, if there "
         "are any. The ways of collecting are those of the study of selections.",
     ]

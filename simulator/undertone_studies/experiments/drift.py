@@ -15,13 +15,14 @@ from undertone_studies.theta_populations import in_time_order
 TITLE = "Intervals of the mean when readings move"
 PARAGRAPH = (
     "In this study the server chooses θ after three threshold rounds. After that, the readings differ from those of "
-    "the rounds. A model estimates what truncation removes. From the change of the truncated means, the model finds "
-    "the factor by which the readings have changed. There are two explanations: all readings are larger, or more "
-    "devices are active. The model takes the mean over both, and the standard error allows for either. So the interval "
-    "of the mean of the readings becomes wider if the readings have changed much, and `undertone query` warns that θ "
-    "is stale. In all cases but one, the interval contains this mean in about 95 % of slots. The exception is θ of "
-    "London's lowest weeks in the highest weeks at ε = 1. There the rounds have few reports, and from summer to winter "
-    "the shape of the distribution changes, too: the interval holds less often than it says."
+    "the rounds. A model estimates what truncation removes. From the change of the truncated means, it finds the "
+    "factor by which the readings have changed. A change has two possible explanations: all readings are larger or "
+    "smaller, or more or fewer devices are active. The model averages over both, and the standard error allows for "
+    "either.\n\nSo the interval of the mean of the readings becomes wider if the readings have changed much, and "
+    "`undertone query` warns that θ is stale. In all cases but one, the interval contains this mean in about 95 % of "
+    "slots. In the exception, θ is chosen in London's weeks of lowest readings and kept for the weeks of highest "
+    "readings, at ε = 1. There the interval holds less often than in 95 % of slots: the rounds have few reports, and "
+    "from summer to winter the shape of the distribution changes, too."
 )
 
 EPSILONS = ("1", "4")
@@ -42,9 +43,9 @@ def run(options: StudyOptions) -> Outcome:
             held, least, width = raw(readings, epsilon, bound, cycle, cycles, seeds)
             rows.append((name, epsilon, round(held, 3), round(least, 3), round(width, 2)))
     notes = [
-        "The column `held` has the share of the 95 % intervals that contain the mean of the readings, and the column "
-        "`least` has this share at the slot of the day at which it is lowest. The column `width` is the median width "
-        "of these intervals, divided by the width of the interval of the truncated mean."
+        "The column `held` has the share of the 95 % intervals that contain the mean of the readings. The column "
+        "`least` has the same share for one slot of the day, that at which it is lowest. The column `width` is the "
+        "median width of these intervals, divided by the width of the interval of the truncated mean."
     ]
     return Outcome(TITLE, ("case", "epsilon", "held", "least", "width"), rows, notes)
 

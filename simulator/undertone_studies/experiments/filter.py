@@ -31,12 +31,12 @@ TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
     "Filtering uses only published numbers, so it costs no privacy. The filter fits a model to the published series. "
     "The model has a season that changes slowly, a short memory and a slow part, and it knows the variance of the "
-    "noise in each slot. Each row of the table (a *cell*) compares two filtered series with the raw series. The "
+    "noise in each slot.\n\nEach row of the table (a *cell*) compares two filtered series with the raw series. The "
     "`smoothed` series uses all slots. For each slot, the `causal` series uses only this slot and earlier ones, and "
     "the model is fitted again as data arrive. The table has the error of each of these two series, divided by the "
     "error of the raw series. It also shows how often their 95 % intervals contain the mean of the truncated "
-    "readings. If a fleet is larger than the data set, the study takes the mean of the data set as the true mean. The "
-    "mean of so few households changes more from slot to slot than the mean of a real fleet would."
+    "readings. If a fleet is larger than the data set, the study takes the mean of the data set as the true mean. "
+    "The mean of so few households changes more from slot to slot than the mean of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {
@@ -77,14 +77,14 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["data", "way", "devices", "raw, %", "smoothed / raw", "held", "±", "causal / raw",
                "held, causal", "±, causal", "after half, %", "seconds", "draws"]  # fmt: skip
     notes = [
-        "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ raw` "
-        "have the filtered error divided by this error. The columns `held` have the share of 95 % "
-        "intervals that contain the truncated mean. For each cell, the study draws the noise several "
-        "times, and takes the mean of this share over all draws. The columns `±` have the standard error of this mean. "
-        f"The study makes {_AT_A_TIME} draws at a time, until both columns `±` are {_KNOWN} or less "
-        f"({_most_draws(options)} draws at most). The column `after half` has the error of "
-        "the causal filter in per cent, without the first 14 cycles (in a series of fewer than 28 cycles: without the "
-        "first half). The column `seconds` has the time of one fit with smoothing, on one thread.",
+        "The column `raw` has the root mean square error of a slot, in per cent of the mean. The columns with `/ "
+        "raw` have the filtered error divided by this error. The columns `held` have the share of 95 % intervals "
+        "that contain the truncated mean. For each cell, the study draws the noise several times. The share is the "
+        f"mean over all draws, and the columns `±` have the standard error of this mean. The study makes {_AT_A_TIME} "
+        f"draws at a time, until both columns `±` are {_KNOWN} or less ({_most_draws(options)} draws at most).",
+        "The column `after half` has the error of the causal filter in per cent, without the first 14 cycles (in a "
+        "series of fewer than 28 cycles: without the first half). The column `seconds` has the time of one fit with "
+        "smoothing, on one thread.",
         "Where the column `way` says `event`, ε protects each single reading. Where it says `turns`, ε protects all "
         "readings of any 24 hours. In turns, one device in 49 reports in each slot, and the noise includes the "
         "error that comes from the choice of these devices. In a stream, (ε, 1e-5) is for all readings of a "

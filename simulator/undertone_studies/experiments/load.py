@@ -23,10 +23,10 @@ TITLE = "The mean that people read: its error and its interval"
 PARAGRAPH = (
     "The study simulates whole campaigns, with threshold rounds and the choice of θ, and compares their published "
     "series with the mean of the readings themselves. The *headline* is the filtered series of the mean of the "
-    "readings. It includes a model's estimate of what truncation removed. Its 95 % interval allows for the noise "
-    "and for the error of this model. For comparison the table has the unfiltered estimate of each slot, and the "
-    "filtered mean of the truncated readings. People want to know the mean of the readings. The filtered mean of the "
-    "truncated readings does not show that, because it and its interval leave out what truncation removes."
+    "readings. It includes a model's estimate of what truncation removed. Its 95 % interval allows for the noise and "
+    "for the error of this model.\n\nFor comparison the table has the unfiltered estimate of each slot, and the "
+    "filtered mean of the truncated readings. The latter leaves out what truncation removes, and so does its "
+    "interval. So it does not show what people want to know, the mean of the readings."
 )
 
 # Number of days of a campaign; number of campaigns of a cell, and of a cell of the population that the guides quote.
@@ -126,19 +126,20 @@ def run(options: StudyOptions) -> Outcome:
         "The column `rmse` is the root mean square difference between the published series and the mean of the "
         "readings, in the unit of the readings and in per cent of their mean. The column `held` is the share of 95 % "
         "intervals that contain the mean of the readings, and ± is its standard error between campaigns. The column "
-        "`width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as a "
-        f"95 % interval with this error should be. The series are for {days} days after the threshold rounds "
-        f"({_DAILY_SLOTS} slots of daily readings). A row of `edrp` is from {_repeats('edrp', options)} campaigns, and "
-        f"any other row from {_repeats('', options)}. Each campaign has noise of its own. If a real data set has fewer "
-        "households than the fleet has devices, the study uses the households several times, each time with readings "
-        "that begin a week later.",
+        "`width` is the half-width of the intervals divided by 1.96 `rmse`. It is 1 if the intervals are as wide as "
+        "a 95 % interval with this error should be.",
+        f"The series are for {days} days after the threshold rounds ({_DAILY_SLOTS} slots of daily readings). A row "
+        f"of `edrp` is from {_repeats('edrp', options)} campaigns, and any other row from {_repeats('', options)}. "
+        "Each campaign has noise of its own. If a real data set has fewer households than the fleet has devices, the "
+        "study uses the households several times, each time with readings that begin a week later.",
         "Where the column `way` says `event`, ε = 1 (or 4) protects each single reading. Where it says `turns`, ε = "
         "1 protects all readings of any 24 hours. Where it says `stream`, (8, 1e-5) protects all readings together. "
         "In a stream, the estimate adds an assumed amount for what clipping removes, and the error of this amount is "
         "taken to be as large as the amount.",
-        "The column `4 h` is the share of intervals that hold at the worst of the six parts of the day that have four "
-        f"hours each. The series `{ORACLE}` is the filter's result if the true excess of each slot were known. The "
-        f"populations {', '.join(HELD_BACK)} were not used for choosing the model.",
+        "For the column `4 h`, the day is divided into six parts of four hours. The column is the share of intervals "
+        f"that hold in the worst of these parts. For the series `{ORACLE}`, the filter gets the true excess of each "
+        f"slot (what truncation removes from the mean). The populations {', '.join(HELD_BACK)} were not used for "
+        "choosing the model.",
     ]
     return Outcome(TITLE, columns, rows, notes, panels[:3])
 

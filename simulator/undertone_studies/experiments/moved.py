@@ -25,9 +25,9 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Campaigns whose readings move"
 PARAGRAPH = (
     "The study simulates campaigns of three weeks, in which the server chooses θ again once a week. The readings "
-    "change on the third day after the threshold rounds. From then on, θ does not suit the readings until the server "
-    "chooses it again. The table shows that the intervals of the headline nevertheless contain the mean of the "
-    "readings in about 95 % of slots, or in more."
+    "change on the third day after the threshold rounds. After the change, θ does not suit the readings until the "
+    "server chooses it again. Even so, the intervals of the headline contain the mean of the readings in about 95 % "
+    "of slots, or in more."
 )
 
 CYCLE, DAYS, REPEATS = 48, 21, 3
@@ -137,10 +137,9 @@ def run(options: StudyOptions) -> Outcome:
         "The headline is the published filtered series. For all slots since the change, the column `held` has the "
         "share of its 95 % intervals that contain the mean of the readings. The column `worst day` has this share on "
         "the worst day. The column `± %` has the median half-width of the intervals in per cent of the mean, without "
-        "the first two days after the change. The column `MSE over best` compares each campaign with a second "
-        "campaign, whose readings have changed before its threshold rounds. The mean square error of the campaign's "
-        "second week is divided by the mean square error of the second campaign's second week. ε = 1 is for each "
-        "reading. "
+        "the first two days after the change. The column `MSE over best` compares each campaign with another "
+        "campaign, whose readings have changed before its threshold rounds. It is a ratio of mean square errors in "
+        "the second week: that of the campaign, divided by that of the other campaign. ε = 1 is for each reading. "
         f"Each case has {repeats} campaigns of {days} days.",
     ]
     return Outcome(TITLE, columns, rows, notes)

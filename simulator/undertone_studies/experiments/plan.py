@@ -29,11 +29,11 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Predicted errors against simulated ones"
 PARAGRAPH = (
-    "This table checks the predictions of `undertone plan`. The ratio is the predicted standard error, divided by the "
-    "standard error of simulated campaigns. So a ratio of 1 means that the prediction is right. Because the number of "
-    "simulations is limited, the ratio also varies by chance. The last column says by how much. The rows `range of "
-    "48` compare the standard errors of the mean of 48 slots. A simulation has fewer such means than slots, so the "
-    "ratios in these rows are less exact. Both the prediction and the simulation use the readings of the whole day."
+    "This table checks the predictions of `undertone plan`. The ratio is the predicted standard error, divided by "
+    "the standard error of simulated campaigns. So a ratio of 1 means that the prediction is right. Because the "
+    "number of simulations is limited, the ratio also varies by chance; the last column says by how much. The rows "
+    "`range of 48` are for the mean of 48 slots. A simulation has fewer such means than slots, so chance moves the "
+    "ratios of these rows further. Both the prediction and the simulation use the readings of the whole day."
 )
 
 # Type of an array of errors, of shape [independent repeats, errors that may depend on each other].
@@ -93,10 +93,10 @@ def run(options: StudyOptions) -> Outcome:
         f"Of the {len(rows)} ratios, the one farthest from 1 is {float(worst[6]):.3f} ({worst[0]}, {worst[1]}, "
         f"{worst[2]} devices, ε = {worst[3]}). The last column is the standard deviation that the ratio has by "
         "chance alone, because the number of simulations is limited.",
-        f"The simulation has {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} slots,"
-        f" and {QUICK_STREAMS if options.quick else STREAMS} streams. The study computes the error of a fleet from the "
-        "errors of these blocks or, in the rows `stream`, from the errors of these streams. The errors of two blocks "
-        "are independent of each other, and so are the errors of two streams.",
+        f"The study simulates {QUICK_BLOCKS if options.quick else BLOCKS} blocks of {BLOCK} devices over {RANGE} "
+        f"slots, and {QUICK_STREAMS if options.quick else STREAMS} streams. The study computes the error of a fleet "
+        "from the errors of these blocks or, in the rows `stream`, from the errors of these streams. The errors of "
+        "two blocks are independent of each other, and so are the errors of two streams.",
         "The rows `mean` and `range` are for the Hybrid, with ε for each reading (event level). The rows `stream` "
         f"have (ε, {DELTA:g}) for {STREAM_SLOTS} reports together (user level), with the slew {float(SLEW):g}. The "
         "errors in the rows `stream` are shares of the range of readings, and contain the noise only.",

@@ -53,9 +53,9 @@ def run(options: StudyOptions) -> Outcome:
     columns = ("lie", "share of liars", "θ", "θ over honest", "shift of the mean, %", "bound, %", "runs that warn")
     notes = [
         f"The study has {DEVICES} households, ε = 1 per reading (event level), and rounds of "
-        f"{', '.join(map(str, ROUNDS))} half-hours. θ is the median of the runs. The shift is the shift of the "
-        "truncated mean, in % of the truncated mean. The study computes it for the Hybrid with the median θ. It does "
-        "not include what truncation removes.",
+        f"{', '.join(map(str, ROUNDS))} half-hours. θ is the median of the runs. The shift is that of the truncated "
+        "mean, in % of the truncated mean. The study computes the shift for the Hybrid with the median θ. The shift "
+        "does not include what truncation removes.",
         "The column `bound` has the shift that the largest possible lie causes. This shift is the share of liars, "
         "multiplied by the difference between the largest decoded value and the truncated mean.",
     ]

@@ -41,23 +41,25 @@ from undertone_studies.rivals import (
 
 TITLE = "Rivals at equal privacy: one reading, any 24 hours, streams"
 PARAGRAPH = (
-    "The table has four parts. For one reading, the figure is the mean variance of a report over the readings, "
+    "The table has four parts.\n\n*One reading*: the figure is the mean variance of a report over the readings, "
     "divided by the largest variance of the Hybrid at the same θ and ε. All these mechanisms are unbiased. The "
     "linear programme gives the least variance of an unbiased mechanism with 13 levels and a reach of 2 for these "
-    "readings; a designed table is a solution in integers, whose largest decoded value is limited. For any 24 hours, "
-    "the figure is the root mean square error of a half-hour's mean, in per cent of the mean. Each method gets the θ "
-    "that is best for it in hindsight. IPP and CAPP get the θ of turns, and CAPP the limits of its inputs that are "
-    "best in hindsight. (With a θ of their own in hindsight, both would choose about twice the mean, where their "
-    "reports hardly depend on the readings and the estimate is a constant.) LPD and LPA publish if a noisy estimate of "
-    "the change exceeds the error of a new publication. The rows `variance kept` do not subtract the variance of this "
-    "estimate, as the paper does, and the rows `change known` get the true change. For streams, the "
-    "figure is the root mean square of the noise of one device in one slot, in units of the range, where one (ε, δ) "
-    "protects all 48 reports of a day together. Under the same guarantee, the last part has the root mean square error "
-    "of a half-hour's mean, in per cent of the mean. FAST samples the slots that a PID controller chooses, corrects "
-    "them by a Kalman filter, and predicts the others. `Kalman, every slot` is FAST with as many samples as slots, and "
+    "readings; it is computed to see what a table can gain. A designed table is made of integers, has more levels, "
+    "and its largest decoded value is limited.\n\n*Any 24 hours*: the figure is the root mean square error of a "
+    "half-hour's mean, in per cent of the mean. Each method gets the θ that is best for it in hindsight. There is an "
+    "exception: IPP and CAPP get the θ of turns, and CAPP the limits of its inputs that are best in hindsight. (The "
+    "best θ in hindsight would be about twice the mean for both. With this θ their reports hardly depend on the "
+    "readings, and the estimate is a constant.) LPD and LPA publish if a noisy estimate of the change exceeds the "
+    "error of a new publication. The paper subtracts the variance of this estimate; the rows `variance kept` do not. "
+    "The rows `change known` get the true change.\n\n*A stream, the noise*: the figure is the root mean square of "
+    "the noise of one device in one slot, in units of the range, where one (ε, δ) protects all 48 reports of a day "
+    "together.\n\n*A stream, a slot's mean*: the figure is the root mean square error of a half-hour's mean, in per "
+    "cent of the mean, under the same guarantee. FAST samples the slots that a PID controller chooses, corrects them "
+    "by a Kalman filter, and predicts the others. `Kalman, every slot` is FAST with as many samples as slots, and "
     "`CGM, what ships, Kalman` has the same filter, which knows how the noise is correlated. The other rows of this "
-    "part are not filtered. Every method gets its best parameters in hindsight: the largest step C for CGM; for FAST "
-    "the number of samples, the set point and the change of the interval; the variance of the process for every filter."
+    "part are not filtered. In this part every method gets its best parameters in hindsight: for CGM the largest "
+    "step C; for FAST the number of samples, the set point and the change of the interval; for every filter the "
+    "variance of the process."
 )
 COLUMNS = ("part", "readings", "ε", "devices", "method", "figure", "± s.e.", "source")
 ONE, WINDOW, STREAM, MEANS = "one reading", "any 24 hours", "stream", "stream, a slot's mean"
@@ -101,9 +103,9 @@ def run(options: StudyOptions) -> Outcome:
         for devices in FLEETS[: 1 if options.quick else None]:
             rows += slots_means(name, sources[name][0], devices, options)
     notes = [
-        "ε is for one reading in the first part, and for any 24 hours (w = 48 slots) in the second. In the others, "
-        f"(ε, δ = {DELTA:g}) is for all reports of a day together. Figures without a standard error are computed, and "
-        "not simulated.",
+        "ε is for one reading in the first part, and for any 24 hours (w = 48 slots) in the second part. In the "
+        f"other two parts, (ε, δ = {DELTA:g}) is for all reports of a day together. Figures without a standard error "
+        "are computed, and not simulated.",
         f"The second part has {max(options.repeats or RUNS, 2)} runs of {DAYS} days ({DRAWN_RUNS} for IPP and CAPP); "
         "the fleet consists of copies of the homes in the data. `best affine map` is an error that only somebody who "
         "knows the truth could reach; `a constant` is the mean of all slots.",
@@ -290,16 +292,16 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
             of = {str(row[4]): float(row[5]) for row in rows if row[:3] == (ONE, name, epsilon)}
             best = min((value, key) for key, value in of.items() if key in ONE_READING)
             ratios.append(
-                f"{of['designed table']:.3f} (bound {of['linear programme']:.3f}, best rival {best[1]} {best[0]:.3f}) "
+                f"{of['designed table']:.3f} (linear programme {of['linear programme']:.3f}, best rival {best[0]:.3f} by {best[1]}) "
                 f"at ε = {epsilon:g}"
             )
-        notes.append(f"{name}, one reading: the designed table has {'; '.join(ratios)}.")
+        notes.append(f"{name}, one reading: the figure of the designed table is {'; '.join(ratios)}.")
     for key in dict.fromkeys((row[1], row[3]) for row in rows if row[0] == WINDOW):
         of = {str(row[4]): float(row[5]) for row in rows if row[0] == WINDOW and (row[1], row[3]) == key}
         rivals = [(of[method], method) for method in ("LBU", "LPU", "LPD", "LPA", "IPP", "CAPP")]
         notes.append(
-            f"{key[0]}, {key[1]:,} devices, any 24 hours: turns with a designed table "
-            f"{of[TURNS]:.1f} %, the best rival {min(rivals)[1]} {min(rivals)[0]:.1f} %."
+            f"{key[0]}, {key[1]:,} devices, any 24 hours: turns with a designed table have {of[TURNS]:.1f} %, and the "
+            f"best rival, {min(rivals)[1]}, has {min(rivals)[0]:.1f} %."
         )
         changes = [
             f"{method} has {of[method]:.1f} % (without subtracting the variance "
@@ -312,10 +314,10 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
     for of_row in dict.fromkeys(row[1:4] for row in rows if row[0] == MEANS):
         of = {str(row[4]): float(row[5]) for row in rows if row[0] == MEANS and row[1:4] == of_row}
         notes.append(
-            f"{of_row[0]}, {of_row[2]:,} devices, a stream with ε = {of_row[1]:g} a day: what ships has "
-            f"{of[SHIPS]:.1f} %, filtered {of[SMOOTHED]:.1f} %; FAST has {of[FAST]:.1f} %, its filter on every slot "
-            f"{of[KALMAN]:.1f} %; every fourth slot has {of[EVERY_FOURTH]:.1f} %, independent noise "
-            f"{of['independent noise']:.1f} %."
+            f"{of_row[0]}, {of_row[2]:,} devices, a stream with ε = {of_row[1]:g} a day: the errors are "
+            f"{of[SHIPS]:.1f} % for CGM as it ships, and {of[SMOOTHED]:.1f} % if it is filtered; {of[FAST]:.1f} % for "
+            f"FAST, and {of[KALMAN]:.1f} % for its filter on every slot; {of[EVERY_FOURTH]:.1f} % for every fourth "
+            f"slot; {of['independent noise']:.1f} % for independent noise."
         )
     return notes
 

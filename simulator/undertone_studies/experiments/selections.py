@@ -28,20 +28,20 @@ from undertone_studies.registry import StudyOptions
 TITLE = "Means of selections: their intervals"
 PARAGRAPH = (
     "`query --between` and the page give the mean over a selection of slots, such as yesterday evening, the evenings "
-    "of a week, a night, a day or a week. The interval of such a mean allows for two errors. The first is the noise of "
-    "the reports, with its correlation between slots. The second is the error of the model that estimates what "
-    "truncation or clipping removed. This second error has three parts: one is the same in all slots, one depends on "
-    "the time of day, and one is different in every slot. Each campaign of the study has a fleet of its own: the same "
-    "households in a random order, with readings that begin on a random day. The column `noise` shows how often "
-    "intervals hold if they allow for the noise alone. The column `held` is for the interval that `query` and the page "
-    "show. The part of the error that depends on the time of day is the same every day. At some hours it is larger "
-    "than the model expects (`an early morning`, when readings rise), so intervals hold less often. At other hours it "
-    "is smaller than the model expects (`an evening`), so they hold more often. The rows `any four hours` are for all "
-    "parts of the day together: 0 to 4, 4 to 8, and so on. All campaigns have the same households, so more campaigns "
-    "do not change which hours these are. Readings may also have a heavier tail than the tail that the model fits: "
-    "very large readings may be more frequent. The interval allows for a heavier tail as long as the reports do not "
-    "rule it out. The reports of 5,000 devices in every slot usually rule it out. The reports of 500 devices do not, "
-    "nor do the reports of 5,000 devices in turns."
+    "of a week, a night, a day or a week. \n\nThe interval of such a mean allows for two errors. The first is the "
+    "noise of the reports, with its correlation between slots. The second is the error of the model that estimates "
+    "what truncation or clipping removed. This second error has three parts: one is the same in all slots, one "
+    "depends on the time of day, and one is different in every slot. Each campaign of the study has a fleet of its "
+    "own: the same households in a random order, with readings that begin on a random day.\n\nThe column `noise` "
+    "shows how often intervals hold if they allow for the noise alone. The column `held` is for the interval that "
+    "`query` and the page show. The part of the error that depends on the time of day is the same every day. At some "
+    "hours it is larger than the model expects (`an early morning`, when readings rise), so intervals hold less "
+    "often. At other hours it is smaller than the model expects (`an evening`), so they hold more often. The rows "
+    "`any four hours` are for all parts of the day together: 0 to 4, 4 to 8, and so on. All campaigns have the same "
+    "households, so more campaigns do not change which hours these are.\n\nVery large readings may also be more "
+    "frequent than the model says: the readings have a heavier tail than the fitted one. The interval allows for a "
+    "heavier tail as long as the reports do not rule it out. The reports of 5,000 devices in every slot usually rule "
+    "it out. The reports of 500 devices do not, nor do the reports of 5,000 devices in turns."
 )
 
 CYCLE, DAYS, REPEATS = 48, 14, 40
@@ -105,15 +105,15 @@ def run(options: StudyOptions) -> Outcome:
     columns = ["way", "devices", "selection", "intervals", "rmse", "held", "±", "width", "noise", "± "]
     notes = [
         "The column `rmse` is the root mean square difference between the published means and the means of the "
-        "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. The "
-        "column `noise` is about another interval, the interval of the truncated mean (in streams: of the clipped "
-        "mean). It is the share of these intervals that contain the mean of the truncated (clipped) readings. Each "
-        "`±` is the standard error of the share before it. It is computed from the differences between campaigns, "
-        "because all selections of one campaign have the same error of the threshold rounds. The column `width` is the "
-        "half-width of the interval, divided by 1.96 `rmse`.",
+        "readings, in Wh. The column `held` is the share of 95 % intervals that contain the mean of the readings. "
+        "The column `noise` is about the interval of the truncated mean (in streams: of the clipped mean). It is the "
+        "share of these intervals that contain the mean of the truncated (clipped) readings. Each `±` is the "
+        "standard error of the share before it. It is computed from how much the campaigns differ, because all "
+        "selections of one campaign share the error of its threshold rounds. The column `width` is the half-width of "
+        "the interval, divided by 1.96 `rmse`.",
         f"For each row, the study simulates {repeats} campaigns. In each campaign, the devices report every half-hour "
-        f"or in turns for {days} days, after the threshold rounds if there are any. The study uses whole days only. In "
-        "a row, the selections of one campaign do not overlap in time.",
+        f"or in turns for {days} days. The threshold rounds come before, if there are any. The study uses whole days "
+        "only. The selections that one row takes from a campaign do not overlap in time.",
         "Where the column `way` says `events`, ε = 1 protects each single reading. Where it says `turns`, ε = 1 "
         "protects all readings of any 24 hours. Where it says `streams`, (8, 1e-5) protects all readings together.",
     ]

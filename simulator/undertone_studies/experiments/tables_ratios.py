@@ -18,12 +18,12 @@ from undertone_studies.theta_populations import real
 TITLE = "Mean variance of designed tables, divided by the variance of the Hybrid"
 PARAGRAPH = (
     "No paper that we know designs a mechanism for the readings at hand. The ratio is the mean variance over the "
-    "readings, divided by the largest variance of the Hybrid at the same threshold. Each table was designed for "
-    "frequencies that were estimated from private reports. Its variance is almost the same for the true frequencies "
-    "as for the estimated ones, so the server can predict the variance well. At ε = 0.5 the "
-    "variance of a table is only a little smaller than that of the Hybrid. At ε = 4 it is less than half of the "
-    "Hybrid's variance. In return, the variance for the worst reading may be larger with a table than with the "
-    "Hybrid. A cap limits this variance of a table to 1.25 times the largest variance of the Hybrid."
+    "readings, divided by the largest variance of the Hybrid at the same threshold. The study designs each table for "
+    "frequencies that are estimated from private reports. The variance of the table is almost the same for the true "
+    "frequencies as for the estimated ones, so the server can predict it well. At ε = 0.5 the variance of a table is "
+    "only a little smaller than that of the Hybrid. At ε = 4 it is less than half of the Hybrid's variance. In "
+    "return, the variance for the worst reading may be larger with a table than with the Hybrid. A cap limits this "
+    "variance of a table to 1.25 times the largest variance of the Hybrid."
 )
 
 
@@ -61,9 +61,9 @@ def run(options: StudyOptions) -> Outcome:
         (
             "Each ratio is the largest of the runs. In each run, the server gets 65,536 readings in three rounds, "
             "and chooses θ and the table together.",
-            "Both columns `estimated` and `true` are for the same table. The column `estimated` has the mean "
-            "variance under the density that was estimated from private reports, and the column `true` has it under "
-            "the true frequencies.",
+            "The columns `estimated` and `true` are for the same table. The column `estimated` has its mean variance "
+            "under the frequencies that were estimated from private reports. The column `true` has its mean variance "
+            "under the true frequencies.",
             "The column `worst reading` includes the noise of rounding to 25 levels. The cap of 1.25 applies to the "
             "variance without this noise.",
             GUARANTEE,

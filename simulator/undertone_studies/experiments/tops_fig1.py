@@ -31,18 +31,18 @@ from undertone_studies.tops_threshold import (
 
 TITLE = "ToPS, figure 1: what θ costs"
 PARAGRAPH = (
-    "The figure shows for the stream DNS how the error depends on θ. The error is the error of the sum over a random "
-    "range. The figure compares the measured error with three formulas, which predict it. The first formula is the "
-    "root of the paper's Eq. 4. Eq. 4 is the mean square error from noise and truncation, before consistency and "
-    "smoothing. The second formula is the paper's Eq. 6, which approximates the root of Eq. 4: it is the error from "
-    "noise plus the error from truncation. Eq. 6 does not use how far each value exceeds θ. It only counts the values "
-    "above θ, and multiplies their number by a constant c. The paper finds that Eq. 4 and Eq. 6 give nearly the same "
-    "error on DNS, and that their minima are at nearly the same θ. The paper calls c a rough estimate, and takes c = "
-    "60. In our part of the DNS data, no value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its "
-    "minimum is at almost twice the best θ. The third formula is our default, `excess`. It needs no constant, because "
-    "it estimates from the data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within "
-    "15 % of the measured error; at smaller θ the prediction is too large. If θ is chosen at the minimum of `excess`, "
-    "the error is only a few per cent larger than at the best θ."
+    "The figure shows for the stream DNS how the error of a sum over a random range depends on θ. It compares the "
+    "measured error with three formulas, which predict it. The first formula is the root of the paper's Eq. 4. Eq. 4 "
+    "is the mean square error from noise and truncation, before consistency and smoothing. The second formula is the "
+    "paper's Eq. 6, which approximates the root of Eq. 4: it is the error from noise plus the error from truncation. "
+    "Eq. 6 does not use how far each value exceeds θ. It only counts the values above θ, and multiplies their number "
+    "by a constant c. The paper finds that Eq. 4 and Eq. 6 give nearly the same error on DNS, and that their minima "
+    "are at nearly the same θ. The paper calls c a rough estimate, and takes c = 60. In our part of the DNS data, no "
+    "value is above 28. So with c = 60, Eq. 6 is far too large at small θ, and its minimum is at almost twice the "
+    "best θ. \n\nThe third formula is our default, `excess`. It needs no constant, because it estimates from the "
+    "data by how much the values exceed θ. From θ = 10 on, the error that it predicts is within 15 % of the measured "
+    "error; at smaller θ the prediction is too large. If θ is chosen at the minimum of `excess`, the error is only a "
+    "few per cent larger than at the best θ."
 )
 
 

@@ -29,12 +29,12 @@ PARAGRAPH = (
     "In the paper, NM-E has smaller errors than S-PAK and S-P everywhere, and its error hardly depends on ε. S-PAK "
     "and S-P are worse than Base in the paper, because their thresholds are too large. Here NM-E also has smaller "
     "errors than S-PAK and S-P everywhere. The smooth sensitivity at these ε is about as large as the whole range of "
-    "values. So the θ of S-P hardly depends on the data. It is 1 or the public bound, with about the same "
-    "probability, which the notes state. The median of a few such choices is chance, and it is the same chance in all "
-    "rows, because all streams and all ε use the same random numbers. S-PAK adds a shift upwards, so its θ is the "
-    "public bound more often than not. This figure uses the consistent hierarchy. With it, the errors of S-PAK and "
-    "S-P are below those of Base on four streams, and above them on Kosarak. The errors of NM-E at the four ε differ "
-    "by a factor of at most 3.1 on each stream."
+    "values. So the θ of S-P hardly depends on the data: it is either 1 or the public bound, each with about the "
+    "same probability (the notes state both). So the median of a few such choices is a matter of chance. It comes "
+    "out alike in all rows, because all streams and all ε use the same random numbers.\n\nS-PAK adds a shift "
+    "upwards, so its θ is the public bound more often than not. This figure uses the consistent hierarchy. With it, "
+    "the errors of S-PAK and S-P are below those of Base on four streams, and above them on Kosarak. The errors of "
+    "NM-E at the four ε differ by a factor of at most 3.1 on each stream."
 )
 
 
@@ -61,7 +61,8 @@ def run(options: StudyOptions) -> Outcome:
         exact = "/".join(str(best_candidate(stream.histogram(), w, stream.bound, "count")) for w in workloads)
         notes.append(clamped_note(stream))
         notes.append(
-            f"{stream.name}: without noise, c = 60 would give θ = {exact} for ε = {'/'.join(NOISE_FREE_EPSILONS)}."
+            f"{stream.name}: if the scores with c = 60 had no noise, they would choose θ = {exact} at ε = "
+            f"{'/'.join(NOISE_FREE_EPSILONS)}."
         )
     columns = ["stream", "ε of the threshold", "method", "median θ", "MSE"]
     return Outcome(TITLE, columns, rows, notes, panels)
