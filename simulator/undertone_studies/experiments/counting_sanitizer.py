@@ -24,9 +24,9 @@ PARAGRAPH = (
     "with probability β. The paper then bounds the probability that the error exceeds α after k blocks by kβ. It "
     "bounds the error over many blocks by α + 2β. In our measurements the errors of the blocks are independent, and "
     "they average out. So both the share of streams with an error above α and the 90 % quantile of the error fall as "
-    "k grows. From two blocks on, the measured figures are below the paper's bounds, and from four blocks on they are "
-    "far below. After one block the share is 15 %, although 9 % are expected: the error was above α in nine of sixty "
-    "runs instead of five or six, which can be chance."
+    "k grows. From two blocks on, the measured figures are below the paper's bounds, and from four blocks on they "
+    "are far below. After one block the share is 15 % instead of the expected 9 %: in nine of sixty runs the error "
+    "was above α, and five or six were expected. This can be chance."
 )
 
 EPSILON = Fraction(1)

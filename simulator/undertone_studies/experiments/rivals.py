@@ -292,8 +292,8 @@ def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
             of = {str(row[4]): float(row[5]) for row in rows if row[:3] == (ONE, name, epsilon)}
             best = min((value, key) for key, value in of.items() if key in ONE_READING)
             ratios.append(
-                f"{of['designed table']:.3f} (linear programme {of['linear programme']:.3f}, best rival {best[0]:.3f} by {best[1]}) "
-                f"at ε = {epsilon:g}"
+                f"{of['designed table']:.3f} (linear programme {of['linear programme']:.3f}, "
+                f"best rival {best[0]:.3f} by {best[1]}) at ε = {epsilon:g}"
             )
         notes.append(f"{name}, one reading: the figure of the designed table is {'; '.join(ratios)}.")
     for key in dict.fromkeys((row[1], row[3]) for row in rows if row[0] == WINDOW):

@@ -86,8 +86,8 @@ def notes_of(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
         epsilons = _listed([f"{float(row[0]):g}" for row in of])
         own, whole = (_listed([f"{float(row[at]):.2f}" for row in of]) for at in (5, 8))
         notes.append(
-            f"If the round has {float(part):.0%} of ε, the error with the chosen θ is {own} times that with the best "
-            f"θ, at ε = {epsilons}; it is {whole} times the error of a stream that gets the best θ for nothing."
+            f"If the round has {100 * float(part):.0f} % of ε, `over best` is {own} at ε = {epsilons}. Divided by the "
+            f"error of a stream that has all of ε, the error is {whole}."
         )
     return notes
 

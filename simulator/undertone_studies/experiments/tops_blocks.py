@@ -75,11 +75,11 @@ def run(options: StudyOptions) -> Outcome:
         if part
     ]
     notes = [
-        f"Each error is the median of {repeats} runs, and each ratio is a ratio of medians, except the column "
-        "`ratio of means`. This column is the mean error of our runs, divided by the mean error of the runs with the "
-        "authors' smoothing. If a few runs choose a θ that is far too large, they raise the mean error, and hardly "
-        "change the median. Each ± is the standard error of the ratio before it. The guarantee is pure ε for each "
-        "value (event level)."
+        f"Each error is the median of {repeats} runs, and each ratio is a ratio of medians. Only the column `ratio of "
+        "means` has a ratio of means: the mean error of our runs, divided by the mean error of the runs with the "
+        "authors' smoothing. A few runs may choose a θ that is far too large. These runs raise the mean error, and "
+        "hardly change the median. Each ± is the standard error of the ratio before it. The guarantee is pure ε for "
+        "each value (event level)."
     ]
     columns = ["stream", "ε", AUTHORS, LITERAL, OURS, "ratio", "ratio to Eq. 7's", "±", "ratio of means", "± of means"]
     return Outcome(TITLE, columns, rows, notes, panels)

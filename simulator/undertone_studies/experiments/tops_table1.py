@@ -12,8 +12,8 @@ PARAGRAPH = (
     "values independently of each other, from a distribution with the paper's quantiles, mean and maximum. So unlike "
     "real data they have no order in time, and the largest value drawn can be below the paper's maximum. POS is the "
     "paper's stream. The DNS extract that the authors publish is not the one of their Table 1: its largest value is "
-    "28 instead of 617. So the public bound of DNS is seventy times the largest value here, but only three times the "
-    "largest value in the paper. Such a bound favours methods that find a small threshold."
+    "28 instead of 617. So the public bound of DNS is seventy times the largest value here. In the paper it is only "
+    "three times the largest value. Such a bound favours methods that find a small threshold."
 )
 
 
