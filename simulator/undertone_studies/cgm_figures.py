@@ -95,8 +95,8 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         )
         first.append(f"{start:.3g}")
     return [
-        "The median of the mean squared errors of all reports, in per cent of that of Algorithm 1, is for Algorithm "
-        f"3 and for what ships: {'; '.join(ours)}.",
+        "Take the median of the mean squared errors of all reports, and divide it by that of Algorithm 1. For "
+        f"Algorithm 3 and for what ships this gives {'; '.join(ours)}.",
         "At the first report, the mean squared error of Algorithm 3 divided by that of Algorithm 1 is "
         f"{', '.join(first)} (in the order of ε). The paper, too, says that the two errors are the same at the first "
         "report. The noise of what ships has the same variance in all reports.",

@@ -258,7 +258,7 @@ def test_the_blocks_of_tops() -> None:
 
 
 def test_table_1() -> None:
-    says("tops-table1", "28 instead of 617", "seventy times the largest value here", "only three times the largest value")
+    says("tops-table1", "28 instead of 617", "seventy times the largest value here", "only three times the largest")
     ours, papers = ({row["stream"]: row for row in rows("tops-table1")}[name] for name in ("DNS", "DNS (the paper's)"))
     assert (ours["max"], papers["max"]) == (28, 617)
     assert round(ours["B"] / ours["max"], -1) == 70

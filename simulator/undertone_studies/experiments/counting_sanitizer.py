@@ -21,12 +21,12 @@ from undertone_studies.tops_streams import stand_in
 TITLE = "Streaming sanitizer: confidence over blocks"
 PARAGRAPH = (
     "The paper by Kaplan and Stemmer looks at a stream of k blocks. Suppose that the error of one block exceeds α "
-    "with probability β. The paper then bounds the probability that the error exceeds α after k blocks by kβ. It "
-    "bounds the error over many blocks by α + 2β. In our measurements the errors of the blocks are independent, and "
-    "they average out. So both the share of streams with an error above α and the 90 % quantile of the error fall as "
-    "k grows. From two blocks on, the measured figures are below the paper's bounds, and from four blocks on they "
-    "are far below. After one block the share is 15 % instead of the expected 9 %: in nine of sixty runs the error "
-    "was above α, and five or six were expected. This can be chance."
+    "with probability β. After k blocks, the error then exceeds α with a probability of at most kβ, as the paper "
+    "shows. For many blocks, the paper's bound of the error is α + 2β. In our measurements the errors of the blocks "
+    "are independent, and they average out. So both the share of streams with an error above α and the 90 % quantile "
+    "of the error fall as k grows. From two blocks on, the measured figures are below the paper's bounds, and from "
+    "four blocks on they are far below. After one block the share is 15 % instead of the expected 9 %: in nine of "
+    "sixty runs the error was above α, and five or six were expected. This can be chance."
 )
 
 EPSILON = Fraction(1)
