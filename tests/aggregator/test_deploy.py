@@ -182,6 +182,7 @@ def serving(home: Path, interval: float) -> Iterator[tuple[socket.socket, subpro
             server.wait()
 
 
+@pytest.mark.waits
 def test_systemd_hears_that_it_is_ready_alive_and_stops(tmp_path: Path) -> None:
     home = written(tmp_path / "home")
     (home / "campaigns/power.toml").write_text(PLAN.format(name="power", epsilon=1), encoding="utf-8")

@@ -181,6 +181,7 @@ def test_a_connection_that_ended_during_a_commit_is_a_lost_connection(broker: Mo
     inbox.close()
 
 
+@pytest.mark.waits
 def test_a_server_whose_workers_are_not_there_yet_is_not_joined_by_another(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:

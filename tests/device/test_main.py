@@ -166,6 +166,7 @@ def test_runs_reports_and_stops_cleanly(device, server, start, capsys):
     assert not {"value", "sample", "symbol", "reading"} & set(json.dumps(state).replace('"', " ").split())
 
 
+@pytest.mark.waits
 def test_a_killed_device_goes_on_without_drawing_a_slot_twice(device, server, start):
     server.publish()
     process = start(device.path)

@@ -61,6 +61,7 @@ def sml(energy):
     return body + bytes([crc & 255, crc >> 8])
 
 
+@pytest.mark.waits
 @pytest.mark.micropython
 @pytest.mark.broker
 def test_an_esp32_on_a_dutch_or_belgian_meter(micropython, compiled, mosquitto_binary, tmp_path, free_port):

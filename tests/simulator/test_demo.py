@@ -152,6 +152,7 @@ def test_json_has_exactly_the_documented_keys(demo):
     assert "event-level" in data["guarantee"]
 
 
+@pytest.mark.waits
 def test_table_sentences_and_picture(demo, tmp_path):
     result, _, _ = demo
     console = Console(width=80, record=True, file=io.StringIO())

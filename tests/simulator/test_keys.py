@@ -86,6 +86,7 @@ def play(world, scene):
                 storage.close()
 
 
+@pytest.mark.waits
 def test_a_key_is_rotated_while_devices_report(stage, old, tmp_path):
     world, server = stage
     new = make_key(tmp_path / "new.key")

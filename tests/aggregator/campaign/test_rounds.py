@@ -299,6 +299,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
     assert "0 devices report, and 400 did before" in notes.text
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
     """They report under the old epoch until they are back, so a new one would be chosen without what they keep."""
@@ -382,6 +383,7 @@ def test_turns_are_no_absence() -> None:
     assert presence_of(read, 0, 4010, 48).away
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("settle_slots", [1, 3])
 def test_a_server_that_is_killed_again_and_again_still_publishes(tmp_path: Path, settle_slots: int) -> None:
     """Each start waits for what brokers and devices hold; a start during the wait goes on with it."""

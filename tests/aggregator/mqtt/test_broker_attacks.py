@@ -175,6 +175,7 @@ def test_a_session_that_is_taken_again_and_again_rings(make: Make) -> None:
     assert sum(sentence.startswith("alarm: ") and "aggregator-0" in sentence for sentence in said) == 1
 
 
+@pytest.mark.waits
 def test_what_the_queue_cannot_hold_is_told(make: Make) -> None:
     broker = make(queued_messages=100)
     begin(server(broker))

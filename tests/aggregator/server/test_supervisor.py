@@ -68,6 +68,7 @@ def start(folder: Path) -> Iterator[Callable[[], Running]]:
         running.end()
 
 
+@pytest.mark.waits
 def test_two_campaigns_share_a_process_and_one_that_fails_stops_alone(
     folder: Path, start: Callable[[], Running]
 ) -> None:
@@ -163,6 +164,7 @@ def test_each_campaign_has_a_broker_user_of_its_own(mosquitto: Mosquitto, start:
     assert "undertone_broker_connected 1.0" in text
 
 
+@pytest.mark.waits
 def test_a_broker_that_is_gone_makes_the_server_not_ready(
     folder: Path, mosquitto: Mosquitto, start: Callable[[], Running]
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
         chosen.set()
 
 
+@pytest.mark.waits
 def test_a_campaign_is_deleted_while_nothing_was_reported(folder: Path, start: Callable[[], Running]) -> None:
     running = start()
     wait_for(lambda: "epoch" in running.events("water"))
@@ -339,6 +342,7 @@ def test_metrics_without_their_library_are_a_sentence(monkeypatch: pytest.Monkey
         assert json.load(refused.value)["error"].startswith("/metrics needs prometheus-client")
 
 
+@pytest.mark.waits
 def test_a_campaigns_life_by_the_commands(folder: Path, start: Callable[[], Running]) -> None:
     running = start()
     made = undertone("campaign", "create", str(folder), "heat", "--sensor", "heat", "--unit", "kWh", "--bound", "500",

@@ -94,6 +94,7 @@ def test_campaigns_that_come_later_are_shown_and_one_that_is_broken_hides_none(h
     acting.close()
 
 
+@pytest.mark.waits
 def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
     with run_page(home, Journal()):
 
@@ -147,6 +148,7 @@ def test_a_page_that_could_not_be_started_is_started_later(home: Home, monkeypat
     assert "cannot be started" in log.getvalue()
 
 
+@pytest.mark.waits
 def test_a_server_that_is_killed_leaves_no_page_behind(home: Home) -> None:
     code = """
 import sys, time
@@ -172,6 +174,7 @@ with run_page(Home(Path(sys.argv[1])), Journal()):
     wait_for(lambda: not listens())
 
 
+@pytest.mark.waits
 def test_slow_and_silent_readers_hold_nobody_up(home: Home) -> None:
     """Streams that are opened and never read: the others are answered, and their end leaves nothing behind."""
     with run_page(home, Journal()):

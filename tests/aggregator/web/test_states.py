@@ -28,8 +28,13 @@ from undertone_aggregator.web.site import StoreSite, named
 pytestmark = pytest.mark.services
 AXE = REPO / ".tools/npm/node_modules/axe-core/axe.min.js"
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
-# Both browsers, schemes of colours and widths, each with each other one.
-WINDOWS = ("chromium-light-desktop", "chromium-dark-phone", "firefox-dark-desktop", "firefox-light-phone")
+# Both browsers, schemes of colours and widths; with those of `make slow`, each with each other one.
+WINDOWS = (
+    "chromium-dark-phone",
+    "firefox-light-desktop",
+    pytest.param("chromium-light-desktop", marks=pytest.mark.slow),
+    pytest.param("firefox-dark-phone", marks=pytest.mark.slow),
+)
 GROUPS = ("north", "east", "south", "west", "centre", "harbour")
 Summary = dict[str, Any]
 

@@ -58,6 +58,7 @@ def site(micropython, compiled, mosquitto_binary, tmp_path, free_port):
             made.close()
 
 
+@pytest.mark.waits
 def test_a_board_on_mains_power(site):
     running = site(1)
     lines = running.run("3")
@@ -86,16 +87,19 @@ def test_a_heap_that_is_too_small_is_one_sentence(site):
     assert "MemoryError" not in result.stdout
 
 
+@pytest.mark.waits
 def test_a_board_whose_code_is_in_flash(site, rom):
     lines = site(1).run("3", image=rom)
     assert lines[-1].endswith("True True")
 
 
+@pytest.mark.waits
 def test_a_board_whose_code_is_in_flash_verifies_a_signature(site, rom):
     running = site(1, **SIGNED)
     assert running.run("2", image=rom, flash_heap=HEAP_FLASH_SIGNED)[-1].endswith("True True")
 
 
+@pytest.mark.waits
 def test_a_sleeper_whose_code_is_in_flash(site, rom):
     running = site(60)
     running.start_within_the_slot(20)
@@ -104,6 +108,7 @@ def test_a_sleeper_whose_code_is_in_flash(site, rom):
     assert len(running.slots(1)) >= 1
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("form", [".mpy files", "in flash"])
 def test_an_owner_forgets_the_campaigns_of_a_board(site, form, request):
     image = request.getfixturevalue("rom") if form == "in flash" else None
@@ -130,6 +135,7 @@ def test_code_on_trial_is_kept_once_it_has_reported(site, compiled):
     assert (running.folder / "code").read_text(encoding="utf-8") == "lib2 lib2 0"
 
 
+@pytest.mark.waits
 def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site, compiled):
     running = site(1)
     (running.folder / "code").write_text("lib lib2 2", encoding="utf-8")
@@ -139,6 +145,7 @@ def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site
     assert running.run("2")[-1].endswith("True True")
 
 
+@pytest.mark.waits
 def test_a_board_that_sleeps_between_reports(site):
     """Its wakes are no boots, because a clock that ran on through the sleep tells how long ago it drew."""
     running = site(60, boots_per_day=1)
@@ -150,6 +157,7 @@ def test_a_board_that_sleeps_between_reports(site):
     assert slots == list(range(slots[0], slots[0] + 4))
 
 
+@pytest.mark.waits
 def test_a_board_without_such_a_clock_draws_once_per_boot_it_is_allowed(site):
     running = site(60, boots_per_day=1)
     running.start_within_the_slot(20)

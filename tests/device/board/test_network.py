@@ -48,6 +48,7 @@ def board(micropython, compiled, mosquitto_binary, tmp_path, free_port):
         yield run
 
 
+@pytest.mark.long
 def test_a_server_of_100_bytes_every_2_s(board):
     """The handshake takes some 20 s. The device completes it and then reports."""
     stretch, _, connections = board(2, part=100, pause=2, slow=900)
@@ -55,6 +56,7 @@ def test_a_server_of_100_bytes_every_2_s(board):
     assert connections == 1
 
 
+@pytest.mark.long
 def test_a_server_that_says_nothing(board):
     """It is given up after the deadline; the second one reports."""
     stretch, _, connections = board(2, answer=12000, silent=1)
@@ -62,6 +64,7 @@ def test_a_server_that_says_nothing(board):
     assert connections == 2
 
 
+@pytest.mark.waits
 def test_wifi_that_comes_and_goes(board):
     """Also in the middle of handshakes."""
     stretch, falls, _ = board(6, answer=3000, wifi=12, part=300, pause=0.3, slow=1200)

@@ -61,6 +61,7 @@ def test_a_few_hundred_slots_on_an_injected_clock(soak):
     soak(250, "injected")
 
 
+@pytest.mark.waits
 def test_a_few_slots_on_the_real_clock(soak):
     soak(5, "real")
 

@@ -271,6 +271,7 @@ def test_a_websocket_without_tls_is_refused():
         PahoTransport("wss://broker", 8443, "phone")
 
 
+@pytest.mark.waits
 @BOTH
 def test_keepalive_is_kept_by_pings(make, broker):
     # A broker drops a client after 1.5 keepalives of silence; the later ping of both is due after one.

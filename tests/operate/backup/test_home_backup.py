@@ -56,6 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.waits
 def test_a_folder_serves_on_another_machine(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
     with serving(home):

@@ -277,6 +277,7 @@ def test_two_hundred_killed_redemptions_lose_nothing(site):
     killed_at_any_moment(site, 200)
 
 
+@pytest.mark.waits
 def test_a_killed_listener_loses_nothing(site):
     """A client repeats with its key until the listener, which was killed and started again, has answered."""
     tries = [(code, secrets.token_hex(32)) for code in site.codes(10)]
@@ -361,6 +362,7 @@ def test_an_address_that_is_taken_is_a_sentence(site):
         serve_join(site.home, Journal())
 
 
+@pytest.mark.waits
 def test_serve_runs_the_listener_in_a_process_of_its_own(site):
     (code,) = site.codes(1)
     with run_join(site.home, Journal(io.StringIO())):

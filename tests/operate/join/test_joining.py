@@ -391,6 +391,7 @@ def test_an_offer_is_who_asks_and_the_policy_that_the_device_gets(home):
     assert 0 <= policy.until - end <= DAY + 2 * 1800
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("begins_after", [None, DAY // 2, 3 * DAY])
 def test_an_offer_stays_what_it_was_over_midnight_and_the_campaigns_beginning(home, begins_after):
     """Who reads an offer in the evening and agrees after midnight (UTC) gets what was read."""
@@ -568,6 +569,7 @@ def test_wrong_settings_are_refused(tmp_path, options, sentence):
         _ = Home(tmp_path).join
 
 
+@pytest.mark.waits
 def test_doctor_examines_the_listener(home, free_port):
     path = home.folder / "server.toml"
     place = f"127.0.0.1:{free_port()}"

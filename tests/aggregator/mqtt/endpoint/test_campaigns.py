@@ -118,6 +118,7 @@ def test_each_report_waits_for_its_own_campaign(endpoint: Endpoint, devices: dic
     assert endpoint.facts()["backlog"] == 0
 
 
+@pytest.mark.waits
 def test_a_campaign_whose_store_hangs_delays_no_other(endpoint: Endpoint, devices: dict[str, Device]) -> None:
     """Reports of the others are committed and acknowledged while it hangs, also beyond what it may keep waiting."""
     running = {name: Committing(endpoint.open(name, 3600)) for name in CAMPAIGNS}

@@ -284,6 +284,7 @@ def test_strangers_leave_their_descriptors_to_devices(passwords: Path) -> None:
                 open_socket.close()
 
 
+@pytest.mark.waits
 def test_a_burst_is_read_no_faster_than_its_bucket_allows_and_nothing_is_dropped(passwords: Path) -> None:
     with Site(passwords, Limits(burst=100, per_second=40.0)) as site:
         device = entered(site)

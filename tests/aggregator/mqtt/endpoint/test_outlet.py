@@ -77,6 +77,7 @@ def site(tmp_path: Path, mosquitto_binary: str, free_port: Callable[[], int]) ->
         assert not running.is_alive()
 
 
+@pytest.mark.waits
 def test_estimates_and_status_reach_the_broker_campaigns_and_reports_do_not(site: Any) -> None:
     wait_for(lambda: _connects(site.port), what="the endpoint")
     device = direct.Device(site.port, "d1")
