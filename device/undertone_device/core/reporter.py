@@ -68,7 +68,7 @@ class Reporter:
         self.accepted = Acceptance(policy, storage, self.ledger, self.guard)
         # The fingerprint of the campaign for which this device's place was computed, and the place.
         self._placed = (b"", 0)
-        self._open = OpenSlot(ticks, counter_modulus, several)
+        self._open = OpenSlot(counter_modulus, several)
         # Unacknowledged reports, oldest first; number of refused campaigns, by reason.
         self.outbox = self.ledger.outbox
         self.refusals = self.accepted.refusals
@@ -171,12 +171,12 @@ class Reporter:
         self.guard.advance()
         if self._open.lasts(now):
             return
-        end = self._open.close()
+        end = self._open.close(self.ticks())
         campaign = self.accepted.promote(now)
         if campaign is None:
             self.paused = "no_campaign"
         else:
-            self._open.open(campaign, now, end, self.ledger.uptime)
+            self._open.open(campaign, now, end, self.ledger.uptime, self.ticks())
 
     # Methods that draw reports.
 

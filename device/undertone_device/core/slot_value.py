@@ -119,15 +119,10 @@ class OpenSlot:
     is never finished. ``several`` combines the coordinates' values, if the policy has streams.
     """
 
-    def __init__(
-        self,
-        ticks: "Callable[[], int]",
-        modulus: int,
-        several: "Callable[[list[SlotValue]], Accumulator] | None",
-    ):
+    def __init__(self, modulus: int, several: "Callable[[list[SlotValue]], Accumulator] | None"):
+        # MicroPython keeps twelve attributes in a smaller dictionary than thirteen.
         self.finished: Finished | None = None
         self.value: Accumulator | None = None
-        self.ticks = ticks
         self._campaign: Campaign | None = None
         self.modulus = modulus
         self.several = several
@@ -144,17 +139,16 @@ class OpenSlot:
         campaign = self._campaign
         return campaign is not None and now // campaign.slot_seconds == self._slot
 
-    def close(self) -> int:
-        """End the open slot, if any; return the Unix second of its end, -1 without one."""
+    def close(self, ticks: int) -> int:
+        """End the open slot, if any, when the counter shows ``ticks``; return the Unix second of its end, or -1."""
         campaign = self._campaign
         if campaign is None or self.value is None:
             return -1
-        now = self.ticks()
-        if (now - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
+        if (ticks - self._opened_at) & TICKS_MASK > 1000 * campaign.slot_seconds:
             # The program did not run when the slot ended, for example in a suspend; the time after its end is not part
             # of the slot.
-            now = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
-        value = self.value.close(now)
+            ticks = (self._opened_at + 1000 * campaign.slot_seconds) & TICKS_MASK
+        value = self.value.close(ticks)
         if self._whole:
             # A counter's value begins with a reading of the slot before.
             opened = self._opened_before if campaign.measure == "counter" else self._opened
@@ -162,11 +156,14 @@ class OpenSlot:
         self._campaign = None
         return (self._slot + 1) * campaign.slot_seconds
 
-    def open(self, campaign: "Campaign", now: int, end: int, uptime: int) -> None:
-        """Open the campaign's slot that contains ``now``, at ``uptime``; ``end`` is the end of the slot before."""
+    def open(self, campaign: "Campaign", now: int, end: int, uptime: int, ticks: int) -> None:
+        """Open the campaign's slot that contains ``now``, at ``uptime``, when the counter shows ``ticks``.
+
+        ``end``: the Unix second in which the slot before ended.
+        """
         self._opened_before = self._opened
         self._opened = uptime
-        self._opened_at = self.ticks()
+        self._opened_at = ticks
         dimension = campaign.rule.dimension
         seconds = campaign.slot_seconds
         self._slot = now // seconds

@@ -120,13 +120,13 @@ class World:
         opening, closing = slot.open, slot.close
         spans = {}
 
-        def opened(campaign, now, end, rested):
-            opening(campaign, now, end, rested)
+        def opened(campaign, now, end, rested, ticks):
+            opening(campaign, now, end, rested, ticks)
             spans["opened"] = self.true
 
-        def closed():
+        def closed(ticks):
             had = slot.finished
-            end = closing()
+            end = closing(ticks)
             if slot.finished is not had:
                 self.finished = (spans["opened"], self.true)
             return end

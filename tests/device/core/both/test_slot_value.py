@@ -115,25 +115,25 @@ def test_a_duration_ends_with_its_slot_however_late_anybody_looks():
     ticks = Ticks()
     ticks.now = (1 << 30) - 700000
     campaign = make_campaign(measure="duration", unit="s", bound=SLOT)
-    opened = OpenSlot(ticks, 0, None)
-    opened.open(campaign, START, START, 0)
+    opened = OpenSlot(0, None)
+    opened.open(campaign, START, START, 0, ticks())
     ticks.now += (SLOT - 300) * 1000
     opened.value.add(1, ticks())
     ticks.now += 7200 * 1000
-    opened.close()
+    opened.close(ticks())
     assert opened.finished[2] == 300
     # In time, or a little late: the next slot goes on where this one ended.
     ticks.now += 5
-    opened.open(campaign, START + SLOT, START + SLOT, 0)
+    opened.open(campaign, START + SLOT, START + SLOT, 0, ticks())
     ticks.now += SLOT * 1000
-    opened.close()
-    opened.open(campaign, START + 2 * SLOT, START + 2 * SLOT, 0)
+    opened.close(ticks())
+    opened.open(campaign, START + 2 * SLOT, START + 2 * SLOT, 0, ticks())
     ticks.now += SLOT * 1000 + 900
-    opened.close()
-    opened.open(campaign, START + 3 * SLOT, START + 3 * SLOT, 0)
+    opened.close(ticks())
+    opened.open(campaign, START + 3 * SLOT, START + 3 * SLOT, 0, ticks())
     opened.value.add(0, ticks())
     ticks.now += (SLOT - 1) * 1000
-    opened.close()
+    opened.close(ticks())
     assert opened.finished[2] == 0
 
 

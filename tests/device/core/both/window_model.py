@@ -43,9 +43,9 @@ def base_of_any_age(reporter):
     slot = reporter._open
     opening = slot.open
 
-    def opened(campaign, now, end, uptime):
+    def opened(campaign, now, end, uptime, ticks):
         slot._seconds = 0
-        opening(campaign, now, end, uptime)
+        opening(campaign, now, end, uptime, ticks)
 
     slot.open = opened
 
@@ -160,13 +160,13 @@ class Life:
         opening, closing, release = slot.open, slot.close, reporter._release
         spans = {"opened": self.true, "span": None}
 
-        def opened(campaign, now, end, at):
+        def opened(campaign, now, end, at, ticks):
             spans["opened"] = self.true
-            opening(campaign, now, end, at)
+            opening(campaign, now, end, at, ticks)
 
-        def closed():
+        def closed(ticks):
             had = slot.finished
-            end = closing()
+            end = closing(ticks)
             if slot.finished is not had:
                 spans["span"] = (spans["opened"], self.true, self.last)
             return end
