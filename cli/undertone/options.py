@@ -26,20 +26,21 @@ _FIELDS = re.compile(r"(?:campaign\.)?[a-z_]+(?:(?:, | and )[a-z_]+)*(?=: not| i
 def with_typed_errors(command: Any) -> Any:
     """Return a command or group of commands whose errors begin with an option's name as people type it.
 
-    The field late_slots becomes --late-slots where the command has this option. A campaign's field, as in
-    campaign.late_slots, does so only where the command takes a plan (--plan) and none is given: elsewhere its value can
-    come from a file, or from --set.
+    The field late_slots or campaign.late_slots becomes --late-slots where the command has this option. A campaign's
+    field keeps its name where its value can come from elsewhere: from a plan's file (--plan), or from --set.
     """
     for child in getattr(command, "commands", {}).values():
         with_typed_errors(child)
     options = {each.name: option for each in command.params for option in each.opts if option == _option(each.name)}
+    settable = any("--set" in each.opts for each in command.params)
     invoke = command.invoke
 
     def invoke_typed(context: Any) -> Any:
         try:
             return invoke(context)
         except Invalid as wrong:
-            sentence = _as_typed(str(wrong), options, in_plan=context.params.get("plan", "") is not None)
+            in_plan = settable or context.params.get("plan") is not None
+            sentence = _as_typed(str(wrong), options, in_plan=in_plan)
             if sentence == str(wrong):
                 raise
             raise Invalid(sentence) from wrong

@@ -26,7 +26,10 @@ class DiscreteGaussian:
 
     def __init__(self, variance: Fraction) -> None:
         if not Fraction(1, 4) <= variance <= 1 << 92:
-            raise Invalid(f"the noise has variance {float(variance):g}, expected 0.25 to 2^92")
+            raise Invalid(
+                f"the noise has variance {float(variance):g}, expected 0.25 to 2^92: a smaller bound or horizon, or a"
+                " larger epsilon, makes it smaller"
+            )
         self.variance = variance
         self._scale = isqrt(variance.numerator // variance.denominator) + 1
         self._proposal = discrete_laplace(Fraction(self._scale))

@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from undertone_aggregator.settings.config import CampaignPlan, StreamPlan, read_config
+from undertone_aggregator.server.folder import CAMPAIGNS, SERVER, Home
+from undertone_aggregator.settings.config import CampaignPlan, Config, StreamPlan, read_config
 from undertone_aggregator.settings.groups import read_groups
 from undertone_aggregator.settings.options import parse
 from undertone_aggregator.settings.papers import papers_sentence
@@ -64,13 +65,21 @@ _Campaign = tuple[CampaignPlan, StreamPlan | None, dict[str, str] | None]
 def _configured(options: SimulateOptions) -> _Campaign:
     """Return the campaign of a campaign's file."""
     assert options.plan is not None
-    config = read_config(Path(options.plan))
+    config = _config_in(Path(options.plan).absolute())
     plan = config.campaign
     if options.slots is not None:
         # The number of slots is checked by parsing a minimal campaign that has it.
         _parsed({"name": "a", "sensor": "a", "unit": "a", "bound": 2, "epsilon": 1, "report_slots": options.slots})
         plan = replace(plan, report_slots=options.slots)
     return plan, config.stream, None if plan.groups is None else dict(read_groups(config.path(plan.groups)))
+
+
+def _config_in(file: Path) -> Config:
+    """Return the configuration in a file; in a server's folder, files that it names are beside server.toml."""
+    home = file.parent.parent
+    if file.parent.name == CAMPAIGNS and (home / SERVER).is_file():
+        return Home(home).config(file.stem)
+    return read_config(file)
 
 
 def _planned(options: SimulateOptions, readings: ChosenReadings) -> _Campaign:
