@@ -234,12 +234,18 @@ def _of_piece(pieces: Pieces, piece: int, theta: int) -> tuple[Vector, Vector, V
     limits, excess = np.asarray(pieces.limits, dtype=np.float64), np.asarray(pieces.excess[piece])
     logs = np.log(np.maximum(excess, _TINY))
 
-    def over(t: Vector) -> Vector:
-        values = np.exp(np.interp(t, limits, logs))
-        return np.where(t >= limits[-1], 0.0, values)
+    # The excess falls about exponentially from one limit to the next, and linearly to the limit where it is zero.
+    falls = np.append(excess[1:] > _TINY, False)
 
-    excesses = SCALES * over(theta / SCALES)
-    levels = SCALES * excess[0] - excesses
+    def over(t: Vector) -> Vector:
+        before = np.clip(np.searchsorted(limits, t, side="right") - 1, 0, len(limits) - 1)
+        values = np.where(falls[before], np.exp(np.interp(t, limits, logs)), np.interp(t, limits, excess))
+        return np.asarray(values)
+
+    above = over(theta / SCALES)
+    levels = SCALES * (excess[0] - above)
+    # However large the readings become, they end at the largest limit.
+    excesses = SCALES * np.maximum(above - over(limits[-1] / SCALES), 0.0)
     beyond = np.linspace(theta, max(limits[-1], theta + 1.0), 400)
     square = 2.0 * float(np.trapezoid(over(beyond), beyond))
     errors = SCALES * np.interp(theta / SCALES, limits, pieces.error[piece])

@@ -1,11 +1,19 @@
-"""Model of what truncation to [low, θ] removes: a slot's readings are those of the rounds, moved by the same amount.
+"""Model of what truncation to [low, θ] removes: a slot's readings are those of the rounds, moved by an amount.
 
 Readings far from zero, such as temperatures, change by an amount and not by a factor. The truncated mean around a slot
 says by how much they moved; the prior is a Cauchy distribution whose scale is half of the range. Where nearly all
 readings are at one end, the truncated mean hardly says how far beyond that end they are; the model's error is then
-accordingly large.
+accordingly large. The readings of a slot are less far apart than those of the whole cycle, by the variance of the
+slots' levels.
+
+*Two explanations* of a level. All readings have moved. Or those of a share of the devices have, as where a third of the
+homes feed in around noon, and the others stayed. The second would leave more outside of the range than the rounds saw:
+its probability w falls with the logarithm a of this ratio, w = 1 / (1 + e^(a²/2)), because readings of other days
+differ from those of the rounds by such factors. The bias is the mean over both. An explanation that is less likely than
+an interval of 95 % leaves out does not count.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +34,13 @@ _MOVES = 2001
 UNLIKELY = 0.00135
 # Number of slots that are computed at a time, so that an array of [slots, shifts] has a few megabytes.
 _AT_ONCE = 256
+# Shares of the devices that are tried as those that have moved, each with every so many-th shift.
+_SHARES, _COARSE = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8), 4
+# An explanation less likely than this is outside of an interval of 95 %.
+_LEAST_LIKELY = 0.05
+# Least share of the cycle's variance that a slot's readings have.
+_LEAST_WITHIN = 0.1
+_TINY = 1e-12
 
 
 class Levels(NamedTuple):
@@ -39,34 +54,82 @@ class Levels(NamedTuple):
     whole: bool = False
 
 
+class _Tables(NamedTuple):
+    """For each shift: the truncated mean, what is removed, the sum of what both ends remove, its square; [shifts]."""
+
+    levels: Vector
+    removed: Vector
+    outside: Vector
+    square: Vector
+
+
 class TwoSided:
     """What truncation to [low, θ] removes from each slot of an epoch; ``bound``: the largest reading."""
 
     def __init__(self, threshold: Threshold, low: int, theta: int, bound: int, cycle: int) -> None:
         density = np.asarray(threshold.density, dtype=np.float64)
         edges = np.asarray(threshold.edges, dtype=np.float64)
-        middles = (edges[:-1] + edges[1:] - 1.0) / 2.0
-        mean = float(middles @ density)
+        self._density, self._middles = density, (edges[:-1] + edges[1:] - 1.0) / 2.0
+        self._low, self._theta = low, theta
+        mean = float(self._middles @ density)
         self.cycle, self.width = cycle, theta - low
         self._moves = np.linspace(-mean, bound - mean, _MOVES)
-        moved = self._moves[:, None] + middles
-        above, below = np.maximum(moved - theta, 0.0), np.maximum(low - moved, 0.0)
-        self._levels = np.clip(moved, low, theta) @ density
-        self._removed, self._outside = (above - below) @ density, (above + below) @ density
-        self._square = (np.square(above) + np.square(below)) @ density
         self._prior = np.log1p(np.square(2.0 * self._moves / self.width))
+        self._of_cycle = self._tables(1.0)
+
+    def _tables(self, narrowed: float) -> _Tables:
+        """Return what each shift would remove from readings whose deviations are ``narrowed`` times the cycle's."""
+        mean = float(self._middles @ self._density)
+        moved = self._moves[:, None] + mean + narrowed * (self._middles - mean)
+        above, below = np.maximum(moved - self._theta, 0.0), np.maximum(self._low - moved, 0.0)
+        square = np.square(above) + np.square(below)
+        parts = (np.clip(moved, self._low, self._theta), above - below, above + below, square)
+        return _Tables(*(part @ self._density for part in parts))
+
+    def _within(self, reported: Reported, levels: Levels) -> float:
+        """Return the standard deviation of a slot's readings, as a share of that of the whole cycle's.
+
+        The variance over the cycle is the mean of the slots' variances and the variance of their levels. The share is 1
+        if less than half of the cycle has reports.
+        """
+        cycles = of_cycle(reported, self.cycle)
+        if cycles is None:
+            return 1.0
+        mean = float(self._middles @ self._density)
+        whole = float(np.square(np.clip(self._middles, self._low, self._theta) - mean) @ self._density)
+        between = float(np.mean(np.square(levels.mean - cycles.mean) - np.square(levels.error)))
+        return float(np.sqrt(np.clip(1.0 - between / max(whole, _TINY), _LEAST_WITHIN, 1.0)))
 
     def removed(self, reported: Reported) -> Removed:
         """Return what is removed from the means of some slots."""
-        n, levels = len(reported.slot), near(reported, self.cycle, self.width / _SHARP)
+        levels = near(reported, self.cycle, self.width / _SHARP)
+        tables = self._tables(self._within(reported, levels))
+        every = self._explained(reported, levels, tables, 1)
+        if levels.whole:
+            return every
+        still = int(np.abs(self._moves).argmin())
+        moved = ([(1.0 - share) * of[still] + share * of[::_COARSE] for share in _SHARES] for of in tables)
+        some = self._explained(reported, levels, _Tables(*map(np.concatenate, moved)), _COARSE)
+        outside = max(float(self._of_cycle.outside[still]), _TINY)
+        apart = math.log(max(float(np.mean(some.fit)) / _NEAR_BY, _TINY) / outside)
+        w = 1.0 / (1.0 + math.exp(apart**2 / 2.0))
+        if w < _LEAST_LIKELY:
+            return every
+        parts = [(1.0 - w) * one + w * other for one, other in zip(every, some, strict=True)]
+        level = np.sqrt((1.0 - w) * np.square(every.level) + w * np.square(some.level))
+        return Removed(*parts)._replace(explained=math.sqrt(w * (1.0 - w)) * (some.bias - every.bias), level=level)
+
+    def _explained(self, reported: Reported, levels: Levels, tables: _Tables, coarse: int) -> Removed:
+        """Return what is removed if one of the ``tables`` holds, in which every ``coarse``-th shift is tried."""
+        n = len(reported.slot)
         means, fit, doubts, own = np.empty((4, n))
         for first in range(0, n, _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            chances = self._chances(levels.mean[part], levels.error[part])
-            means[part] = chances @ self._removed
-            doubts[part] = np.sqrt((chances * np.square(self._removed - means[part, None])).sum(axis=1))
-            fit[part] = (_WHOLE if levels.whole else _NEAR_BY) * (chances @ self._outside)
-            own[part] = np.sqrt(chances @ self._square / reported.devices[part])
+            chances = self._chances(tables.levels, levels.mean[part], levels.error[part], coarse)
+            means[part] = chances @ tables.removed
+            doubts[part] = np.sqrt((chances * np.square(tables.removed - means[part, None])).sum(axis=1))
+            fit[part] = (_WHOLE if levels.whole else _NEAR_BY) * (chances @ tables.outside)
+            own[part] = np.sqrt(chances @ tables.square / reported.devices[part])
         none = np.zeros(n)
         return Removed(means, fit, none, doubts, none, none, own)
 
@@ -79,17 +142,22 @@ class TwoSided:
         levels = of_cycle(reported, self.cycle)
         if levels is None:
             return None
-        below = np.cumsum(self._chances(levels.mean, levels.error), axis=1)
+        below = np.cumsum(self._chances(self._of_cycle.levels, levels.mean, levels.error), axis=1)
         places = [(below < at).sum(axis=1) for at in (0.5, UNLIKELY, 1.0 - UNLIKELY)]
         return np.asarray(self._moves[np.minimum(np.stack(places, axis=1), _MOVES - 1)] / self.width)
 
-    def _chances(self, mean: Vector, error: Vector) -> Vector:
-        """Return the posterior probabilities of the shifts, given the levels around slots; [slots, shifts]."""
+    def _chances(self, tried: Vector, mean: Vector, error: Vector, coarse: int = 1) -> Vector:
+        """Return the posterior probabilities of the shifts, given the levels around slots; [slots, shifts].
+
+        ``tried``: the level under each shift; every ``coarse``-th shift, in turn for each of some shares.
+        """
+        some = self._prior[::coarse]
+        prior = np.tile(some, len(tried) // len(some))
         # The true shift may lie between two shifts of the grid. Half the grid's step is added to the error of the
         # level, so that such a shift keeps its probability.
-        step = (self._moves[1] - self._moves[0]) / 2.0
+        step = coarse * (self._moves[1] - self._moves[0]) / 2.0
         variance = np.square(error) + step**2
-        away = np.square(self._levels - mean[:, None]) / (2.0 * variance[:, None]) + self._prior
+        away = np.square(tried - mean[:, None]) / (2.0 * variance[:, None]) + prior
         chances = np.exp(away.min(axis=1, keepdims=True) - away)
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 

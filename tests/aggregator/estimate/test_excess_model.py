@@ -170,3 +170,24 @@ def test_nothing_is_removed_where_nothing_exceeds_theta():
     made = model([exponential(10)], ranges=((0, 0, BOUND),))
     removed = made.removed(reported([exponential(10)]))
     assert removed.bias == pytest.approx(np.zeros(len(removed.bias)))
+
+
+def uniform():
+    return np.full(BOUND + 1, 1.0 / (BOUND + 1))
+
+
+def test_nothing_is_removed_at_the_bound_however_the_means_vary():
+    """No reading is above the bound: larger readings than those of the rounds end there, too."""
+    news = reported([uniform()])
+    news.mean[:] = truncated(uniform(), BOUND) * np.linspace(0.8, 1.2, len(news.mean))
+    removed = model([uniform()], ranges=((0, 0, BOUND),)).removed(news)
+    assert removed.bias == pytest.approx(np.zeros(len(removed.bias)))
+    assert removed.standard_error == pytest.approx(np.zeros(len(removed.bias)))
+
+
+def test_the_excess_between_the_last_two_limits():
+    """It falls linearly to 0 at the bound where many readings are at the bound, as times in a state are."""
+    density = 0.7 * uniform()
+    density[BOUND] += 0.3
+    made = ExcessModel(pieces([density]), ((0, 0, BOUND - 200),), DAY)
+    assert made.excess == pytest.approx(excess(density, BOUND - 200), rel=0.1)

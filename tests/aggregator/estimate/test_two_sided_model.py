@@ -62,6 +62,52 @@ def test_a_level_of_the_whole_cycle_leaves_more_doubt_about_a_slot():
     assert by_cycle.shared[20] > 1.5 * by_slots.shared[20]
 
 
+def swinging(density_of, low, theta, moves, days=4):
+    """Reports of days whose slots have these densities, and what truncation removes from each slot."""
+    days = [density_of(move) for move in np.tile(moves, days)]
+    means = np.array([truncated(density, low, theta) for density in days])
+    slots = np.arange(len(days))
+    true = np.array([float(VALUES @ density / density.sum()) for density in days]) - means
+    return Reported(slots, means, np.full(len(slots), 0.2), np.full(len(slots), 10_000.0)), true
+
+
+def test_the_days_swing_is_not_counted_twice():
+    """The rounds' readings are those of a whole day, and so farther apart than the readings of a slot."""
+    low, theta, moves = 560, 640, 25.0 * np.sin(2 * np.pi * np.arange(DAY) / DAY)
+
+    def slot(move):
+        return np.exp(-np.square((VALUES - 600 - move) / 6.0) / 2.0)
+
+    of_day = sum(slot(move) / slot(move).sum() for move in moves)
+    reported, true = swinging(slot, low, theta, moves)
+    bias = TwoSided(threshold(of_day, theta), low, theta, BOUND, DAY).removed(reported).bias
+    assert np.abs(true).max() < 0.1
+    assert np.abs(bias).max() < 0.3
+
+
+def test_a_trend_over_weeks_makes_no_slots_readings_alike():
+    low, theta, moves = 565, 635, -30.0 * np.arange(14 * DAY) / (14 * DAY)
+    reported, true = swinging(lambda move: rooms(600 + move), low, theta, moves, 1)
+    bias = TwoSided(threshold(rooms(600), theta), low, theta, BOUND, DAY).removed(reported).bias
+    assert true.min() < -3.0
+    assert bias == pytest.approx(true, abs=0.4)
+
+
+def test_a_share_of_the_devices_may_have_moved_and_the_others_stayed():
+    """A third of the homes feeds in at noon, on sunnier days than those of the rounds."""
+    low, theta, moves = 540, 660, -150.0 * np.maximum(np.sin(2 * np.pi * np.arange(DAY) / DAY), 0.0)
+
+    def slot(move):
+        return 2 / 3 * rooms(600) + 1 / 3 * rooms(600 + move)
+
+    of_rounds = sum(slot(0.6 * move) / slot(0.6 * move).sum() for move in moves)
+    reported, true = swinging(slot, low, theta, moves)
+    removed = TwoSided(threshold(of_rounds, theta), low, theta, BOUND, DAY).removed(reported)
+    noon = true < -20.0
+    assert np.mean(np.abs(removed.bias - true) <= 1.96 * removed.standard_error) >= 0.9
+    assert np.mean(np.abs(removed.bias - true)[noon] <= 1.96 * removed.standard_error[noon]) >= 0.9
+
+
 def some(slots, rng, error=None):
     errors = rng.uniform(1, 5, len(slots)) if error is None else np.full(len(slots), error)
     return Reported(np.array(slots), 50 + rng.uniform(0, 40, len(slots)), errors, np.ones(len(slots)))
