@@ -151,7 +151,8 @@ def show(
         print(json.dumps(rows[0]))
         return
     for field, value in rows[0].items():
-        print(f"{field:12} {_when(value) if field in ('since', 'last_report') else value}")
+        shown = _when(value) if field in ("since", "last_report") else value
+        print(f"{field:12} {'-' if shown is None else shown}")
 
 
 @app.command()

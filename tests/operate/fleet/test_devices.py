@@ -161,7 +161,9 @@ def test_who_is_lost(run, monkeypatch):
 def test_the_inventory_is_listed_shown_and_exported(run, tmp_path):
     rows = json.loads(run("devices", "list", "--silent", "2d", "--json"))
     assert [row["last_report"] for row in rows] == [None] * 3
-    assert "last_report  never" in run("devices", "show", "load-002")
+    shown = run("devices", "show", "load-002")
+    assert "last_report  never" in shown
+    assert "code         -" in shown
     run("devices", "export", "--output", str(tmp_path / "out.csv"))
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()[
         0
