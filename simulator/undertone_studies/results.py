@@ -69,8 +69,8 @@ INTRODUCTIONS = {
         "the page [Papers](../papers.md#data) names the data."
     ),
     "Mechanisms": (
-        "The *Hybrid* (HM) is the best published mechanism that does not depend on the readings. A *designed table* "
-        "is made for the readings at hand, and the default, `auto`, takes the better of the two. The page "
+        "The *Hybrid* (HM) is the mechanism of the paper of ToPL. It is the same for all readings. A *designed "
+        "table* is made for the readings at hand, and the default, `auto`, takes the better of the two. The page "
         "[Designed tables](../tables.md) explains them, and the page [Papers](../papers.md#data) names the data."
     ),
     "ToPS and ToPL (CCS 2021)": (

@@ -20,9 +20,9 @@ PARAGRAPH = (
     "smaller, or more or fewer devices are active. The model averages over both, and the standard error allows for "
     "either.\n\nSo the interval of the mean of the readings becomes wider if the readings have changed much, and "
     "`undertone query` warns that θ is stale. In all cases but one, the interval contains this mean in about 95 % of "
-    "slots. In the exception, θ is chosen in London's weeks of lowest readings and kept for the weeks of highest "
-    "readings, at ε = 1. There the interval holds less often than in 95 % of slots: the rounds have few reports, and "
-    "from summer to winter the shape of the distribution changes, too."
+    "slots, or in more. In the exception, θ is chosen in London's weeks of lowest readings and kept for the weeks of "
+    "highest readings, at ε = 1. There the interval holds less often than in 95 % of slots: the rounds have few "
+    "reports, and from summer to winter the shape of the distribution changes, too."
 )
 
 EPSILONS = ("1", "4")
