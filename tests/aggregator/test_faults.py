@@ -39,7 +39,7 @@ PLACES = ("before_commit", "after_commit", "during_acknowledgement", "after_ackn
 PASSWORDS = {f"d{number}": f"the password of device {number}" for number in range(300)}
 
 
-# The broker's TLS is OpenSSL's on both sides: what runs each time is enough of it.
+# Broker and server use the same OpenSSL, so running a part of the tests with TLS is enough.
 OVER_TLS = pytest.mark.slow
 
 
@@ -245,7 +245,7 @@ def under_fire(
             wait_for(lambda begun=before: server.log().count("resuming campaign") > begun)
         until = time.monotonic() + chance.uniform(0.3, 2.0)
         while time.monotonic() < until:
-            # A clock that stands still has room for 96 slots and the threshold epoch for 40.
+            # The clock does not move: a device's outbox has room for 96 slots, and the threshold epoch lasts 40.
             symbols = campaign.cohort.mechanism.symbols
             slot, device = reported // devices % 40, reported % devices
             batch = [delivery(campaign, f"d{device}", campaign.first_slot + slot, reported // 7 % symbols)]

@@ -157,7 +157,7 @@ def test_of_two_changes_of_one_version_the_second_is_refused(home: Home) -> None
     assert home.config("power").campaign.min_reports == 10
     assert "nothing would change" in apply(home, home.file("power").read_text(encoding="utf-8"))
     assert "version 3" in apply(home, home.file("power").read_text(encoding="utf-8") + "min_reports = 20\n")
-    # Side by side: it is the store that decides.
+    # If two commands change the plan at once, the version in the store decides.
     with (
         open_store(config.store_url, campaign="power") as store,
         pytest.raises(Invalid, match=r"campaign\.version is 1, expected 3"),

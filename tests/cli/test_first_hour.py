@@ -20,7 +20,7 @@ from support.waiting import wait_for
 
 @pytest.fixture
 def served(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[[], Any]]:
-    """A server of a fresh folder without a campaign; call it for what its page knows. It has to end well."""
+    """A server of a fresh folder without a campaign. The fixture's function returns what its page lists."""
     page, home = free_port(), tmp_path / "home"
     ports = ("--port", free_port(), "--health", f"127.0.0.1:{free_port()}", "--page", f"127.0.0.1:{page}")
     made = undertone("init", str(home), *map(str, ports))

@@ -202,7 +202,7 @@ def test_a_clock_that_lies_buys_no_draw(make_world):
             for i in range(3):
                 paused = await at(start + jump + 60 * i)
             assert paused == "clock"
-        # Backward within the day: those intervals are spent.
+        # The clock goes backward within the day: the intervals that it shows again are spent.
         for i in range(4):
             paused = await at(start - 60 + 60 * i) if i < 3 else paused
         assert paused in ("spent", "waiting", "rate")

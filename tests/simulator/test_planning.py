@@ -165,7 +165,7 @@ def test_the_predicted_error_is_the_simulated_one():
         decoder.mean(histogram(mechanism, readings, threshold.theta, seeded.words(slot, devices)))[0] - readings.mean()
         for slot in range(repeats)
     ]
-    # The standard deviation of 500 normal values is off by 3.2 % (1 sd): 5 of them.
+    # The standard deviation of 500 normal values has a standard error of 3.2 %; five of them are allowed.
     assert np.std(errors) == pytest.approx(predictor.span("a slot", 1, n).standard_error, rel=0.16)
 
 

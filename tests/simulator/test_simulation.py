@@ -196,7 +196,7 @@ def test_a_liar_sends_the_largest_symbol_that_an_honest_device_may_draw(epsilon)
 
 
 def test_turns_estimate_the_whole_fleet():
-    # A window of six slots of half an hour: a device reports every seventh.
+    # The window has six slots of half an hour, so a device reports in every seventh slot.
     plan = replace(PLAN, window=6 * 1800, epsilon=PLAN.epsilon * 2, report_slots=42)
     simulation = simulate(plan, devices=7000)
     assert plan.stride == 7

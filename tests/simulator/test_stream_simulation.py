@@ -52,7 +52,7 @@ def plain():
     return simulate()
 
 
-# A buffer runs dry within a draw with probability 2^-32: not among these.
+# A buffer of random bytes runs dry within a draw with probability 2^-32; it does not happen in this test.
 @pytest.mark.parametrize("variance", [16, (1 << 31) - 5, 2_400_000_000_000_000])
 def test_noise_is_the_devices_own_word_for_word(variance):
     seeded, devices = Seeded(7), np.arange(5, 65)

@@ -111,7 +111,7 @@ def test_an_experiment_without_its_data_is_skipped_by_name(tmp_path, monkeypatch
         "`tops-fig1`",
     ]
     assert len(said) == 3
-    # One of them again, by itself: the page keeps the others.
+    # One experiment runs again alone. The page keeps the results of the others.
     results.write("tops-fig1", OUTCOME, StudyOptions(repeats=7), folder)
     page = results.write_page(folder).read_text(encoding="utf-8")
     assert re.findall(r"\| (`.*`) \|$", page, re.MULTILINE) == ["`poisoning`", "`tops-fig1`"]

@@ -62,7 +62,7 @@ class _Member:
         pass
 
     def acked(self, connection: DeviceConnection, payload: bytes) -> None:
-        # The very one that was published: another topic's may have the same bytes.
+        # The message must be the same object: a message of another topic may have the same bytes.
         for key in [key for key in self.waiting if key[1] is payload]:
             del self.waiting[key]
             self.fleet.acknowledged.add((self.user, *key))

@@ -45,7 +45,7 @@ class Child:
         with patch.dict(os.environ, OPENBLAS_NUM_THREADS="1"):
             multiprocessing.forkserver.ensure_running()
         given = (work, arguments, str(log), dict(environment), largest_file)
-        # There at once, for whoever reads it.
+        # The log exists before the process starts, so that a test can read it at any time.
         log.touch()
         self._process = _context.Process(target=_begin, args=given)
         self._process.start()

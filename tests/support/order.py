@@ -22,7 +22,7 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     weights = {file: sum(map(_weight, tests)) for file, tests in files.items()}
     waiting: list[list[pytest.Item]] = [[] for _ in range(-(-workers // 2))]
     loads = [0] * len(waiting)
-    # The heaviest first, each to whoever has least.
+    # The heaviest file comes first, and goes to the worker that has the least work.
     for file in sorted((file for file in files if weights[file]), key=weights.__getitem__, reverse=True):
         lightest = loads.index(min(loads))
         loads[lightest] += weights[file]

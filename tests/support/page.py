@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# In seconds, of whoever waits for a browser or a page.
+# Seconds that a test waits for a browser or a page.
 PATIENCE = 120
 
 

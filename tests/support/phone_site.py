@@ -23,7 +23,7 @@ from undertone_shared.scalar import Cohort, ReportRule
 from undertone_shared.topics import DEFAULT_PREFIX, config_topic, report_topic
 
 CODE = "TEST-CODE"
-# Seconds of whoever waits for a browser.
+# Seconds that a test waits for a browser.
 PATIENCE = 60
 # epsilon = 1 for each report.
 _PIECES = WindowMechanism(2721, 1001, 621, 4, 256, None, 2)

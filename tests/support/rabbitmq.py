@@ -119,7 +119,7 @@ load_definitions = {self._folder}/definitions.json
     def close(self) -> None:
         """Stop it and its port mapper, which would outlive it, and remove its files."""
         self.kill()
-        # It refuses while it still takes the node for alive.
+        # The port mapper refuses to end as long as it believes that the node runs.
         kill, deadline = ["epmd", "-port", str(self._epmd_port), "-kill"], time.monotonic() + 5
         while subprocess.run(kill, capture_output=True, check=False).returncode and time.monotonic() < deadline:
             time.sleep(0.2)

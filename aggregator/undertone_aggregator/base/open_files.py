@@ -76,7 +76,7 @@ def none_left() -> bool:
 
 
 def heed(loop: asyncio.AbstractEventLoop, say: Callable[[str], None]) -> None:
-    """Have an event loop that can accept no connection for want of files say so; it tries again by itself."""
+    """Report when an event loop has no file left for a new connection; the loop itself tries again."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         wrong = context.get("exception")

@@ -140,7 +140,7 @@ def guarantee_of(timeline: Timeline, budget: "Budget") -> "Guarantee":
     """Return a guarantee that holds for every issued epoch: the largest ε, and the shortest rest between two reports.
 
     If one epoch had no rest, the guarantee has none. A stream's budget includes the report of its threshold round.
-    ``budget``: for epochs that Undertone 0.1.0 stored without one.
+    ``budget``: that of the plan, for epochs that are only planned or simulated, which have none yet.
     """
     from undertone_aggregator.estimate.guarantee import USER, rest_of, with_round
 

@@ -17,7 +17,7 @@ _SPAN = 3
 # Number of slots with reports that show how many devices reported before. It is twice the number of reports that a
 # device keeps while it has no connection.
 REMEMBERED = 192
-# Share of the remembered slots that may show fewer devices: three quarters of them show at most the reports before.
+# The number of devices that reported before is this quantile of the remembered numbers of reports: the upper quartile.
 _USUAL = 0.75
 # Least share of the devices that reported before that must report now.
 LEAST = 0.9

@@ -37,7 +37,7 @@ class Epoch:
 
     ``chosen``: the choice of θ as JSON (`threshold_to_json`), None in a threshold epoch. ``decoded``: a table
     mechanism's decode values (numerators, denominator), which are not broadcast. ``budget``: the epoch's planned cost
-    in privacy; None in epochs of stores that Undertone 0.1.0 made.
+    in privacy; None until the server issues the epoch, and then the plan's, unless the epoch has its own.
     """
 
     campaign: Campaign

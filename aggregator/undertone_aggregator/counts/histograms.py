@@ -51,7 +51,7 @@ class SlotSums:
 
     @classmethod
     def together(cls, parts: Sequence["SlotSums"]) -> "SlotSums":
-        """Return the sums of parts that follow each other: no slot of an origin is in two of them."""
+        """Return the sums of all parts. No slot of an origin may be in two parts."""
         names = sorted({name for part in parts for name in part.names})
         wide: dict[ReportOrigin, list[Summed]] = {}
         for part in parts:

@@ -194,7 +194,7 @@ def _noise_variance(one: Means, other: Means) -> float:
     both = _share(one, other)
     if both is not None:
         part, whole = both
-        # Of each slot of the whole, the share of its reports that are the part's.
+        # For each slot of the whole: the share of the whole's reports that belong to the part.
         place = np.minimum(np.searchsorted(part.noise.slot, whole.slot), len(part.noise.slot) - 1)
         there = part.noise.slot[place] == whole.slot
         share = np.where(there, part.noise.reports[place] / whole.reports, 0.0)

@@ -97,7 +97,7 @@ class Goodness:
             law *= (of_rows if len(self._some) == len(self._all) else share @ self._some.T) / n[:, None]
             doubtful = (missed > _GAP) & (at_most > _INTERESTING)
             if not doubtful.all():
-                # Each step takes the slots that are left alone.
+                # The next step computes only the slots that are still doubtful.
                 active, h, filled, law = active[doubtful], h[doubtful], filled[doubtful], law[doubtful]
                 n, likely = n[doubtful], likely[doubtful]
             if not len(active):

@@ -33,7 +33,7 @@ _DRAWS_EACH = 100
 _POOLED = 200
 # A component is excluded if its log evidence is this many nats below that of the best one.
 _EXCLUDED = 6.0
-# Number of densities that are drawn of each component that is not excluded.
+# Number of densities that are drawn from each component, unless the component is excluded.
 _SHAPES = 40
 _GRID_RATIO = 1.025
 _TELLING = 5.0

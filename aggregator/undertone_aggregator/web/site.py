@@ -166,7 +166,7 @@ class HomeSite(StoreSite):
     def mark(self, name: str) -> Mark:
         """Return a value that changes when the campaign's store or the server's state of the campaign changes."""
         now, served = time.time(), read_state(self._home.state)
-        # The seconds since a dead server's last state must not change the mark.
+        # If the server is dead, the time since its last state grows; the mark must not change with it.
         heard = None if served is None or not served.alive(now) else (served.reachable, served.problems_of(name, now))
         state = state_of(served, name, None, now)
         told = zlib.crc32(repr((heard, state.state, state.reason if heard else "")).encode())

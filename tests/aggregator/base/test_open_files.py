@@ -121,14 +121,14 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
         wait_for(lambda: room_of_server(home) is not None)
         devices = []
         for number, user in enumerate(users):
-            # One after the other: the server may take those that come together in any order.
+            # The connections come one after the other, because the server may accept simultaneous ones in any order.
             devices.append(Device(port, user))
             if number < 40:
                 devices[-1].wait("connected")
             else:
                 with pytest.raises(ProtocolError, match="it is unavailable"):
                     devices[-1].wait("connected")
-        # Within a minute, although nobody comes again.
+        # The sentence comes within a minute, although no further connection is attempted.
         wait_for(lambda: bool(alarms(log, CROWD)), 60)
         finding = finding_of(home)
         with urllib.request.urlopen(f"http://127.0.0.1:{health}/metrics", timeout=60) as answered:

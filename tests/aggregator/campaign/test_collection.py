@@ -38,7 +38,7 @@ def test_what_is_said_costs_what_was_issued_not_what_is_configured() -> None:
         ("sum", 1800, 49, "24 hours", 30),
         ("sum", 900, 5, "1 hour", 577),
         ("sum", 60, 1441, "24 hours", 30),
-        # A counter's value begins at a reading of the slot before: an interval of two slots.
+        # A counter's value begins with a reading of the slot before, so its interval has two slots.
         ("counter", 1800, 50, "24 hours", 29),
         ("counter", 900, 6, "1 hour", 481),
     ],
@@ -86,7 +86,7 @@ def test_a_plan_that_had_no_turns_for_an_epoch_says_no_window(
     assert (cost.level, cost.budget.epsilon, "ε = 2 per reading" in cost.sentence) == ("event", 2, True)
 
 
-def test_a_store_that_never_knew_says_the_plan() -> None:
+def test_epochs_that_are_only_planned_have_the_budget_of_the_plan() -> None:
     assert guarantee_of(Timeline(two_epochs()), Budget.parse(4)).budget.epsilon == 4
     assert set(COLLECTIONS) == {"scalar", "stream"}
 

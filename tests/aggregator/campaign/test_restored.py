@@ -24,7 +24,7 @@ def test_a_database_that_has_settled_less_than_the_server_noted_was_restored(tmp
     assert SettledMark(tmp_path, "load").withhold(restored, 9, 1) == (5, 9)
     assert publication_of(restored, 1).withheld == ((5, 9),)
     assert SettledMark(tmp_path, "load").withhold(restored, 12, 1) is None
-    # A clock that is behind: what was published is withheld all the same.
+    # Even if the clock is behind, slots that were published are withheld.
     behind = MemoryStore()
     settle(behind, 4, 1)
     assert SettledMark(tmp_path, "load").withhold(behind, 5, 1) == (5, 7)

@@ -286,7 +286,8 @@ class Notes(Nobody):
 
 
 def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
-    # Report slots from 16 on, looks every 8 slots; from slot 26 to 75 nobody is there: six looks at empty slots.
+    # Report slots begin at 16, and the server looks every 8 slots. No device reports in slots 26 to 75, which has six
+    # looks.
     notes = Notes()
     play(tmp_path, 90, away=range(26, 76), journal=Journal(notes), report_slots=100)  # type: ignore[arg-type]
     with open_store(tmp_path / "s.sqlite") as store:
@@ -329,7 +330,7 @@ def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_pa
         for second in range(left + 1, back):
             tick(second)
         assert store.epoch_count() == len(followed), "decided in the devices' absence"
-        # The devices are back: all that they kept is counted, and then theta is decided.
+        # The devices are back. All reports that they kept are counted before θ is chosen.
         for slot in range(NOW + left, NOW + back):
             report_slot(store, slot, chance, 160.0)
         for second in range(back, back + 12):
@@ -355,7 +356,7 @@ def test_a_fleet_that_shrinks_for_good_gets_its_theta() -> None:
     assert presence_of(read, 0, 999, 1) == Presence(100, 100)
     assert presence_of(read, 0, 59_999, 1) == Presence(0, 100)
     assert presence_of(read, 0, 59_999, 1).away
-    # One slot without reports in three is an absence; nine devices of ten are none.
+    # The fleet counts as away if one slot in three has no reports, and not if nine of ten devices report in each slot.
     counts[999] = 0
     assert presence_of(read, 0, 999, 1).away
     counts |= dict.fromkeys(range(997, 1000), 90)
@@ -453,7 +454,7 @@ def test_the_first_theta_obeys_a_limit() -> None:
     honest = exponential(100.0, 10_000)
     chosen = Threshold(600, 550, 650, 0.0, 0.0, 0.0, honest, range(10_002), "robust")
     assert limit_first(chosen, query, variance) is chosen
-    # One reading in a hundred at the bound: by fakes that imitate honest devices, as nobody could tell.
+    # One reading in a hundred is at the bound: fakes sent it that imitate honest devices, so nothing can detect them.
     faked = 0.99 * honest
     faked[-1] += 0.01
     lured = Threshold(9000, 8000, 10_000, 0.0, 0.0, 0.0, faked, range(10_002), "robust")

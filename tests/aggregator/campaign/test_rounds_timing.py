@@ -124,7 +124,7 @@ def test_a_threshold_round_is_looked_at_when_its_own_slots_are_settled() -> None
 
 
 def test_who_is_there_is_counted_in_slots_that_are_settled() -> None:
-    """The newest of them: a slot that is under way, or whose reports may still come, would look like an absence."""
+    """Devices are counted in the newest settled slots: in later slots, reports may still be missing."""
     asked = list[tuple[int, int]]()
 
     def read(first: int, last: int, kind: int) -> Partial:

@@ -35,17 +35,17 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
 @pytest.mark.parametrize(
     ("reports", "shown"),
     [
-        # In order; with slots in which the device drew nothing.
+        # The reports come in order. In some slots the device drew nothing.
         ([(100, 1), (101, 2), (105, 3)], [0, 0, 0]),
         # A gap, which two late reports close.
         ([(100, 1), (103, 4), (101, 2), (102, 3)], [0, 2, CLOSES, CLOSES]),
-        # The first ones are missing; the campaign is too young for more than that.
+        # The first reports are missing. The campaign is too young for more missing reports.
         ([(103, 4)], [3]),
         ([(103, 40)], [0]),
         # The ledger began again, and its first report is missing.
         ([(150, 51), (151, 1), (153, 3)], [50, 0, 1]),
         ([(150, 51), (155, 3)], [50, 2]),
-        # A device that lies: no more than the slots between.
+        # A device that lies about its sequence: at most the slots between the two reports count as missing.
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
         # A report of the old ledger that comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
@@ -224,7 +224,7 @@ def test_lost_equals_what_a_broker_dropped_of_acknowledged_reports(broker: Mosqu
         for n in range(slots)
         for name in names
     ]
-    # The last report of a device shows what is missing before it; after it nothing would.
+    # A device's last report shows which reports before it are missing. Nothing shows what is missing after it.
     drop = {message for _, n, message in reports if n < slots - 1 and chance.random() < 0.01}
     # Some come late, some twice.
     order = sorted(range(len(reports)), key=lambda i: i + (chance.randrange(600) if chance.random() < 0.1 else 0))

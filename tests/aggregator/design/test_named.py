@@ -80,7 +80,7 @@ def test_every_name_of_a_certificate_has_a_whole_mechanism(name):
 
 @pytest.mark.parametrize("name", reporting_names())
 def test_every_name_of_a_campaign_has_a_class_that_campaigns_know(name):
-    """The contract test of a mechanism runs on the class; here, that no name points to an unknown one."""
+    """The test of the mechanisms' contract needs a class for each name; this test checks that there is one."""
     reporting = named.reporting_as(name)
     if isinstance(reporting, Fixed):
         assert mechanisms.missing(reporting.make("1", 16)) == []

@@ -253,7 +253,7 @@ def test_many_blankets_neither_overflow_nor_vanish(t: float) -> None:
     """Factorials of ten thousands and of a million are far beyond any float. At ε = 0, δ is the mean |A - B|."""
     n, extra = 10**6 if t < 0.1 else 2 * 10**4, 0.5
     deltas, left_out = module._deltas(n, extra, t, np.array([0.0]), 8)
-    # A - B is normal enough: E max(A - B, 0) = sd/√(2π), sd² = 2tn.
+    # A - B is nearly normal, so E max(A - B, 0) = sd/√(2π) with sd² = 2tn.
     expected = extra * math.sqrt(2 * t * n / (2 * math.pi)) / (n * (1 + extra * t))
     assert deltas[0] == pytest.approx(expected, rel=0.06)
     assert 0 <= left_out < 1e-12

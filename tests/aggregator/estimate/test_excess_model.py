@@ -61,7 +61,7 @@ def model(densities, errors=0.05, ranges=((0, 0, THETA),)):
 
 
 def test_each_piece_has_the_excess_of_its_own_fit():
-    """Where the shape of the distribution changes, the mean would not tell: half the devices, twice as large."""
+    """Half the devices use twice as much: the mean stays nearly the same, but the excess does not."""
     day = [active(1.0, 60.0), active(0.5, 120.0)]
     assert truncated(day[0]) == pytest.approx(truncated(day[1]), rel=0.08)
     removed = model(day).removed(reported(day))

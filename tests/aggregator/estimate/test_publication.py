@@ -48,13 +48,13 @@ def isolates(numbers: frozenset[Number], sizes: tuple[int, ...], least: int) -> 
 
 
 def naive(sizes: dict[str, int], least: int) -> frozenset[str]:
-    """Each number by itself, as it was once published."""
+    """Judge each number by itself, as the server once did."""
     everybody = {EVERYBODY} if sum(sizes.values()) >= least else set()
     return frozenset(everybody | {group for group, n in sizes.items() if n >= least and group != EVERYBODY})
 
 
 def numbers_of(groups: list[str], sizes: tuple[int, ...], shown: Iterable[str]) -> frozenset[Number]:
-    """The numbers of these groups over columns that are groups."""
+    """Return each shown group's number: which groups' reports it adds up, as a tuple of 0 and 1."""
     return frozenset(tuple(int(group in (EVERYBODY, own)) for own in groups) for group in shown if sum(sizes))
 
 

@@ -161,7 +161,7 @@ def test_counts_are_told_of_groups_that_are_large_enough() -> None:
 
 
 def test_groups_that_are_told_in_turn_leave_no_other() -> None:
-    """Counts add up: east's today and west's tomorrow, with no loss in between, would leave solo's."""
+    """Counts add up over time: showing east's today and west's tomorrow would reveal solo's by subtraction."""
     store = fleet_of(east=12, solo=1, west=11)
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
     enrol(store, east=11, solo=1, west=12)

@@ -293,7 +293,7 @@ def test_files_are_gathered_after_their_time_and_removed_after_their_days(tmp_pa
     made.land(one_row())
     made.step()
     (file,) = (tmp_path / LANDED).rglob("*.parquet")
-    # The test's clock is a day long gone or yet to come; this one is long gone.
+    # This day is in the distant past: files of it are old enough to be removed.
     old = tmp_path / LANDED / "2001-01-01"
     shutil.copytree(file.parent, old)
     waiting = tmp_path / "counted" / "a" / "2001-01-01"

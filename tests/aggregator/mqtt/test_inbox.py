@@ -187,7 +187,7 @@ def test_a_batch_closes_when_it_is_full_or_old_or_the_broker_is_silent() -> None
     assert silent.waited == [0.5, module.QUIET_SECONDS, module.QUIET_SECONDS]
     full = Scripted([4, 9, 2], batch_seconds=60)
     assert len(full.take(0.5)) == 10
-    # What is left over begins the next batch, and waits for nobody.
+    # Deliveries that are left over begin the next batch, which is returned at once.
     full.script.append(0)
     assert len(full.take(0.5)) == 5
     assert full.waited == [0.5, *[module.QUIET_SECONDS] * 3]

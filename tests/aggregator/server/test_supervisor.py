@@ -196,7 +196,7 @@ def test_a_campaign_that_chooses_theta_keeps_no_other_waiting(
     monkeypatch.setattr(coordinator.issuing, "_choose", lambda *_: chosen.wait(240))
     try:
         wait_for(lambda: running.states()["power"]["state"] == "choosing")
-        # Its own plan goes meanwhile, and another's comes.
+        # Meanwhile, this campaign's plan is deleted, and another campaign's plan is written.
         (folder / "campaigns" / "power.toml").unlink()
         Home(folder).write_plan("gas", PLAN.format(name="gas", epsilon=1))
         wait_for(lambda: running.ready("gas"), what="the new campaign")

@@ -1,4 +1,4 @@
-"""Spark itself, killed at random and between its two commits: it counts what SQL counts and what the server counted."""
+"""Spark is killed at random and between its two commits: it counts what SQL and the server count."""
 
 import contextlib
 import importlib.util

@@ -72,7 +72,7 @@ def test_a_lease_that_is_not_renewed_ends_by_the_databases_clock(opened: Opened)
         assert leases.owners()["0of2"] == "a"
         pass_seconds(store, tables.leases, 61)
         assert leases.owners()["0of2"] == ""
-        # Nobody has taken it: it is still ours to renew.
+        # No other process has taken the lease, so its owner can still renew it.
         leases.renew(lease)
         assert leases.take("0of2", "b", 60) is None
         pass_seconds(store, tables.leases, 61)

@@ -124,7 +124,7 @@ def test_pieces_computed_together_are_the_likelihood_of_each():
     for piece, value in enumerate(together.value(p)):
         alone = Likelihood(model, [Observation(*law, seen[piece]) for law, seen in zip(laws, counts, strict=True)])
         assert value == pytest.approx(float(alone.value(p[piece])), rel=1e-13)
-        # Sums of the same terms in another order: they differ in the last digits.
+        # Sums of the same terms in another order differ in their last digits.
         for mine, own in zip((gradients[piece], information[piece]), alone.score(p[piece]), strict=True):
             np.testing.assert_allclose(mine, own, rtol=1e-11, atol=1e-12 * np.abs(own).max())
 

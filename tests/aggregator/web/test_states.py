@@ -272,7 +272,7 @@ def test_a_chart_has_at_most_four_groups_and_says_so(look: Look) -> None:
     until(tab, "document.querySelector('#chart canvas') !== null")
     tick = "[...document.querySelectorAll('#groups input')].filter((box) => !box.checked && !box.disabled)[0]?.click()"
     states = "JSON.stringify([...document.querySelectorAll('#groups input')].map((box) => [box.checked, box.disabled]))"
-    # The last ticked box stays: there is no chart of nothing.
+    # The last ticked box cannot be unticked, because a chart needs at least one group.
     assert json.loads(tab.evaluate(states)) == [[True, True], *[[False, False]] * 6]
     for _ in range(5):
         tab.evaluate(tick)

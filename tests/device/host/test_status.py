@@ -61,7 +61,7 @@ def test_a_reading_and_any_day():
     assert told(text, "odds", "at most 2")
     assert told(text, f"slots of {SLOT_SECONDS} s")
     assert told(text, START)
-    # Four a day: five can touch a day, four of them wholly.
+    # With a cap of four a day, any 24 h touch at most five intervals.
     assert told(said(running(0, reports_per_period=4)), "any 24 h", "5 reports")
 
 

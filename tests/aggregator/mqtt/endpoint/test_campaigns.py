@@ -215,7 +215,7 @@ def test_a_report_to_no_campaign_is_never_acknowledged_and_hinders_no_other(
             (topic("power", "power-1"), b"mine"),
             ("", b"y"),
         ]
-        # Its plan has gone: what still comes is nobody's any more.
+        # The campaign's plan is deleted: nobody counts the reports that still come.
         endpoint.serve(["water"])
         # The endpoint's own thread may make that call later than this line. It makes its calls in order, so a message
         # that is retained after the call shows that the call has been made.

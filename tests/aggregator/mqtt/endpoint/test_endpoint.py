@@ -150,7 +150,7 @@ def test_the_campaign_comes_with_the_subscription_and_when_it_changes(endpoint: 
     endpoint.publish(CONFIG, bytes(12_300))
     (_, name, payload, retained) = device.wait("message")[0]
     assert (name, bytes(payload), retained) == (CONFIG, bytes(12_300), False)
-    # An empty one takes it back: who subscribes now hears of nothing.
+    # An empty message deletes the retained one: a new subscriber receives nothing.
     endpoint.publish(CONFIG, b"")
     assert bytes(device.wait("message")[0][2]) == b""
     assert not endpoint.roster.retained
@@ -202,7 +202,7 @@ def test_a_batch_closes_in_number_and_in_time(passwords: Path) -> None:
         device = Device(endpoint.port, "load-1")
         device.wait("connected")
         device.publish([b"%d" % number for number in range(7)])
-        # Another thread queues them one by one; a batch that finds fewer than three waits its 50 seconds for more.
+        # Another thread queues the messages one by one. A batch of fewer than three waits up to 50 seconds for more.
         wait_for(lambda: endpoint.facts()["backlog"] == 7)
         began = time.monotonic()
         assert len(endpoint.take(60)) == 3

@@ -208,7 +208,8 @@ def test_a_lost_ledger_costs_data_never_privacy():
     device.storage.files["ledger"] = b"UTL2 torn"
     device.boot()
     device.accept(make_campaign())
-    assert device.reporter.run_once(3, device.now) is None  # it may have been drawn before
+    # The lost ledger may have drawn this slot already.
+    assert device.reporter.run_once(3, device.now) is None
     # All twelve of a day may have been drawn, as late as ticks allow: the first counts no longer when it is a day old.
     assert device.used() == 12
     device.reporter.close_slot(device.now)
