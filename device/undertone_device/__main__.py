@@ -78,11 +78,17 @@ def main(argv: list[str], name: str = "undertone-device") -> int:
         config = gateway.configuration(arguments.config)
         if arguments.command == "status":
             return _status(config, arguments.json)
+        if not os.path.isdir(config.state):
+            raise Invalid(f"state is {config.state!r}, expected the folder of a device that has run")
         if arguments.command == "reset-campaign":
             return _reset(config)
         return _pause(config, arguments.command, getattr(arguments, "now", False), getattr(arguments, "hours", 0))
-    except (Invalid, EntropyError, OSError) as error:
+    except (Invalid, EntropyError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        named = error.filename is not None and error.strerror
+        print(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}", file=sys.stderr)
         return 2
 
 
