@@ -26,7 +26,7 @@ from undertone_aggregator.estimate.excess import ExcessModel, pieces_of
 from undertone_aggregator.estimate.misfit import Goodness, manipulation
 from undertone_aggregator.estimate.noise import decoded, noise_of
 from undertone_aggregator.estimate.ranges import BiasError, Places, over, over_slots
-from undertone_aggregator.estimate.removed import Removed, Reported, error_of_mean
+from undertone_aggregator.estimate.removed import Removed, Reported, error_of_mean, errors_of_slots
 from undertone_aggregator.estimate.two_sided import TwoSided
 from undertone_aggregator.threshold import CohortCounts, Threshold, WindowChannel, expectation_maximisation
 from undertone_aggregator.threshold.result import WHITE_BOX
@@ -168,14 +168,15 @@ class Reconstruction:
         """Return what is known of one side of a difference."""
         truncated, begun = self._truncated(side.reports, side.group)
         estimates, removed = self._corrected(truncated, begun)
-        places = np.flatnonzero((estimates.kind == MEASURED) & np.isin(estimates.slot, side.slots))
-        table, begun = estimates.take(places), begun[places]
+        measured = np.flatnonzero(estimates.kind == MEASURED)
+        places = measured[np.isin(estimates.slot[measured], side.slots)]
+        every, table, begun = estimates.take(measured), estimates.take(places), begun[places]
         choices = [epoch.chosen for epoch in self.timeline.epochs]
         choice = np.zeros(len(table), dtype=np.int64)
         for epoch in self.timeline.epochs:
             choice[begun == epoch.campaign.epoch] = choices.index(self._known_by(epoch).chosen)
         reports = table.reports.astype(np.float64)
-        noise = GroupNoise(table.slot, reports, np.square(table.truncated_se)[:, None])
+        noise = GroupNoise(every.slot, every.reports.astype(np.float64), np.square(every.truncated_se)[:, None])
         series = Series(side.group)
         mean = table.truncated_mean
         return Means(series, side.slots, table.slot, mean, reports, removed.take(places), choice, noise)
@@ -215,8 +216,12 @@ class Reconstruction:
         """Return the estimates with the model of truncation bias, and the error of the mean of several biases."""
         estimates, removed = self._corrected(*self._truncated(reports, group))
 
+        measured = np.flatnonzero(estimates.kind == MEASURED)
+        reported, noise = estimates.slot[measured], np.square(estimates.truncated_se[measured])
+        cycle = self.timeline.epochs[0].campaign.cycle
+
         def bias_error(places: Places) -> float:
-            return error_of_mean(removed.take(places), estimates.slot[places], self.timeline.epochs[0].campaign.cycle)
+            return error_of_mean(removed.take(places), estimates.slot[places], reported, noise, cycle)
 
         return estimates, bias_error
 
@@ -236,8 +241,11 @@ class Reconstruction:
                 of_epoch = of_epoch.as_error()
             for column, values in zip(removed, of_epoch, strict=True):
                 column[ones] = values
-        mean, error = estimates.truncated_mean, estimates.truncated_se
-        return estimates.with_load(mean, error, removed.bias, removed.standard_error), removed
+        mean, error, bias_se = estimates.truncated_mean, estimates.truncated_se, np.full(len(estimates), np.nan)
+        reported = removed.take(np.flatnonzero(measured))
+        cycle = self.timeline.epochs[0].campaign.cycle
+        bias_se[measured] = errors_of_slots(reported, estimates.slot[measured], np.square(error[measured]), cycle)
+        return estimates.with_load(mean, error, removed.bias, bias_se), removed
 
     def _known_by(self, epoch: Epoch) -> Epoch:
         """Return the epoch whose choice of θ knows an epoch's readings best.

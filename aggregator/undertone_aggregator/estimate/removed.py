@@ -29,10 +29,9 @@ class Reported(NamedTuple):
 class Removed(NamedTuple):
     """What truncation removes from the means of some slots; arrays [slots].
 
-    Its error has independent parts, as standard deviations. ``fit``, ``explained`` and ``level`` are the same in all
-    slots: those of the fit's mean, of what explains a changed mean (with its sign), and of the level of the cycle
-    around the slot. The first two are of the choice of θ, so they are the same for all groups, too. ``shape``: the
-    error of the day's shape, which is the same every day and averages out over a cycle. ``own`` and ``chance`` are of
+    Its error has independent parts, as standard deviations. ``fit`` and ``explained`` are the same in all slots: those
+    of the fit's mean and of what explains a changed mean (with its sign). They are of the choice of θ, so they are the
+    same for all groups, too. ``level``: that of the level of the cycle around the slot. ``shape``: the error of the day's shape, which is the same every day and averages out over a cycle. ``own`` and ``chance`` are of
     the slot alone; the second is the chance of few devices with large readings.
     """
 
@@ -52,12 +51,12 @@ class Removed(NamedTuple):
     @property
     def shared(self) -> Vector:
         """The part of the error that is the same in all slots."""
-        return np.asarray(np.sqrt(np.square(self.fit) + np.square(self.explained) + np.square(self.level)))
+        return np.asarray(np.sqrt(np.square(self.fit) + np.square(self.explained)))
 
     @property
     def standard_error(self) -> Vector:
         """The standard error of each ``bias``."""
-        return np.asarray(np.sqrt(np.square(self.shared) + np.square(self.shape) + self.alone))
+        return np.asarray(np.sqrt(np.square(self.shared) + np.square(self.level) + np.square(self.shape) + self.alone))
 
     @property
     def alone(self) -> Vector:
@@ -73,11 +72,46 @@ class Removed(NamedTuple):
         return Removed(*(column[places] for column in self))
 
 
-def error_of_mean(removed: Removed, slots: Slots, cycle: int) -> float:
-    """Return the standard error of the mean of some slots' biases."""
+def error_of_mean(removed: Removed, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> float:
+    """Return the error that some slots' biases add to the mean of these slots: √(Var(ȳ + x̄) - Var(ȳ)), at least 0.
+
+    ``noise``: the variances of the truncated means y of all ``reported`` slots, ascending. The level's error is a sum
+    of that noise, see `level_weights`, so it has a covariance with ȳ.
+    """
     n = len(slots)
-    shared, own = float(removed.shared.sum()) / n, float(np.sqrt(removed.alone.sum())) / n
-    return math.sqrt(shared**2 + own**2 + shape_variance(removed.shape / n, slots, cycle))
+    weights = np.isin(reported, slots) / n
+    levels = level_weights(removed.level / n, slots, reported, noise, cycle)
+    variance = float((levels * (levels + 2.0 * weights)) @ noise) + float(removed.alone.sum()) / n**2
+    variance += (float(removed.shared.sum()) / n) ** 2 + shape_variance(removed.shape / n, slots, cycle)
+    return math.sqrt(max(variance, 0.0))
+
+
+def errors_of_slots(removed: Removed, slots: Slots, noise: Vector, cycle: int) -> Vector:
+    """Return `error_of_mean` of each slot alone; [slots], ascending, all that are reported with a ``noise`` variance."""
+    each, _, _ = _gains(removed.level, slots, slots, noise, cycle)
+    return np.asarray(np.sqrt(np.square(removed.standard_error) + 2.0 * each * noise))
+
+
+def level_weights(errors: Vector, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> Vector:
+    """Return the weight w [k] of each reported slot's noise in the sum of some slots' errors of the level.
+
+    The level of slot t is the mean over the reported slots within half a cycle of it, so its error ``errors`` e_t is
+    e_t Σ_s ε_s / √(Σ_s σ_s²) over these slots, with their noise ε and its variance ``noise`` σ² [k].
+    """
+    each, first, end = _gains(errors, slots, reported, noise, cycle)
+    jump = np.zeros(len(reported) + 1)
+    np.add.at(jump, first, each)
+    np.add.at(jump, end, -each)
+    return np.asarray(np.cumsum(jump)[:-1])
+
+
+def _gains(errors: Vector, slots: Slots, reported: Slots, noise: Vector, cycle: int) -> tuple[Vector, Slots, Slots]:
+    """Return e_t / √(Σ_s σ_s²) of `level_weights` [slots], and where the slots s of each begin and end."""
+    first = np.searchsorted(reported, slots - cycle // 2)
+    end = np.searchsorted(reported, slots + cycle // 2, side="right")
+    sums = np.append(0.0, np.cumsum(noise))
+    around = np.sqrt(np.maximum(sums[end] - sums[first], 0.0))
+    return np.divide(errors, around, out=np.zeros(len(slots)), where=around > 0.0), first, end
 
 
 def shape_variance(errors: Vector, slots: Slots, cycle: int) -> float:

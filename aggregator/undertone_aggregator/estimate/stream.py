@@ -199,7 +199,7 @@ class StreamReconstruction:
         error = math.sqrt(float(2 * both.sum() - both[0])) / n
         parts = removed.take(places)
         bias = float(parts.bias.sum()) / n
-        bias_se = error_of_mean(parts, chosen, self._newest[0].cycle)
+        bias_se = error_of_mean(parts, chosen, curve.slots, curve.band[:, 0], self._newest[0].cycle)
         return RangeEstimate(
             first=first,
             last=last,

@@ -100,10 +100,10 @@ def test_a_later_choice_of_theta_knows_the_reports_of_an_earlier_one() -> None:
 
 
 def test_large_homes_stay_in_their_group() -> None:
-    """A quarter of the variance of their chance is the same in all slots; of all devices it is in the fit."""
+    """A tenth of the variance of their chance is the same in all slots; of all devices it is in the fit."""
     many = range(100)
     group = apart(side("a", many, bias=9.0, chance=3.0), side("b", many, bias=9.0))
-    assert group.bias_se == pytest.approx(math.sqrt(9 / 4 + 9 / 100))
+    assert group.bias_se == pytest.approx(math.sqrt(9 / 10 + 9 / 100))
     everybody = apart(side("all", many, bias=9.0, chance=3.0), side("b", many, bias=9.0))
     assert everybody.bias_se == pytest.approx(3 / 10)
 
@@ -117,13 +117,29 @@ def test_the_shape_of_two_times_of_day_does_not_cancel() -> None:
 
 
 def test_the_level_of_two_groups_or_two_weeks_does_not_cancel() -> None:
-    groups = apart(side("a", [5], bias=9.0, level=3.0), side("b", [5], bias=9.0, level=3.0))
-    assert groups.bias_se == pytest.approx(3.0 * math.sqrt(2))
-    weeks = apart(side("a", [5], bias=9.0, level=3.0), side("a", [5 + 7 * CYCLE], bias=9.0, level=3.0))
-    assert weeks.bias_se == pytest.approx(3.0 * math.sqrt(2))
-    # Levels around two slots of one cycle are of the same reports in part: all but 12/48 of them.
-    near = apart(side("a", [5], bias=9.0, level=3.0), side("a", [17], bias=9.0, level=3.0))
-    assert near.bias_se == pytest.approx(3.0 * math.sqrt(2 * 12 / 48))
+    """A level of one report errs with its noise: by 3 beside 1 it is 4, and √(4² - 1²) of that comes with the level."""
+    errs: dict[str, Any] = {"bias": 9.0, "level": 3.0, "noise": 1.0}
+    groups = apart(side("a", [5], **errs), side("b", [5], **errs))
+    assert groups.standard_error == pytest.approx(4.0 * math.sqrt(2))
+    assert groups.bias_se == pytest.approx(math.sqrt(2 * 15))
+    weeks = apart(side("a", [5], **errs), side("a", [5 + 7 * CYCLE], **errs))
+    assert weeks.standard_error == pytest.approx(4.0 * math.sqrt(2))
+
+
+def test_levels_around_two_slots_are_of_the_same_reports_in_part() -> None:
+    """Twelve slots apart, all but twelve of the reports around each are around the other, and these cancel."""
+    every = side("a", range(-50, 100), bias=9.0, level=7.0, noise=1.0)
+    one, other = (every.at(np.flatnonzero(every.slot == slot))._replace(asked=[slot]) for slot in (5, 17))
+    row = apart(one, other)
+    # 7 / √49 of each report around: 12 are of one level alone and 12 of the other, and each slot is in both.
+    assert row.standard_error == pytest.approx(math.sqrt(24 + 2))
+
+
+def test_a_groups_level_is_a_part_of_that_of_all() -> None:
+    """Noise v/10 of ten of forty devices: (1 + 3) of the group's noise less as much of that of all."""
+    part = side("a", [1], n=10, noise=math.sqrt(1 / 10), bias=9.0, level=3.0 * math.sqrt(1 / 10))
+    whole = side("all", [1], n=40, noise=math.sqrt(1 / 40), bias=9.0, level=3.0 * math.sqrt(1 / 40))
+    assert apart(part, whole).standard_error == pytest.approx(4.0 * math.sqrt(1 / 10 - 1 / 40))
 
 
 def test_a_slots_own_error_cancels_with_itself_alone() -> None:

@@ -5,9 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from undertone_aggregator.estimate.removed import Removed, error_of_mean
+from undertone_aggregator.estimate.removed import Removed, errors_of_slots
+from undertone_aggregator.estimate.removed import error_of_mean as error_of_reported_mean
 
 DAY = 48
+
+
+def error_of_mean(removed, at, cycle):
+    """The slots alone are reported, and their level has no error."""
+    order = np.sort(np.asarray(at))
+    return error_of_reported_mean(removed, at, order, np.ones(len(order)), cycle)
 
 
 def slots(n, shared=0.0, shape=0.0, own=0.0):
@@ -50,6 +57,26 @@ def test_the_covariance_of_the_shape_is_that_of_errors_that_add_up_to_nothing():
     np.add.at(weights, at % DAY, sizes / 30)
     removed = slots(30)._replace(shape=sizes)
     assert error_of_mean(removed, at, DAY) == pytest.approx(math.sqrt(weights @ known @ weights))
+
+
+def test_the_levels_error_is_the_noise_of_the_same_reports():
+    """Each level is too high by ``gain`` times the noise around it, and this adds to the noise of the mean itself."""
+    reported = np.arange(3 * DAY + 1)
+    noise = np.linspace(1.0, 4.0, len(reported))
+    chosen = np.arange(DAY, 2 * DAY)
+    near = np.abs(reported[:, None] - chosen) <= DAY // 2
+    gain = 0.01
+    levels = slots(DAY)._replace(level=gain * np.sqrt(noise @ near))
+    of_mean = np.isin(reported, chosen) / DAY
+    whole = of_mean + gain * near.sum(axis=1) / DAY
+    added = noise @ (whole**2 - of_mean**2)
+    assert error_of_reported_mean(levels, chosen, reported, noise, DAY) == pytest.approx(math.sqrt(added))
+    # More than a level's error would add that came from other reports.
+    assert added > 1.5 * noise @ (whole - of_mean) ** 2
+    alone = errors_of_slots(slots(len(reported))._replace(level=np.full(len(reported), 2.0)), reported, noise, DAY)
+    middle = len(reported) // 2
+    some = slots(1)._replace(level=np.array([2.0]))
+    assert alone[middle] == error_of_reported_mean(some, np.array([middle]), reported, noise, DAY)
 
 
 def test_what_is_not_added_widens_the_interval_by_its_size():
