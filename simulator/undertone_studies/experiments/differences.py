@@ -34,7 +34,7 @@ PARAGRAPH = (
 )
 
 # After the threshold rounds of three days, two whole weeks, and a day to begin with.
-DAYS, REPEATS = 16, 40
+DAYS, REPEATS = 16, 10
 CELLS = (("events", 500), ("turns", 5_000), ("streams", 1_000))
 LARGE, SMALL, OTHERS = "large", "small", "other small"
 WEEK = 7
