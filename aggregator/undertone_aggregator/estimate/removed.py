@@ -87,7 +87,7 @@ def error_of_mean(removed: Removed, slots: Slots, reported: Slots, noise: Vector
 
 
 def errors_of_slots(removed: Removed, slots: Slots, noise: Vector, cycle: int) -> Vector:
-    """Return `error_of_mean` of each slot alone; [slots], ascending, all that are reported with a ``noise`` variance."""
+    """Return `error_of_mean` of each slot alone; [slots]: all that are reported, ascending, with their ``noise``."""
     each, _, _ = _gains(removed.level, slots, slots, noise, cycle)
     return np.asarray(np.sqrt(np.square(removed.standard_error) + 2.0 * each * noise))
 
