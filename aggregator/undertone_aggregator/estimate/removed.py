@@ -31,8 +31,9 @@ class Removed(NamedTuple):
 
     Its error has independent parts, as standard deviations. ``fit`` and ``explained`` are the same in all slots: those
     of the fit's mean and of what explains a changed mean (with its sign). They are of the choice of θ, so they are the
-    same for all groups, too. ``level``: that of the level of the cycle around the slot. ``shape``: the error of the day's shape, which is the same every day and averages out over a cycle. ``own`` and ``chance`` are of
-    the slot alone; the second is the chance of few devices with large readings.
+    same for all groups, too. ``level``: that of the level of the cycle around the slot; it is a sum of the noise of
+    these slots. ``shape``: the error of the day's shape, which is the same every day and averages out over a cycle.
+    ``own`` and ``chance`` are of the slot alone; the second is the chance of few devices with large readings.
     """
 
     bias: Vector
