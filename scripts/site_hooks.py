@@ -35,6 +35,10 @@ _LONG_WORD = re.compile(r"[A-Za-z]{6}")
 _DEFINITION = re.compile(r"^(\[[\w-]+\]: )(\S+)", re.MULTILINE)
 
 
+# Pages whose tables have six columns: they have no list of contents beside them, so that the tables are wider.
+WIDE = ("equations.md",)
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the guides and the pages made from the code."""
     for target, page in reference_pages.PAGES.items():
@@ -47,6 +51,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links to files of the repository to their pages; a link to a file without a page becomes plain text."""
     here = page.file.src_uri
+    if here in WIDE:
+        page.meta["hide"] = ["toc"]
     source = next((s for s, target in GUIDES.items() if target == here), f"docs/{here}")
 
     def target(path: str) -> str | None:

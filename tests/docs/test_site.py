@@ -1,14 +1,19 @@
 """The site builds with --strict, and asks nobody else for anything when it is read."""
 
+import contextlib
 import dataclasses
+import functools
+import http.server
 import json
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import undertone
+from support.chromium import MISSING, browser, find_chromium
 from support.micropython import REPO
 from undertone.app import SECTIONS
 from undertone_aggregator.settings.config import SECTIONS as TABLES
@@ -90,3 +95,30 @@ def test_words_that_people_search_for_lead_to_their_page(site, words):
         if all(word in f"{section['title']} {section['text']}".lower() for word in words.split())
     }
     assert SEARCHED[words] in pages
+
+
+# Page -> the filter of its first picture in dark mode: a plot is inverted, a screenshot is not.
+DARK = {"results/cgm.html": "invert(0.9)", "results/any-24-hours.html": "invert(0.9)", "phones.html": "none"}
+
+
+def test_plots_are_dark_in_dark_mode_and_screenshots_stay(site):
+    if find_chromium() is None:
+        pytest.skip(MISSING)
+    with served(site) as address, browser() as chromium:
+        page = chromium.new_context(color_scheme="dark").new_page()
+        for name, wanted in DARK.items():
+            page.goto(f"{address}/{name}", wait_until="load")
+            page.wait_for_selector('[data-md-color-scheme="slate"]')
+            shown = page.locator(".md-content img").first.evaluate("picture => getComputedStyle(picture).filter")
+            assert shown.startswith(wanted), name
+
+
+@contextlib.contextmanager
+def served(folder):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
