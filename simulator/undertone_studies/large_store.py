@@ -20,7 +20,7 @@ from undertone_aggregator.counts.epochs import Epoch, Timeline, threshold_to_jso
 from undertone_aggregator.counts.partial import Counts, Key, Partial, pack_counts
 from undertone_aggregator.counts.seen import COUNTED
 from undertone_aggregator.design.fitted import population_table
-from undertone_aggregator.design.levels import level_law, level_positions
+from undertone_aggregator.design.levels import level_law, level_positions, weight_rows
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 from undertone_aggregator.design.window import square_wave
@@ -181,7 +181,7 @@ def _law(edges: Any, mean: float) -> NDArray[np.float64]:
 def _symbols(mechanism: Mechanism, mean: float) -> NDArray[np.float64]:
     """Return the distribution of a report mechanism's symbols."""
     edges = tuple(range(0, _BOUND + 1, 50))
-    rows = np.array([mechanism.weights(level) for level in range(mechanism.levels + 1)], dtype=np.float64)
+    rows = weight_rows(mechanism)
     levels = level_law(level_positions(mechanism, _THETA), _THETA, edges) @ _law(edges, mean)
     return np.asarray(levels @ rows / mechanism.row_total())
 

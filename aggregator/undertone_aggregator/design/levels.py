@@ -1,7 +1,8 @@
 """The levels of a mechanism in units of the reading, and the distribution of readings over them."""
 
+import functools
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,21 @@ class Rows(Protocol):
     def weights(self, level: int) -> list[int]: ...
 
     def value(self, level: int, theta: int) -> tuple[int, int]: ...
+
+
+def weight_rows(mechanism: Rows) -> Vector:
+    """Return the weights of a mechanism's symbols at each level; shape [K + 1, symbols].
+
+    They are computed once for a mechanism, which never changes; the array cannot be written to.
+    """
+    return _weight_rows(cast(Any, mechanism))
+
+
+@functools.lru_cache(maxsize=32)
+def _weight_rows(mechanism: Any) -> Vector:
+    rows = np.array([mechanism.weights(level) for level in range(mechanism.levels + 1)], dtype=np.float64)
+    rows.flags.writeable = False
+    return rows
 
 
 def level_positions(mechanism: Rows, theta: int) -> Vector:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design.levels import Vector, level_law, level_positions
+from undertone_aggregator.design.levels import Vector, level_law, level_positions, weight_rows
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
@@ -45,7 +45,7 @@ class Goodness:
     """
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population | None) -> None:
-        rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)], dtype=np.float64)
+        rows = weight_rows(mechanism)
         self._starts = list(traits_of(mechanism).groups)
         self.possible = rows.any(axis=0)
         rows = np.add.reduceat(rows, self._starts, axis=1)

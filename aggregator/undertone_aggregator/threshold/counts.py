@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undertone_aggregator.design.levels import Rows, level_law, level_positions
+from undertone_aggregator.design.levels import Rows, level_law, level_positions, weight_rows
 from undertone_aggregator.threshold.channel import (
     Channel,
     CoarseChannel,
@@ -80,8 +80,8 @@ class ReportCounts:
     @staticmethod
     def of(mechanism: Rows, theta: int, counts: Sequence[int] | NDArray[np.int64]) -> "ReportCounts":
         """Make the counts of a mechanism that has a row of weights for each level: window, Hybrid or table."""
-        rows = np.array([mechanism.weights(level) for level in range(mechanism.levels + 1)], dtype=np.float64)
-        rows /= rows.sum(axis=1, keepdims=True)
+        rows = weight_rows(mechanism)
+        rows = rows / rows.sum(axis=1, keepdims=True)
         return ReportCounts(theta, level_positions(mechanism, theta), rows, counts)
 
     @property
