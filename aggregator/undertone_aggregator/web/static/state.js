@@ -186,10 +186,10 @@ export function slotOf(start, slot, zone) {
 // without its point; only a running server counts them.
 export function reporting({ newest, server, slot_seconds: slot, time_zone: zone }) {
   const of = server.devices?.all;
-  const last = newest && `${number(newest.reports, 9)} reports in ${slotOf(newest.start, slot, zone)}`;
+  const last = newest && `${number(newest.reports, 9)} reports for ${slotOf(newest.start, slot, zone)}`;
   if (!of || of.reporting === null || !server.devices_until) return last ?? "";
   const known = of.silent === null ? "" : `of ${number(of.reporting + of.silent, 9)} `;
-  const when = `reported in ${slotOf(server.devices_until - slot, slot, zone)}`;
+  const when = `reported for ${slotOf(server.devices_until - slot, slot, zone)}`;
   if (of.reporting) return `${number(of.reporting, 9)} ${known}devices ${when}`;
   return `${known ? "None" : "No"} ${known}${known ? "devices" : "device"} ${when}${last ? `; before: ${last}` : ""}`;
 }
