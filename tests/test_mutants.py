@@ -35,7 +35,7 @@ class Kind:
 
 
 def test_a_change_within_a_function_is_made_in_place_and_no_other() -> None:
-    """Its constants and nested functions are the function's; what is run at import needs an import anew."""
+    """Constants and nested functions belong to their function; a change of what runs at import needs a new import."""
     tree = ast.parse(SOURCE)
     places = {}
     for number, (node, replacement) in enumerate(mutants.changes(tree)):

@@ -97,7 +97,7 @@ def test_a_wheel_holds_its_typed_packages_and_nothing_beside_them(wheels, name):
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_wheel_holds_what_is_committed(wheels, name):
-    """And what its build fetches from npm, where npm is."""
+    """If npm is installed, the wheel also holds what its build fetches with npm."""
     compared = run(sys.executable, REPO / "scripts/wheel_contents.py", wheels[name])
     lacking = [line for line in compared.stderr.splitlines() if "/vendor/" not in line]
     assert compared.returncode == 0 or (shutil.which("npm") is None and not lacking), compared.stderr
@@ -220,7 +220,7 @@ def test_what_repeats_the_version_agrees(file, pattern):
 
 
 def test_all_means_all():
-    """Every extra but spark, which needs Java, compiled, which not every platform has, and those of contributors."""
+    """The extra `all` holds all extras but spark (needs Java), compiled (not on every platform) and contributors'."""
     extras = {
         name: tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
         for name, folder in (("undertone-ldp", REPO), ("undertone-device", REPO / "device"))

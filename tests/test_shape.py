@@ -162,7 +162,7 @@ def _by_the_locale(call: ast.Call) -> bool:
 
 
 def test_text_has_a_stated_encoding() -> None:
-    """By the locale's encoding, the same file reads otherwise on another machine, or not at all."""
+    """Without one, Python uses the locale's encoding, and another machine may misread the file or fail."""
     files = [*MODULES, *(path for folder in ("tests", "scripts", "docs") for path in (REPO / folder).rglob("*.py"))]
     found = {str(path.relative_to(REPO)): by_the_locale(parsed(path)) for path in files}
     assert {path: lines for path, lines in found.items() if lines} == {}

@@ -115,7 +115,7 @@ def test_the_image_is_linted_and_of_this_version() -> None:
 
 
 def test_the_compose_file_is_one(tmp_path: Path) -> None:
-    """By the schema of the specification; no container was run from it."""
+    """The file is checked by the schema of the specification; no container is run from it."""
     file = written(tmp_path / "home", tls=True) / "compose.yaml"
     assert said(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(file)) == ""
     service = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]["mosquitto"]

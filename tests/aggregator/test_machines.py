@@ -181,7 +181,7 @@ def test_machines_die_stop_and_come_back(tmp_path: Path, broker: Mosquitto, send
 def test_machines_die_and_stop_for_a_minute(
     tmp_path: Path, broker: Mosquitto, sender: Sender, database: Postgres
 ) -> None:
-    """As a server is configured: leases of 15 s."""
+    """The leases last 15 s, as a server is configured."""
     site = Site(tmp_path, database.new_database(), f"port = {broker.port}", lease_seconds=15)
     try:
         longest = ordeal(site, sender, database, pause=60)
@@ -216,7 +216,7 @@ class Routed:
 def test_brokers_by_shard_into_one_database(
     tmp_path: Path, mosquitto_binary: str, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two brokers; one of them goes away and comes back."""
+    """There are two brokers; one of them goes away and comes back."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     with (
         deliveries.open_broker(tmp_path / "b0", autosave_seconds=1) as even,

@@ -54,7 +54,7 @@ def test_a_terminal_without_greek_letters() -> None:
 
 
 def test_a_locale_that_cannot_read_a_folders_name(tmp_path: Path) -> None:
-    """In the locale C, Python takes é for two bytes that are no text; the files name the folder by these bytes."""
+    """In the locale C, Python reads é as two bytes that are no text; the files name the folder by these bytes."""
     folder = os.fsencode(tmp_path) + "/Zähler-é".encode()
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "undertone", "init", folder]

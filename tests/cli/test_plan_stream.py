@@ -100,7 +100,7 @@ def test_bad_parameters_are_refused(changes):
 
 @pytest.mark.parametrize("slew", ["0.01", "0.05", "0.2"])
 def test_what_is_recommended_can_be_run_by_a_campaign(slew):
-    """It recommended ``tuned`` and ``sampled``, which [stream] does not have; the least error of all is shown too."""
+    """Once, the command recommended ``tuned`` and ``sampled``, which [stream] does not have."""
     plan = plan_stream(devices=1000, slots=48, epsilon="1", delta="1e-5", slew=slew)
     chosen = next(line for line in plan.lines if line.method == plan.recommended)
     table = {"mechanism": chosen.mechanism, "slew": float(slew)}

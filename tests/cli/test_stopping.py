@@ -67,7 +67,7 @@ def test_a_signal_in_the_middle_of_a_start_orphans_nobody(
     monkeypatch: pytest.MonkeyPatch,
     free_port: Callable[[], int],
 ) -> None:
-    """It comes when the process is there, and before anybody has noted it."""
+    """The signal comes after the process has started and before the parent has recorded it."""
     monkeypatch.setenv("UNDERTONE_MOSQUITTO", mosquitto_binary)
     plan = '[campaign]\nname = "load"\nsensor = "load"\nunit = "Wh"\nbound = 1000\nepsilon = 1\n'
     site = make_site(tmp_path / "home", plan, "load", 1, free_port(), direct=False)

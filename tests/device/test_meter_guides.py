@@ -166,7 +166,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make another user's folders and become that user")
 def test_the_pis_commands_run_as_the_guides_user_with_the_guides_rights():
-    """As typed: as the folders' owner `status` answers; as anybody else it is refused in a sentence."""
+    """`status` answers the folders' owner, and refuses everybody else in a sentence."""
     lines = [line.strip() for block in blocks("pi-sml.md", "commands") for line in block.splitlines()]
     runs = [line for line in lines if "undertone-device run" in line or "undertone-device status" in line]
     assert len(runs) == 2

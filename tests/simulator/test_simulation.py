@@ -179,7 +179,7 @@ def test_tables_report_as_well():
 
 
 def test_theta_is_looked_at_again(plain):
-    # Rounds, then two report epochs at most: the second only if θ moved.
+    # There are the rounds, and at most two report epochs: the second one only if θ has moved.
     kinds = [epoch.campaign.report is None for epoch in plain.timeline.epochs]
     assert kinds[:3] == [True, True, False]
     assert {key.kind for key in plain.partial} == {COHORT, REPORT}
@@ -203,7 +203,7 @@ def test_turns_estimate_the_whole_fleet():
     reports = {}
     for key, counts in simulation.partial.items():
         reports[key.slot] = reports.get(key.slot, 0) + int(counts.sum())
-    # A seventh of the devices: 6 standard deviations of the largest of 60 slots.
+    # A seventh of the devices reports: the largest of 60 slots is within 6 standard deviations.
     assert all(abs(n - 1000) < 6.5 * math.sqrt(1000) for n in reports.values())
     compared = simulation.compared()
     assert {truth.reports for truths in simulation.truths.values() for truth in truths.values()} == {7000}

@@ -36,7 +36,7 @@ def fleet(devices: int = 4000) -> CopiedFleet:
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_the_staircase_is_below_laplace_and_near_it_for_small_epsilon(epsilon: float) -> None:
-    """By numbers: the staircase's second moment, summed over its steps, at the best share of a step."""
+    """The test sums the staircase's second moment over its steps, at the best share of a step."""
     b = exp(-epsilon)
 
     def variance(g: float) -> float:
@@ -134,7 +134,7 @@ def test_the_noise_of_fasts_samples_is_that_of_its_budget() -> None:
 
 
 def test_fasts_filter_is_the_best_linear_estimate_of_a_random_walk() -> None:
-    """By least squares: the last value of a walk, from all samples so far, with the same variances."""
+    """Least squares gives the same last value of a walk, from all samples so far, with the same variances."""
     of, theta, squared, process = fleet(), 200.0, 5.0, 30.0
     out, sampled = fast(of, theta, squared, Fast(12, 1e9, 3.0, process), np.random.default_rng(7))
     first_day = [at for at in sampled if at < of.window]

@@ -57,7 +57,7 @@ class Board:
                 byte = data[i : i + 1]
                 if byte == b"\x01":
                     if code[-2:] == b"\x05A":
-                        # Raw paste is asked for: understood, not offered.
+                        # The board understands the request for raw paste, but does not offer it.
                         os.write(self._near, b"R\x00")
                     else:
                         os.write(self._near, _RAW)

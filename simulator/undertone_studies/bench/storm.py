@@ -59,8 +59,9 @@ class Storm:
 
 @dataclass(frozen=True)
 class Return:
-    """What came of it. ``starting``: seconds until the server listened. ``waits``: seconds from then until each was in.
+    """The measurements of a return.
 
+    ``starting``: seconds until the server listened. ``waits``: seconds from then until each device was connected.
     ``stored``: reports that devices had drawn before the return and not yet delivered. ``counted``: those of them in
     settled slots at the end. ``after_settling``: reports that came too late for their slot's published number.
     ``processor``: seconds of the server's processor time from its return until all were in. ``memory``: its resident KB

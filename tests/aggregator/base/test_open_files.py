@@ -153,7 +153,7 @@ def test_devices_that_find_no_room_are_counted_in_log_page_metrics_and_doctor(
 
 
 def test_a_soft_limit_is_raised_as_far_as_the_system_permits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS, whose hard limit is none and whose kernel takes no more than OPEN_MAX."""
+    """The system is like macOS: its hard limit is infinite, but its kernel accepts no more than OPEN_MAX."""
     limits = [256, resource.RLIM_INFINITY]
 
     def change(which: int, wanted: tuple[int, int]) -> None:

@@ -62,7 +62,7 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
 
 
 def test_a_user_without_a_name_goes_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the image of a container, which runs as a number and sets no variable."""
+    """A container is like this: it runs as a number, and no variable names its user."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 2_000_000_011)

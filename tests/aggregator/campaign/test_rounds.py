@@ -303,7 +303,7 @@ def test_theta_stays_while_the_fleet_is_away(tmp_path: Path) -> None:
 @pytest.mark.waits
 @pytest.mark.parametrize("restart_every", [10**9, 1])
 def test_no_theta_is_decided_while_the_devices_that_keep_reports_are_away(tmp_path: Path, restart_every: int) -> None:
-    """They report under the old epoch until they are back, so a new one would be chosen without what they keep."""
+    """Absent devices report under the old epoch until they are back; an earlier choice would lack those reports."""
     config, outlet, chance, notes = (
         server.config(tmp_path, cells=16, report_slots=400),
         Outlet(),
@@ -418,7 +418,7 @@ def test_a_long_absence_begins_the_wait_anew(tmp_path: Path) -> None:
 def test_the_report_phase_refines_theta_with_its_own_histograms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of every slot that is settled, none of those that are not, and at no cost in privacy."""
+    """It uses the histograms of all settled slots and of no other, which costs no privacy."""
     play(tmp_path, 40, report_slots=100, blocks=1)
     asked: list[list[Any]] = []
 

@@ -119,7 +119,7 @@ def test_a_threshold_round_is_looked_at_when_its_own_slots_are_settled() -> None
     rounds = rounds_of(server.plan(rounds=[4, 8], settle_slots=3))
     epochs = [Epoch(server.campaign(NOW + 100 * number), 0) for number in range(3)]
     dues = [rounds.due(Timeline(epochs[: number + 1]), NOW) for number in range(3)]
-    # A third epoch of the rounds, after one that nobody answered, is as long as the last.
+    # After a round that nobody answered, a third epoch of the rounds is as long as the last planned one.
     assert dues == [NOW + 4 + 3, NOW + 100 + 8 + 3, NOW + 200 + 8 + 3]
 
 
@@ -177,7 +177,7 @@ def test_a_report_epoch_of_minutes_is_due_in_seconds(decide: Decide) -> None:
     ("now", "look"), [(0, 9), (15, 9), (16, 9), (17, 17), (24, 17), (25, 25), (896, 889), (897, 897)]
 )
 def test_a_report_epoch_is_looked_at_once_every_few_slots(now: int, look: int) -> None:
-    """Its slots from 100 on, every 8, once they are settled; while the lead still fits before its last slot."""
+    """The server looks every 8 slots from slot 100 on, once they are settled, while the lead still fits."""
     epochs = server.two_epochs()
     rounds = rounds_of(server.plan(epoch_slots=8, settle_slots=1, lead_slots=3))
     assert rounds.due(Timeline(epochs), NOW + 100 + now) == NOW + 100 + look

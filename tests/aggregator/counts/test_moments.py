@@ -124,7 +124,7 @@ def test_a_layout_has_as_many_ages_as_reports_and_256_at_most():
 
 
 def test_what_a_report_adds_stands_where_the_module_says() -> None:
-    """As stores keep it: 1 + 64 cells, then for each age the number, and Σu and both halves of Σu² per coordinate."""
+    """The layout of stores: 1 + 64 cells, then by age the number, and per coordinate Σu and two halves of Σu²."""
     layout = Layout(2, 3)
     assert layout.cells == 65 + 3 * 7
     x, y = 5, -7

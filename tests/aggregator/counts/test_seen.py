@@ -169,7 +169,7 @@ def test_many_newer_reports_at_once_are_what_they_are_one_by_one(gap: int) -> No
 
 @pytest.mark.parametrize("reports", [[1], [1, 2], [1, 2, 3], [1, 3, 7, 30], [33, 34, 35, 62, 63], [63]])
 def test_several_newer_reports_of_a_device_are_what_they_are_one_by_one(reports: list[int]) -> None:
-    """Beside devices with one report, and with two; before them the device has reported once or in every slot."""
+    """Other devices have one report or two; before these, each device has reported once or in every slot."""
     seen = Seen()
     for key, slots in enumerate(([1095], range(1000, 1096), [1095], [1095])):
         for slot in slots:

@@ -149,7 +149,7 @@ def test_what_closes_no_gap_changes_nothing() -> None:
 
 
 def test_a_late_report_costs_the_same_however_many_are_missing() -> None:
-    """Two days of one-second slots; to look through all of them took 25 ms for each late report."""
+    """The campaign has two days of one-second slots; looking through all of them took 25 ms for each late report."""
     losses = MissingReports({("all", slot): 1 for slot in range(200_000)})
     began = time.process_time()
     assert [losses.note(CLOSES, "all", 1000) for _ in range(2000)][-1] == [(("all", 3000), -1)]

@@ -91,7 +91,7 @@ def deltas_of(n: int, extra: float, t: float, cells: int) -> tuple[list[float], 
 def test_delta_is_summed_over_cells_of_a_and_b(
     n: int, extra: float, t: float, cells: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With narrow spans as well, whose ends leave something out."""
+    """Narrow spans are tried as well, whose ends leave out some of the cells."""
     monkeypatch.setattr(module, "_WIDE", wide)
     assert module._span(n, t) == span(n, t)
     exact, lost = deltas_of(n, extra, t, cells)

@@ -139,7 +139,7 @@ def test_a_small_epsilon_leaves_nothing_to_gain_over_stochastic_rounding():
 
 @pytest.mark.parametrize("density", [None, np.exp(-np.arange(9.0))])
 def test_the_programme_over_excesses_has_the_optimum_of_the_one_over_probabilities(density):
-    """One row for each pair (j, k) instead of two: the least variance is the same to nine digits."""
+    """This programme has one row for each pair (j, k), not two; its least variance is the same to nine digits."""
     ratio, limit = 2.718, 10.0
     grid = table._grid(700, 8, 17, 2.6)
     y, x = grid.centred(grid.ys), grid.centred(grid.values)
@@ -213,7 +213,7 @@ def permuted(seed):
 
 @pytest.mark.parametrize("epsilon", ["1", "2"])
 def test_the_table_of_least_worst_variance_is_one_whatever_the_solver_finds_first(epsilon, monkeypatch):
-    """Without the second objective and `_corner`, each of these orders gives other integers."""
+    """If the second objective and `_corner` were left out, each of these orders would give other integers."""
     tables = [optimal_table(epsilon, 1000)]
     for seed in (1, 2):
         monkeypatch.setattr(optimize, "linprog", permuted(seed))

@@ -148,7 +148,7 @@ def test_the_window_is_the_nearest_to_the_papers_or_one_cell_more(epsilon: str) 
 @pytest.mark.parametrize("epsilon", ["0.05", "0.7", "2", "8"])
 @pytest.mark.parametrize("levels", [1, 9, 256])
 def test_no_other_window_has_a_smaller_worst_variance(epsilon: str, levels: int) -> None:
-    """Against the neighbours of the best: the worst variance has one minimum over the windows."""
+    """The neighbours of the best window are tried, because the worst variance has one minimum over the windows."""
     best = window.piecewise_optimal(epsilon, levels)
     at = {
         w: window.worst_variance(window.WindowMechanism(best.a, best.b, w, best.stride, levels))

@@ -55,7 +55,7 @@ def test_it_gains_and_its_intervals_hold():
 
 
 def test_white_signals_are_left_as_they_are():
-    """Where every slot is by itself and noise is small, filtered equals raw, errors included."""
+    """If slots are independent and noise is small, filtered values and errors equal the raw ones."""
     rng = np.random.default_rng(2)
     slots = np.arange(MONDAY, MONDAY + 10 * DAY)
     values, noise = independent(rng, 200 + 40 * rng.standard_normal(len(slots)), 3.0)

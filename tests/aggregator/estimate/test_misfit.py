@@ -21,7 +21,7 @@ POPULATION = Population(DENSITY / DENSITY.sum(), tuple(range(0, 41 * 20, 20)))
 
 
 def wide_table(epsilon):
-    """With the piecewise mechanism's reach: no honest device sends its ends as often as a fake that pushes the mean."""
+    """A table of large reach: a fake that pushes the mean sends the end symbols more often than any honest device."""
     density = tuple(POPULATION.levels(np.linspace(0.0, THETA, 25), THETA))
     return optimal_table(epsilon, THETA, density=density, largest=1 / np.tanh(float(epsilon) / 4))
 

@@ -67,7 +67,7 @@ def groupings(most: int) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 
 @pytest.mark.parametrize("least", [1, 2, 3, 4])
 def test_no_combination_of_a_slots_numbers_is_over_a_few_reports(least: int) -> None:
-    """Of every grouping with up to 5 reports each; a larger min_reports publishes no more, and may come later."""
+    """Every grouping with up to 5 reports is tried; a larger min_reports publishes no more, and may come later."""
     for names, sizes in groupings(5):
         of = dict(zip(names, sizes, strict=True))
         published = released(of, least)
@@ -282,7 +282,7 @@ def vector(keys: Iterable[Key]) -> Number:
 
 @pytest.mark.parametrize("least", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_no_difference_of_pools_is_over_a_few_reports(least: int) -> None:
-    """Whatever is selected, in runs of any length, while slots settle, and after min_reports was raised."""
+    """The rule holds for any selection, in runs of any length, while slots settle and after min_reports is raised."""
     polls = [Publication(settled, least, ((0, least),)) for settled in (1, SLOTS - 1)]
     polls += [Publication(SLOTS - 1, changed, ((0, least),)) for changed in (least - 1, least + 1)]
     for counts in itertools.product(itertools.product((0, 1, 2), (0, 3)), repeat=SLOTS):
@@ -317,7 +317,7 @@ def test_a_restored_store_publishes_no_slot_that_another_server_may_have_publish
         send(store, [(device, slot, EVERYBODY, report.REPORT) for device in range(2)])
     settle(store, 1, 2)
     assert withhold(store, 5, 2) == (2, 5)
-    # What devices had kept comes to the restored server: the lost one had counted three reports of slot 3.
+    # Reports that devices had kept come to the restored server. The lost server had counted three reports of slot 3.
     send(store, [(2, 3, EVERYBODY, report.REPORT), (0, 6, EVERYBODY, report.REPORT), (1, 6, EVERYBODY, report.REPORT)])
     settle(store, 6, 2)
     publication = publication_of(store, 2)
@@ -351,7 +351,7 @@ def test_no_number_is_over_a_few_reports_of_another_epoch(least: int) -> None:
 
 
 def test_pools_over_slots_are_of_one_epoch_each() -> None:
-    """One device that still sends for the last epoch's threshold is in no bundle of others."""
+    """A device that still reports for the last epoch's threshold is in no bundle with the other devices."""
     partial = Partial()
     for slot, old in enumerate((True, False, False, False)):
         partial.add(Key(CAMPAIGN, b"previous" if old else EPOCH, report.COHORT, EVERYBODY, slot), 0, 1)

@@ -92,7 +92,7 @@ def test_groups_of_a_threshold_round_are_released_as_those_of_any_slot() -> None
 
 
 def test_the_smallest_crowd_is_that_of_the_worst_slot() -> None:
-    """Of slots that release nothing there is none."""
+    """A slot that releases nothing has no smallest crowd."""
     partial = Partial()
     for slot, sizes in ((1, {"a": 9, "b": 7}), (2, {"a": 4, "b": 9}), (3, {"a": 2})):
         for group, n in sizes.items():
@@ -149,7 +149,7 @@ def enrol(store: MemoryStore, **sizes: int) -> None:
 
 
 def test_counts_are_told_of_groups_that_are_large_enough() -> None:
-    """Of a group of one household, "1 reporting, 0 silent" says that it is there."""
+    """If a group has one household, "1 reporting, 0 silent" reveals that the household is there."""
     store = fleet_of(east=12, solo=1, west=11)
     # East, west and everybody would leave solo.
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
@@ -174,7 +174,7 @@ def test_groups_that_are_told_in_turn_leave_no_other() -> None:
 
 @pytest.mark.parametrize("counted", ["lost", "conflicting", "reporting"])
 def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -> None:
-    """After the one device of a group was revoked, or where the inventory never had it, its counts stay."""
+    """A group's counts stay after its one device was revoked, and if the inventory never had the device."""
     store = fleet_of(east=12, west=11)
     batch = Batch()
     if counted == "lost":
@@ -205,7 +205,7 @@ def test_without_an_inventory_the_newest_settled_slot_says_how_large_groups_are(
 
 
 def test_groups_of_which_nobody_is_known_do_not_make_up_a_household() -> None:
-    """However many there are: two households are asked for, and there is one."""
+    """The campaign asks for two households and knows one; any number of unknown groups is no second household."""
     for others in range(1, 6):
         store = fleet_of(a=1)
         batch = Batch()

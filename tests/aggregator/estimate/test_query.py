@@ -416,7 +416,7 @@ def test_a_pipe_that_closes_early_is_no_error(store: Path, form: str) -> None:
 
 
 def test_the_newest_slots_are_those_of_their_span(store: Path) -> None:
-    """Only they and what their estimates need are read: the numbers are those of the same slots chosen by number."""
+    """Only these slots, and what their estimates need, are read; selecting them by number gives equal estimates."""
     with open_results(store) as results:
         first, last = results.newest_slots(3, None, None)
         assert (first, last) == (last - 2, results.ends - 1)

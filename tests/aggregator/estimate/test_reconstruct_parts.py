@@ -168,7 +168,7 @@ def test_a_model_is_of_the_epoch_with_most_reports_and_has_no_bias() -> None:
 
 @pytest.mark.parametrize("of_old", [4, 5, 6])
 def test_a_model_of_several_epochs_is_of_most_reports_and_of_the_newest_of_as_many(of_old: int) -> None:
-    """Whatever the order in which the store tells of them."""
+    """The order in which the store returns the epochs does not matter."""
     old, new = epoch(), epoch(first=FIRST + 100)
     made, slot = Reconstruction(Timeline([old, new])), FIRST + 101
     tables = {key(old, slot, report.COHORT): np.array([of_old] + [0] * (counts(old, 1, report.COHORT).size - 1))}

@@ -155,7 +155,7 @@ CYCLE = NEW.campaign.cycle
 @pytest.mark.parametrize("group", [EVERYBODY, "north", "south"])
 @pytest.mark.parametrize("coordinate", [1, 2])
 def test_a_curve_is_the_mean_of_each_slot_with_the_covariance_of_its_noise(group: str, coordinate: int) -> None:
-    """Two epochs at once, with ranges, offsets and chains of their own; gaps of up to 64 slots and more."""
+    """The test has two epochs with their own ranges, offsets and chains, and gaps of up to 64 slots and more."""
     curve = STREAMS.curve(tables_of(PARTIAL, group), coordinate)
     of_slot: dict[int, list[Report]] = {}
     for report in EVERY:

@@ -124,7 +124,7 @@ def test_a_slot_belongs_to_its_epoch_or_to_the_one_that_a_device_without_a_conne
 
 @pytest.mark.parametrize(("slot_seconds", "longest"), [(1800, LATE_SLOTS), (3600, LATE_SLOTS), (900, 192), (7, 24685)])
 def test_an_old_epoch_lasts_for_as_long_as_a_device_keeps_reports(slot_seconds: int, longest: int) -> None:
-    """Whatever a device makes while it knows no newer epoch is counted, if it comes in time at all."""
+    """Reports that a device draws while it knows no newer epoch are counted, if they come in time."""
     first = FIRST // slot_seconds
     old, new = (
         server.campaign_of(

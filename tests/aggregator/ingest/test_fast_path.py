@@ -166,7 +166,7 @@ def test_several_reports_of_one_device_in_a_batch_take_the_lane_in_their_order()
 
 
 def test_reports_that_have_nothing_in_common_are_counted_apart() -> None:
-    """Of another epoch, slot, kind and group in one batch: two histograms."""
+    """Two reports of one batch differ in epoch, slot, kind and group: they make two histograms."""
     old, new = EPOCHS["scalar"]
     rule = new.campaign.schedule
     late = [name for name in (f"d{n}" for n in range(999)) if not rule.is_member(rule.place(name), FIRST + 100)][:LEAST]
@@ -227,7 +227,7 @@ def test_an_error_of_the_program_is_not_swallowed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("payload", [b"", b"7 bytes", bytes(23), bytes(25), bytes(1000)])
 def test_a_batch_of_one_poison_report(payload: bytes) -> None:
-    """Once, a batch with fewer bytes than one report broke the lane, and its report came back for ever."""
+    """A batch with fewer bytes than one report once made the fast path fail, and the broker sent it again for ever."""
     topic = report_topic(PREFIX, "meters", "d1")
     compare([OLD], [Delivery(topic, payload, False, None)] * LEAST, LEAST, FIRST + 50)
     compare([OLD], [Delivery(topic, payload, False, None)], 1, FIRST + 50)
@@ -285,7 +285,7 @@ def test_records_are_those_of_one_by_one() -> None:
 
 
 def test_every_honest_report_is_admitted_at_once_and_no_other() -> None:
-    """From an epoch's first slot to its last: members in the cohort's cells, the others in the rule's."""
+    """Each slot of an epoch is tried: members of the cohort report in its cells, the others in the rule's."""
     issued = campaign(FIRST + 100, FIRST + 160, cohort_stride=9, theta=500)
     gate = admission([OLD, Epoch(issued, 0)])
     now, slots = FIRST + 200, (FIRST + 100, FIRST + 130, FIRST + 160)

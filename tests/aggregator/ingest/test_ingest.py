@@ -208,7 +208,7 @@ def test_the_password_is_not_in_what_is_printed() -> None:
 
 
 def test_a_device_that_is_added_to_a_group_counts_there_at_once(store: Failing) -> None:
-    """Without a restart; what was counted before stays where it was."""
+    """The server need not start again; reports that were counted before stay in their group."""
     keep_groups(store, {"d0": "north"})
     ingest = Ingest(replace(PLAN, groups={"d0": "north"}), store, ListIntake([]), clock=lambda: FIRST + 200.5)
     assert ingest.commit(reports(3))

@@ -202,7 +202,7 @@ def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
     assert len(inbox.take(0.5)) == 2
     inbox._socket = socket.socket()
     inbox._lose(ConnectionError("gone"), time.monotonic())
-    # The broker delivers them again: these could no longer be acknowledged.
+    # The broker delivers them again, because the old deliveries could no longer be acknowledged.
     assert inbox.take(0.5) == []
     assert not inbox.ready
 
@@ -210,7 +210,7 @@ def test_what_a_lost_connection_delivered_is_not_taken_from_it() -> None:
 def test_a_port_that_expects_tls_is_told_at_once(
     mosquitto_binary: str, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """It took 40 s without a line to find that ca_file was forgotten."""
+    """Earlier, 40 s passed without a line before anybody learnt that ca_file was missing."""
     with PrivateBroker(mosquitto_binary, tmp_path, free_port(), "localhost") as broker:
         address = Address("localhost", broker.port, "u", "p")
         said: dict[str, list[str]] = {"inbox": [], "outlet": []}

@@ -237,7 +237,7 @@ def test_the_loop_beats_unless_a_campaign_hangs(tmp_path: Path, monkeypatch: pyt
 
 
 def test_sessions_of_a_campaign_whose_plan_is_bad_or_gone_are_nobody_elses(tmp_path: Path) -> None:
-    """Two campaigns in one session would acknowledge each other's reports and count them nowhere."""
+    """If two campaigns shared a session, each would acknowledge the other's reports without counting them."""
     (tmp_path / "server.toml").write_text('[broker]\nmode = "direct"\n', encoding="utf-8")
     home = Home(tmp_path)
     home.write_plan("power", "bound = ")

@@ -104,7 +104,7 @@ def test_an_older_copy_of_either_is_refused(store: MemoryStore, tmp_path: Path, 
 
 
 def test_what_waits_is_what_no_batch_of_the_store_holds(store: MemoryStore, tmp_path: Path) -> None:
-    """And a slot settles only when its files are counted."""
+    """A slot settles only when all its files are counted."""
     plan = LandingPlan(str(tmp_path), 10.0, 7, SPARK)
     names = [f"0of1-{place:020d}-{place:020d}.parquet" for place in (1, 2)]
     (tmp_path / LANDED).mkdir()

@@ -73,7 +73,7 @@ def test_after_a_restore_and_after_a_lost_checkpoint_there_is_a_way_on(tmp_path:
     place.job(first).run(threading.Event(), place.said.append)
     place.check()
 
-    # The store is an older one now. Neither checkpoint fits; the recount counts what it lacks.
+    # The store is an older one now, and neither checkpoint fits it. The recount adds what the store lacks.
     (tmp_path / "backup").replace(place.store)
     with pytest.raises(Invalid, match="undertone spark recount"):
         place.job(first).run(threading.Event(), place.said.append)

@@ -61,7 +61,7 @@ def recognised(file: Path, drawn: dict[tuple[str, int], int], *, compacted: bool
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_the_newest_reports_cannot_be_recognised_from_the_store_alone(tmp_path: Path, compacted: bool) -> None:
-    """Of 240 reports, chance finds less than two in these words: 40 have a probability below 1e-30."""
+    """Chance finds less than two of 240 reports in these words; it finds 40 with a probability below 1e-30."""
     chance = random.Random(4)
     drawn = {(device, slot): chance.randrange(8) for slot in SLOTS for device in DEVICES}
     file = tmp_path / "s.sqlite"

@@ -119,7 +119,7 @@ def test_a_file_without_a_campaign_gets_one_only_from_its_server(tmp_path: Path)
 def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be newer than this Undertone knows by the time that the database is locked."""
+    """When the database is locked, it may already be newer than this Undertone knows."""
     path = tmp_path / "s.sqlite"
     open_store(path, campaign="load").close()
     steps: list[int] = []
@@ -135,7 +135,7 @@ def test_what_another_process_upgrades_meanwhile_is_looked_at_again(
 
 
 def test_a_store_that_has_lost_its_sums_gets_them_from_its_server(tmp_path: Path) -> None:
-    """And so does one that has lost the names of their groups."""
+    """A store that has lost the names of the sums' groups gets them in the same way."""
     path = tmp_path / "s.sqlite"
     with open_store(path, campaign="load") as store:
         partial = Partial()
@@ -158,7 +158,7 @@ def test_a_store_that_has_lost_its_sums_gets_them_from_its_server(tmp_path: Path
 
 
 def test_so_many_slots_are_summed_up_at_a_time(tmp_path: Path) -> None:
-    """From the oldest that has reports to the newest that has settled."""
+    """The sums go from the oldest slot that has reports to the newest one that has settled."""
     path = tmp_path / "s.sqlite"
     with open_store(path, campaign="load") as store:
         partial = Partial()

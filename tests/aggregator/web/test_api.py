@@ -545,7 +545,7 @@ def test_quantiles_of_others_keep_nobody_waiting(site: StoreSite, name: str, mon
 
 
 def test_a_late_report_changes_nothing_that_was_published(site: StoreSite, name: str, store: Path) -> None:
-    """It is the operator's to see, and the share that came later is told."""
+    """The operator sees the late report, and the page states the share of reports that came later."""
     paths = ("estimates", "ranges", "quantiles", "download")
     before = [get(site, f"campaigns/{name}/{path}").text for path in paths]
     with open_store(store) as opened:

@@ -161,7 +161,7 @@ def test_news_that_cannot_be_made_once_come_the_next_time(
 def test_deliveries_alone_are_told_now_and_then_and_a_slot_at_once(
     monkeypatch: pytest.MonkeyPatch, began: float, pages: int, apart: float
 ) -> None:
-    """Whatever the machine's age: the first message waited for an hour of uptime."""
+    """The machine's uptime does not matter; once, the first message waited until the machine had run for an hour."""
     monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
     mark = [1, 7, 0]
     seconds = [began]

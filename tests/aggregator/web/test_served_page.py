@@ -130,7 +130,7 @@ def test_serve_runs_it_and_whoever_has_the_token_pauses(home: Home, capfd: pytes
 
 
 def test_a_page_that_could_not_be_started_is_started_later(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the machine has no process left for it for a moment."""
+    """A page fails to start, for example, while the machine can start no further process."""
     started, begin = threading.Event(), subprocess.Popen
     failures = [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))] * 2
 

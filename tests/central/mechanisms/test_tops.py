@@ -275,7 +275,7 @@ def test_bad_values_and_parameters():
 
 
 def test_the_authors_rounding_of_equation_7():
-    """Their code's rule, over the real s: s = 3 up to ε = .05, then 2."""
+    """The authors' code applies this rule to a real s: s = 3 up to ε = .05, then 2."""
     epsilons = ("0.01", "0.02", "0.05", "0.06", "0.1", "0.2", "0.5", "1")
     assert [paper_smoothing(16, 5, Fraction(e)) for e in epsilons] == [3, 3, 3, 2, 2, 2, 2, 2]
     assert paper_smoothing(2, 3, Fraction(1, 10_000)) == 2

@@ -147,7 +147,7 @@ def test_code_on_trial_that_cannot_even_be_loaded_gives_way_to_the_good_one(site
 
 @pytest.mark.waits
 def test_a_board_that_sleeps_between_reports(site):
-    """Its wakes are no boots, because a clock that ran on through the sleep tells how long ago it drew."""
+    """A wake is not counted as a boot, because a clock that runs during the sleep shows how long ago it drew."""
     running = site(60, boots_per_day=1)
     running.start_within_the_slot(20)
     for _ in range(6):

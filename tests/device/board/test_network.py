@@ -58,7 +58,7 @@ def test_a_server_of_100_bytes_every_2_s(board):
 
 @pytest.mark.long
 def test_a_server_that_says_nothing(board):
-    """It is given up after the deadline; the second one reports."""
+    """The board gives up the first server after the deadline, and reports to the second one."""
     stretch, _, connections = board(2, answer=12000, silent=1)
     assert stretch < LONGEST_STRETCH
     assert connections == 2
@@ -66,7 +66,7 @@ def test_a_server_that_says_nothing(board):
 
 @pytest.mark.waits
 def test_wifi_that_comes_and_goes(board):
-    """Also in the middle of handshakes."""
+    """Wi-Fi also goes away in the middle of handshakes."""
     stretch, falls, _ = board(6, answer=3000, wifi=12, part=300, pause=0.3, slow=1200)
     assert stretch < LONGEST_STRETCH
     assert falls >= 1

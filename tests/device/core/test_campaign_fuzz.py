@@ -125,6 +125,6 @@ def test_twenty_thousand_messages_that_nobody_signs():
 
 @pytest.mark.slow
 def test_a_million_messages():
-    """Three minutes on one core."""
+    """This test takes three minutes on one core."""
     play(20_000, 3, **signed())
     play(980_000, 4)

@@ -85,7 +85,7 @@ def test_the_package_names_every_module_of_a_board_and_no_other():
             folder, name = path.relative_to(source).as_posix().split("/", 1)
             if name not in NOT_ON_BOARDS[source.name] and not name.startswith(ROOMS_ELSEWHERE):
                 expected[f"{folder}/{name}"] = f"{source.name}/{folder}/{name}"
-    # Whoever adds a module writes device/manifest.py anew: undertone device compile --manifest device/manifest.py
+    # After adding a module, run: undertone device compile --manifest device/manifest.py
     assert listed == expected, 'add the module to "urls" of package.json'
     assert package()["version"] == undertone.__version__
 
@@ -107,7 +107,7 @@ def imported_on_a_board(source):
 
 
 def test_a_board_carries_every_module_that_its_modules_import():
-    """Those that are loaded only when something is wanted, too: a board found out too late that it had none."""
+    """This includes modules that are loaded on demand: a board once lacked one until it needed it."""
     urls = package()["urls"]
     there = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name, _ in urls}
     for _, path in urls:

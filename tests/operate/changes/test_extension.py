@@ -79,7 +79,7 @@ def test_the_server_issues_the_epoch_again_with_the_later_end(home: Home) -> Non
 
 
 def test_each_extension_names_the_end_before_it_and_its_own(home: Home) -> None:
-    """Also those that no epoch has yet: while the campaign learns, and while the server does not run."""
+    """This includes ends that no epoch has yet: while the campaign learns θ, and while the server does not run."""
     run("campaign", "create", home.folder, "load", "--sensor", "load", "--unit", "Wh", "--bound", "100", "--epsilon", 1)
     run("devices", "add", 2, "--home", home.folder, "--campaign", "load")
     now = int(time.time())
@@ -103,7 +103,7 @@ def test_the_new_end_may_be_a_date(home: Home) -> None:
 
 
 def test_the_next_campaign_begins_at_the_later_end(home: Home) -> None:
-    """Also while the server, which does not run, has not issued the extended epoch."""
+    """The server does not run here, so it has not issued the extended epoch yet."""
     before = tick(home, int(time.time()))[0].campaign.end
     extend(home, "--by", "4d")
     run("campaign", "succeed", home.folder, "light", "light-2")

@@ -172,7 +172,7 @@ def test_a_move_before_there_is_a_campaign_is_refused(tmp_path):
 
 
 def test_the_broadcast_carries_the_hand_over(home, tmp_path):
-    """From the command to the message that devices get."""
+    """The test follows the hand-over from the command to the message that devices receive."""
     from io import StringIO
 
     from undertone_aggregator.base.log import Journal

@@ -237,5 +237,5 @@ def test_who_has_joined_by_a_code_goes_on_inside_what_was_agreed_to_and_no_furth
     assert not is_inside(policy, [("The town", "heat"), ("The country", "noise"), ("", "")])
     assert agreements(home, "power") == [("", "")]
     end = begin(home, "power", 1_800_000_000)
-    # One campaign like it uses up the time that was agreed to; two do not fit.
+    # The time that households agreed to suffices for one more campaign of this length, and not for two.
     assert 0 < policy.until - end < end - 1_800_000_000

@@ -142,7 +142,7 @@ def test_a_first_device_whose_files_are_damaged_is_named(run, tmp_path, file, se
 
 
 def test_who_is_lost(run, monkeypatch):
-    """Of the active ones, who was never heard of, or so long ago that what it kept comes too late."""
+    """A device is lost if it is active and was never heard of, or so long ago that its reports would be too late."""
 
     def lost():
         return [row["name"] for row in json.loads(run("devices", "list", "--lost", "--json"))]

@@ -126,7 +126,7 @@ def test_six_equal_bytes_in_a_row_are_noticed_wherever_they_begin_and_five_are_n
 
 
 def test_the_health_test_is_a_count_of_equal_bytes_in_a_row():
-    """Against the plain count, on sources that repeat themselves more or less, over three buffers each."""
+    """The test agrees with a plain count, for sources that repeat bytes more or less, over three buffers each."""
     state = 1
     outcomes = [0, 0]
     for trial in range(120):

@@ -17,8 +17,8 @@ from undertone_shared.errors import Invalid
 # A write ends with the message that reaches this number of bytes.
 _WRITE_BYTES = 1 << 14
 _U16 = 0xFFFF
-# A SUBSCRIBE costs another token, as one more packet does, for each so many comparisons of a filter with a topic, which
-# take about 10 ms.
+# A SUBSCRIBE costs one token, and another one for each of this many comparisons of a filter with a topic. So many
+# comparisons take about 10 ms.
 _COMPARISONS = 10_000
 
 

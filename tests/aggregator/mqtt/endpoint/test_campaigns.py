@@ -141,7 +141,7 @@ def test_a_campaign_whose_store_hangs_delays_no_other(endpoint: Endpoint, device
 
 
 def test_reports_of_a_campaign_that_does_not_run_wait_for_it(endpoint: Endpoint, devices: dict[str, Device]) -> None:
-    """It failed before it took anything, and again with a batch in hand: its devices lose nothing."""
+    """The campaign fails before it takes a report, and again while it holds a batch: its devices lose nothing."""
     water = Committing(endpoint.open("water", 3600))
     try:
         numbers = devices["power-1"].publish([b"%d" % n for n in range(5)], to=topic("power", "power-1"))
@@ -272,7 +272,7 @@ def test_each_device_hears_of_the_campaigns_that_it_subscribed_to(
 
 
 def test_a_home_with_three_campaigns_one_of_which_fails(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    """Through the whole server: the devices of the plan that cannot run are acknowledged once it can, and counted."""
+    """A whole server runs: reports of the campaign that cannot run are acknowledged and counted once it can."""
     need_connections(3)
     folder = tmp_path / "home"
     users = ("power-1", "water-1", "gas-1")

@@ -307,7 +307,7 @@ def test_a_new_connection_brings_no_new_bucket(passwords: Path) -> None:
             time.sleep(0.2)
             device.close()
         assert len(site.taken) <= 100 + 10 * (time.monotonic() - began) + 1
-        # Once it would be full again it is forgotten: nothing grows with devices that came once.
+        # A bucket that would be full again is forgotten, so that devices which came only once take no memory.
         roster = site.endpoint.roster
         wait_for(lambda: "bad" in roster._left)
         roster.now = lambda: time.monotonic() + 10

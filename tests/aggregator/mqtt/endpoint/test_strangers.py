@@ -93,7 +93,7 @@ def test_an_ipv6_network_counts_as_one_address(tmp_path: Path) -> None:
 
 
 def test_300_devices_behind_one_address_all_get_in(tmp_path: Path) -> None:
-    """They come 200 at a time, as after a power cut, beside 256 strangers of the same address."""
+    """The devices come 200 at a time, as after a power cut, while 256 strangers come from the same address."""
     world = World(tmp_path, Limits())
     for _ in range(256):
         world.stranger("192.0.2.1")

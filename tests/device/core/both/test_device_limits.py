@@ -287,7 +287,7 @@ def test_a_pauses_edges_to_the_second():
 
 
 def test_a_pause_that_is_asked_for_in_another_one_makes_one_of_both():
-    """From the earlier beginning to the later end; one that is over is forgotten."""
+    """The pause lasts from the earlier beginning to the later end; a pause that is over is forgotten."""
     now, day = START + SLOT, 86400
     running, waiting = (START, START + day), (START + day, START + 2 * day)
     for pause, more, both in (

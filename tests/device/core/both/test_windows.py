@@ -163,7 +163,7 @@ def test_what_returns_after_a_wrong_clock_still_rests_by_the_ticks():
     device, campaign = beginning(rest_seconds=DAY, boots_per_day=1000)
     drawn_at = []
     for step in range(2000):
-        # The clock is a hundred days ahead for every other four days.
+        # The clock is wrong every other 200 steps: it is then a hundred days ahead.
         if step % 200 == 0:
             device.now += 100 * DAY if step % 400 == 0 else -100 * DAY
         device.accept(campaign, device.now)
