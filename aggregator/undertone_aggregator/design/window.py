@@ -6,6 +6,7 @@ above the continuous one (often below, because whole cells favour a window sligh
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, sqrt
 
 import numpy as np
@@ -112,8 +113,14 @@ def square_wave(epsilon: Epsilon, edges: Sequence[int]) -> WindowMechanism:
     if bins >= _MANY_BINS:
         window = 2 * int(square_wave_half_width(Budget.parse(epsilon).approximate[0]) * bins) + 1
     else:
-        window = min(range(1, 2 * bins), key=lambda w: worst_tail_variance(a, b, w, bins))
+        window = _least_tail_variance(a, b, bins)
     return WindowMechanism(a, b, window, 1, bins - 1, tuple(edges))
+
+
+@lru_cache(maxsize=64)
+def _least_tail_variance(a: int, b: int, bins: int) -> int:
+    """Return the window of least `worst_tail_variance`."""
+    return min(range(1, 2 * bins), key=lambda window: worst_tail_variance(a, b, window, bins))
 
 
 def worst_tail_variance(a: int, b: int, window: int, bins: int) -> float:
