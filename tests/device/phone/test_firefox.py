@@ -64,19 +64,29 @@ def test_a_german_browser_reads_german_alone(opened: Callable[..., Page], receiv
     receiver.issue(now)
     page = opened("de-DE, en")
     german = read_words("de")["phone"]
+    # A small phone; German words are long.
+    page.resize(320, 640)
     page.screen("join")
+    fits(page)
     page.says("Was gemessen wird")
     page.press(german["join"]["how"])
     page.screen("agree")
     page.says("Beliebige 24 Stunden")
+    fits(page)
     page.press(german["agree"]["yes"])
     page.screen("running")
     page.says(german["running"]["online"])
     receiver.report()
+    fits(page)
     shown = page.evaluate("document.body.textContent")
     for text in english_only():
         assert text not in shown, text
     assert page.evaluate("document.documentElement.lang") == "de-DE"
+
+
+def fits(page: Page) -> None:
+    """No word is wider than the screen."""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def english_only() -> list[str]:
