@@ -57,8 +57,10 @@ class SSLContext:
     def load_verify_locations(self, cadata):
         self._context.load_verify_locations(cadata)
 
-    def wrap_socket(self, sock, server_hostname=None):
-        return self._context.wrap_socket(sock, server_hostname=server_hostname)
+    def wrap_socket(self, sock, *, do_handshake_on_connect=True, server_hostname=None):
+        return self._context.wrap_socket(
+            sock, do_handshake_on_connect=do_handshake_on_connect, server_hostname=server_hostname
+        )
 PYTHON
 # The stand-ins for a board's modules, which are in flash on a board, and the program that runs main.py.
 cat >frozen/files.py <<PYTHON

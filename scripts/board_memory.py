@@ -23,6 +23,8 @@ from mpremote.romfs import make_romfs  # noqa: E402
 from support import micropython as mp  # noqa: E402
 
 STEP = 1024
+# Bytes of heap that suffice for all forms.
+MOST = 256 * STEP
 FLASH = "in flash (ROMFS)"
 ROM = """\
 import gc
@@ -107,14 +109,20 @@ def forms(scratch: Path) -> dict[str, tuple[str, list[Path | str], int]]:
 
 
 def least(succeeds: Callable[[int], bool], start: int, step: int) -> int:
-    """Return the least multiple of ``step`` that succeeds, if all larger ones do; the search begins at ``start``."""
+    """Return the least multiple of ``step`` that succeeds, if all larger ones do; the search begins at ``start``.
+
+    Raises RuntimeError if not even MOST succeeds.
+    """
     low, high, stride = 0, start // step, 1
     while not succeeds(high * step):
+        if high * step > MOST:
+            raise RuntimeError(f"a heap of {high * step:,} bytes does not suffice: something else is wrong")
         low, high, stride = high, high + stride, 2 * stride
-    stride = 1
-    while low == 0 and high > stride and succeeds((high - stride) * step):
-        high, stride = high - stride, 2 * stride
-    low = max(low, high - stride)
+    if low == 0:
+        stride = 1
+        while high > stride and succeeds((high - stride) * step):
+            high, stride = high - stride, 2 * stride
+        low = max(0, high - stride)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if succeeds(middle * step) else (middle, high)
@@ -122,7 +130,10 @@ def least(succeeds: Callable[[int], bool], start: int, step: int) -> int:
 
 
 def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed: bool) -> bool:
-    """Return True if main.py reports on a board with so many bytes of heap."""
+    """Return True if main.py reports on a board with so many bytes of heap.
+
+    Raises RuntimeError if it ends with another error than a lack of memory.
+    """
     from support.board_site import SIGNED, BoardSite
     from support.mosquitto import find_mosquitto
     from support.ports import free_port
@@ -147,6 +158,8 @@ def runs(form: str, scratch: Path, heap: int, *, tls: bool, inside: bool, signed
                 return False
             finally:
                 site.close()
+    if "Traceback" in done.stdout and "MemoryError" not in done.stdout:
+        raise RuntimeError(done.stdout)
     return done.returncode == 0 and "True True" in done.stdout
 
 

@@ -2,6 +2,7 @@
 
 It needs Debian or Ubuntu, and first scripts/board_interpreter.sh, which builds the interpreters with the code as it is
 now. A part that is not named keeps its figures of docs/boards/results.json; without a name every part is measured.
+The parts are measured at the same time: nothing here is measured in seconds of the PC.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import datetime
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,10 @@ def _line(title: str, cells: list[str]) -> str:
     return f"| {title} | " + " | ".join(cells) + " |"
 
 
+def _measure(part: str) -> dict[str, Any]:
+    return PARTS[part]() | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}
+
+
 def main() -> None:
     """Measure, and write both files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -115,9 +121,12 @@ def main() -> None:
         if name not in PARTS:
             parser.error(f"PART is {name!r}, expected one of {', '.join(PARTS)}")
     rows = json.loads(ROWS.read_text(encoding="utf-8")) if ROWS.exists() else {}
-    for name in parts:
-        rows[name] = PARTS[name]() | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}
-        ROWS.write_text(json.dumps({part: rows[part] for part in PARTS if part in rows}, indent=1) + "\n", "utf-8")
+    with ProcessPoolExecutor(len(parts)) as pool:
+        measured = {pool.submit(_measure, name): name for name in parts}
+        for each in as_completed(measured):
+            rows[measured[each]] = each.result()
+            text = json.dumps({part: rows[part] for part in PARTS if part in rows}, indent=1) + "\n"
+            ROWS.write_text(text, encoding="utf-8")
     lacking = [name for name in PARTS if name not in rows]
     if lacking:
         raise SystemExit(f"{ROWS.name} lacks {', '.join(lacking)}: the page is not written")

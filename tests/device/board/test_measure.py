@@ -11,7 +11,7 @@ from support.ci import absent, unavailable
 sys.path.append(str(mp.REPO / "scripts"))
 
 import board_results
-from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms, measure, promised_rows, runs
+from board_memory import BOARD_KB, FLASH, INTERPRETERS, SHOWN, SIGNED_KB, forms, least, measure, promised_rows, runs
 
 # Of 64-bit words, beside the image; docs/results/boards.md has what it takes with 32 bits.
 HEAP = 84 * 1024
@@ -28,6 +28,17 @@ def test_what_a_device_takes_from_flash_does_not_grow(tmp_path):
     assert rows is not None, "it needs more: what is loaded that need not be?"
     assert rows.keys() >= SHOWN.keys()
     assert measure(program, paths, tmp_path, image + HEAP - 12 * 1024) is None, "a smaller heap is enough: lower HEAP"
+
+
+@pytest.mark.parametrize("enough", [1, 2, 47, 64, 96, 128])
+def test_the_search_finds_the_least_heap_wherever_it_begins(enough):
+    for start in (1, 16, 32, 48, 55, 98, 200):
+        assert least(lambda heap: heap >= enough * 1024, start * 1024, 1024) == enough * 1024
+
+
+def test_the_search_ends_where_no_heap_suffices():
+    with pytest.raises(RuntimeError, match="something else is wrong"):
+        least(lambda heap: False, 32 * 1024, 1024)
 
 
 def test_the_guide_promises_the_heap_that_is_tested():
