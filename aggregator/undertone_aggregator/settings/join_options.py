@@ -34,7 +34,7 @@ class JoinOptions(Checked):
                                 "nobody can", listen_at)  # fmt: skip
     url: str | None = option(None, "what links begin with: https://HOST:PORT, as people's browsers reach the listener",
                              origin)  # fmt: skip
-    operator: str | None = option(None, "who asks people to take part, as they read it; absent: the host in url", text)
+    operator: str | None = option(None, "the name of whoever asks people to take part; absent: the host in url", text)
     certificate: str | None = option(None, "the listener's certificate, with its chain, which browsers must trust; "
                                      "absent: the one of [broker]", text)  # fmt: skip
     key: str | None = option(None, "the certificate's key", text)

@@ -57,7 +57,7 @@ def document() -> dict[str, Any]:
                 ("name", "from", "to", "tz", "group"),
             ),
             f"{each}/quantiles": _get(
-                "quantiles over runs of slots, a model", ("name", "from", "to", "tz", "every", "shares")
+                "quantiles over runs of slots, estimated by a model", ("name", "from", "to", "tz", "every", "shares")
             ),
             f"{each}/epochs": _get("the history of theta", ("name",)),
             f"{each}/download": _get("the selection as a file", ("name", *selection, "format", "of"), "text/csv"),

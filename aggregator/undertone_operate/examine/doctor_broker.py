@@ -195,7 +195,7 @@ def _sessions(config: Config, address: Address) -> Generator[Finding, None, bool
     client = _Client(worker, "undertone-doctor")
     try:
         if client.refused is not None:
-            fix = "give the broker the password file again; worker_users = false if it has only one user"
+            fix = "give the broker the password file again, or set worker_users = false if all share one user"
             yield Finding("password", FAILURE, worker.refusal(client.refused), fix)
             return False
         yield Finding("password", OK, f"the broker knows the user {worker.user}")

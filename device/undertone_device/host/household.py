@@ -91,7 +91,7 @@ def explain(state: dict[str, Any]) -> list[str]:
     lines.append(
         f"signers     {signers}"
         if signers
-        else "signers     none: insecure, anybody's campaign is taken, and one far ahead keeps later ones out"
+        else "signers     none: insecure; it takes anybody's campaign, and one far ahead in time keeps later ones out"
     )
     refusals = ", ".join(f"{reason} {count}" for reason, count in sorted(state["refusals"].items()))
     lines.append(f"refused     {refusals or 'nothing'}")
