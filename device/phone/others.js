@@ -27,7 +27,9 @@ export function others({ measures, send, words }) {
     unit: measures.unit,
     moment: moment(row.start),
   });
-  const line = (title, text) => [element("dt", {}, title), element("dd", {}, text)];
+  // A number and its unit stay on one line.
+  const together = (text) => text.replaceAll(` ${measures.unit}`, `\u00a0${measures.unit}`);
+  const line = (title, text) => [element("dt", {}, title), element("dd", {}, together(text))];
 
   function update({ compares, compared }) {
     const now = JSON.stringify([compares, compared]);

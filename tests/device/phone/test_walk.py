@@ -134,7 +134,7 @@ def test_a_phone_reports_to_an_external_broker_at_its_own_address(
         server.close()
 
 
-SHOWN = r"You 500 Wh; on average ([\d,.−-]+) Wh \(between ([\d,.−-]+) and ([\d,.−-]+)\)"
+SHOWN = r"You 500\u00a0Wh; on average ([\d,.−-]+)\u00a0Wh \(between ([\d,.−-]+) and ([\d,.−-]+)\)"
 
 
 @pytest.mark.long

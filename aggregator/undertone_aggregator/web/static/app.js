@@ -516,7 +516,7 @@ function draw() {
     (raw.kind.includes("model")
       ? "Shaded: threshold rounds, in which the range of readings (θ) is learnt and no mean is estimated."
       : "");
-  $("filter").textContent = data.filter ?? "";
+  $("filter").textContent = data.filter ? `${data.filter[0].toUpperCase()}${data.filter.slice(1)}.` : "";
 }
 
 // The chosen groups' numbers at a slot, or the newest ones, beside their names.
