@@ -5,7 +5,7 @@ import os
 import socket
 from pathlib import Path
 
-# The kernel gives the ports above this number to outgoing connections, and to sockets that ask for port 0.
+# The range of ports that the kernel gives to outgoing connections, and to sockets that ask for port 0.
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LEAST, _MOST = 20_000, 32_768
 # As many workers of pytest-xdist draw from a share of their own.

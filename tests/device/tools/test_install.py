@@ -30,7 +30,6 @@ NOT_ON_BOARDS = {
         "core/spent.py",
         "setup/cpython_clock.py",
         "setup/durable_folder.py",
-        "setup/lock.py",
     },
 }
 # Boards have sensors from a list of their own, and never the others.

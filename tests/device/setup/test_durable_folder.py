@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from undertone_device.setup.lock import Lock
+from undertone_device.setup.durable_folder import Lock
 from undertone_shared.errors import Invalid
 
 
