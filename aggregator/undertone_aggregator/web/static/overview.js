@@ -56,7 +56,8 @@ function card(campaign) {
     }
     link.append(bar, element("div", learns.words, "small"));
   } else if (newest) {
-    link.append(element("div", measured(campaign), "small"), spark(campaign.recent));
+    const when = reason ? measured(campaign) : `${measured(campaign)}; per device, on average`;
+    link.append(element("div", when, "small"), spark(campaign.recent));
   }
   link.append(element("div", reporting(campaign), "small"), element("div", inOdds(campaign), "small privacy"));
   return made;
