@@ -127,7 +127,8 @@ def test_the_status_says_what_each_group_does(tmp_path: Path) -> None:
         store.commit("0of1", batch)
         coordinator.status(NOW + 1)
         rows = json.loads(store.meta()["status"])["devices"]
-    # Of solo's one household nothing is told, nor of south, which everybody less the others would tell of.
+    # The status tells nothing of solo, which has one household, nor of south: everybody less the others would tell of
+    # solo.
     assert set(rows) == {"all", "north"}
     assert [rows[group]["conflicting"] for group in ("all", "north")] == [2, 2]
     assert [rows[group]["lost"] for group in ("all", "north")] == [6, 5]
@@ -149,7 +150,7 @@ def test_the_status_says_when_the_devices_fall_silent(tmp_path: Path) -> None:
             if second in (0, left, 2 * left - 1):
                 coordinator.status(NOW + second)
                 said[second] = json.loads(store.meta()["status"])
-    # The campaign has not begun; all report but five; nobody has for many slots, of which one settles each second.
+    # Three moments: the campaign has not begun; all devices but five report; no device has reported for many slots.
     rows = [each["devices"]["all"] for each in said.values()]
     assert [(row["reporting"], row["silent"]) for row in rows] == [(None, None), (DEVICES, 5), (0, DEVICES + 5)]
     ends = [None, NOW + left - config.campaign.settle_slots, NOW + 2 * left - 1 - config.campaign.settle_slots]

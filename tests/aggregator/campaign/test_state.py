@@ -141,7 +141,7 @@ def test_a_spent_budget_and_a_near_end_are_said_and_are_no_problem() -> None:
         (0, 19, None),
         (8, 2, 8),
         (8, 6, 8),
-        # The window's last slot: the next report is due at once.
+        # This is the window's last slot, so the next report is due at once.
         (8, 7, None),
         (8, 9, None),
         (8, 11, 16),

@@ -186,7 +186,7 @@ def test_a_group_of_which_no_device_is_known_is_counted_as_there(counted: str) -
     store.commit("0of1", batch)
     settle(store, 0, LEAST)
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
-    # It hides nobody: nine of west and one of whom nothing is known are nine.
+    # The unknown device hides nobody: nine devices of west and this one count as nine.
     enrol(store, east=12, west=9)
     assert tell_groups(store, LEAST) == {EVERYBODY}
 

@@ -389,7 +389,7 @@ def test_threshold_rounds_are_fitted_once(store: Path, tmp_path: Path) -> None:
     with stores.open_store(copy) as made:
         made.set_meta({MODELS: json.dumps({key: value + 1000 for key, value in models.items()})})
     with open_results(copy) as results:
-        # Whatever is kept is taken; nothing is fitted again.
+        # The models that the store keeps are used; none is fitted again.
         assert [e.estimate for e in results.estimates(last=FIRST + 10)] == [e.estimate + 1000 for e in first]
 
 

@@ -109,7 +109,7 @@ def test_reports_of_the_old_epoch_are_decoded_by_their_own_rule() -> None:
     assert abs(estimate.estimate - 300) < 5 * estimate.standard_error
     parts = [made.decoder(OLD).mean(old), made.decoder(NEW).mean(new)]
     assert estimate.standard_error**2 == pytest.approx((parts[0][1] + 9 * parts[1][1]) / 16)
-    # A lie may come under either rule: the ends are the wider one's.
+    # A lie may be a report of either rule, so the wider rule's ends hold.
     wide = made.decoder(NEW)
     assert wide.highest > made.decoder(OLD).highest
     assert wide.lowest < made.decoder(OLD).lowest

@@ -180,7 +180,7 @@ def test_reports_that_have_nothing_in_common_are_counted_apart() -> None:
 
 
 def test_a_device_takes_the_lane_as_often_as_its_window_allows() -> None:
-    """Slots up to `NEWER` after its newest; its reports beyond that are judged one by one in this batch."""
+    """Reports up to `NEWER` slots after a device's newest take the fast path; later ones are judged one by one."""
     size = NEWER + LEAST
     known = [Delivery(*delivery(OLD.campaign, f"d{number}", FIRST, 1, 1), False, None) for number in range(size)]
     many = [Delivery(*delivery(OLD.campaign, "d0", FIRST + 1 + k, 1, 2 + k), False, None) for k in range(size)]

@@ -212,7 +212,7 @@ def test_what_a_dead_worker_left_is_gathered_by_the_next(tmp_path: Path) -> None
     assert list((tmp_path / LANDED).rglob("*.parquet")) == []
     heir, _ = make(store, landing(tmp_path, SPARK), [])
     assert [pq.read_table(file).num_rows for file in (tmp_path / LANDED).rglob("*.parquet")] == [10]
-    # It was not dead: what it takes in goes on being landed, after what it landed before.
+    # The first process was not dead: the reports that it takes are landed after those that it landed before.
     assert zombie.step() == 10
     zombie._gather(Landing.gather)
     heir._gather(Landing.gather)
@@ -244,7 +244,8 @@ def test_what_was_gathered_before_its_worker_died_is_not_gathered_again(
     Landing(landing(tmp_path, SPARK), "0of1")
     files = gathered_files(tmp_path / LANDED)
     assert [pq.read_table(file).num_rows for file in files] == [2]
-    # What it had not gathered is: rows of a later batch, and those that another number of workers adopts.
+    # Files that were not gathered are gathered later: rows of a later batch, and rows that another number of workers
+    # adopts.
     later = Landing(landing(tmp_path, SPARK), "0of1")
     later.land(one_row())
     Landing(landing(tmp_path, SPARK), "0of2")

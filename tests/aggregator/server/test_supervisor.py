@@ -110,7 +110,7 @@ def test_a_file_that_is_no_campaign_fails_alone(folder: Path, start: Callable[[]
     assert "is 'no name'" in running.states()["no name"]["reason"]
     assert running.states().keys() == {*names, "power", "water"}
     running.end()
-    # Nor does a restart want every plan to be one; the first of them is not.
+    # A restart does not need every plan to be valid: the first plan here is not.
     running = Running(folder)
     try:
         wait_for(lambda: bool(running.port) and running.ready("power"))

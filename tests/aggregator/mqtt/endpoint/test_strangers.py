@@ -73,7 +73,7 @@ def test_79_addresses_with_256_strangers_each_lock_no_device_out(tmp_path: Path,
         for address in attackers:
             world.stranger(address)
     coming = world.stranger("192.0.2.1" if at == "its own" else attackers[0])
-    # More strangers come before the device's first packet does: 4,096 by 79 addresses is 51 for each.
+    # More strangers come before the device's first packet. Each of the 79 addresses may have 51 of 4,096 connections.
     for _ in range(40):
         world.stranger(attackers[0])
     world.connect(coming, "meter-1")

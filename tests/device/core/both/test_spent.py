@@ -77,7 +77,7 @@ def test_what_any_window_can_touch_is_said_and_no_more():
             assert touched(slot, rest, seconds, None) <= most_reports(other, seconds)
             worst = 0
             for late in range(9):
-                # Readings late in the slots up to one, early in those after.
+                # The first ``late`` slots have their readings near the end, and the other slots at the beginning.
                 worst = max(worst, touched(slot, rest, seconds, [2 if i < late else 0 for i in range(9)]))
             most = most_reports(counter, seconds)
             assert worst <= most, (rest, seconds)
