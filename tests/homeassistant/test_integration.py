@@ -210,7 +210,7 @@ def test_a_meter_that_is_reset_unavailable_in_another_unit_and_removed(home, ser
     home.set(METER, "unavailable")
     wait_for(lambda: "unavailable" in why(home), what="the reason")
     wait_for(lambda: value(home, "status") == "no_reading", what="the status")
-    # The reports of two whole slots have no reading; only then is every reading of before in the entity.
+    # After two whole slots without a reading, the entity shows the last reading that was ever reported.
     before = len(server.counted())
     wait_for(lambda: len(server.counted()) >= before + 2, what="reports without a reading")
     heard = value(home, "last_reading")

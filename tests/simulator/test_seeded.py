@@ -97,7 +97,7 @@ def test_no_device_reaches_seeded_entropy():
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         for root in (REPO / "shared", REPO / "device")
         for path in sorted(root.glob("undertone_*/**/*.py"))
-        # The one that reads a pin.
+        # This module needs a pin of a board.
         if path.name != "pulses.py"
     ]
     assert "undertone_device.core.reporter" in modules

@@ -75,7 +75,7 @@ def test_figure_3_pak_is_worse_than_nothing():
 
 @pytest.mark.data
 def test_figure_3_on_pos_has_the_papers_orders_of_magnitude(undertone_data):
-    """ToPS beats PAK by more than four of them, and by less than seven; at small ε PAK errs more than Base."""
+    """ToPS beats PAK by four to seven orders of magnitude; at small ε PAK errs more than Base."""
     for epsilon, methods in by_method(quick("tops-fig3", data=undertone_data, only=("POS",))).items():
         assert 10**4 < methods["PAK"] / methods["ToPS"] < 10**7
         assert methods["ToPS"] < methods["Base"] / 1000

@@ -168,7 +168,7 @@ def _room(home: Home, config: Config) -> Iterator[Finding]:
     try:
         users = read_passwords(config.path(config.broker.passwords)).keys() - servers_names()
     except OSError:
-        # The findings about the endpoint's files say it.
+        # Another finding, about the endpoint's files, reports that this file cannot be read.
         return
     readers = {path.stem for path in home.folder.glob("readers/*.password")}
     devices = len(users - readers)

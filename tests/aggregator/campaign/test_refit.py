@@ -41,7 +41,7 @@ def test_a_refit_does_not_block_ingest(tmp_path):
     def take_in() -> None:
         with open_store(tmp_path / "reports.db") as store:
             assert isinstance(store, SqliteStore)
-            # No disk that is busy with others' files stops it.
+            # The test does not wait for the disk, which other programs may keep busy.
             store.execute(text("PRAGMA synchronous = OFF"))
             store.set_meta({"campaign": "meters"})
             store.add_epoch(old)

@@ -49,7 +49,7 @@ def observed(reports: list[tuple[int, int]], first_slot: int = 100) -> list[int]
         ([(100, 1), (102, 4_000_000_000)], [0, 1]),
         # A report of the old ledger that comes late.
         ([(150, 51), (152, 1), (151, 52)], [50, 0, 0]),
-        # A late one with the newest one's own number is of another ledger.
+        # A late report with the same number as the newest report comes from another ledger.
         ([(150, 51), (153, 54), (151, 54)], [50, 2, 0]),
         # One that comes late and closes nothing.
         ([(100, 1), (102, 2), (101, 1)], [0, 0, 0]),

@@ -54,7 +54,7 @@ def test_weekends_that_are_not_saturday_and_sunday():
     assert off(None, "Friday, saturday") == [True, True, False]
     assert off(None, "none") == [False, False, False]
     pytest.importorskip("holidays")
-    # Egypt's by the library; what is said outright goes before.
+    # Without `weekend`, the library's days off for Egypt apply; `weekend` replaces them.
     assert off("EG") == [True, True, False]
     assert off("EG", "sunday") == [False, False, True]
 

@@ -180,7 +180,7 @@ def test_a_model_of_several_epochs_is_of_most_reports_and_of_the_newest_of_as_ma
 
 
 def test_where_devices_take_turns_the_mean_is_of_all_of_them() -> None:
-    """One in ``stride`` reports in a slot: what truncation removes is by chance that of ``stride`` times as many."""
+    """One device in ``stride`` reports in a slot; the number of devices is ``stride`` times that of reports."""
     measured = Estimates.of([estimate(FIRST + slot) for slot in range(4)])
     for stride in (1, 3):
         issued = campaign_of(cohort=Cohort(square_wave(4, (0, 10, 100, 1001))), schedule=Schedule(SEED, stride, 1))

@@ -383,7 +383,7 @@ class Life:
         return self
 
     def worst_day(self):
-        """The most that any 24 hours were drawn for, in epsilon: intervals that touch [u, u + 24 h)."""
+        """Return the largest epsilon of any 24 hours [u, u + 24 h): that of the draws whose intervals touch them."""
         worst = 0
         for first in self.draws:
             end = first.ended + DAY * 1000

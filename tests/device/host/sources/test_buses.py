@@ -243,7 +243,7 @@ def test_no_bit_of_one_answer_over_tcp_may_change(opened, monkeypatch):
         def serve():
             for first in damaged:
                 connection, _ = server.accept()
-                # A reader that waits no longer hangs up.
+                # A reader closes the connection when it stops waiting, so the sockets may fail here.
                 with connection, contextlib.suppress(OSError):
                     # The damaged one alternates with what it should have been.
                     for frame in (first, answer, first, answer):
