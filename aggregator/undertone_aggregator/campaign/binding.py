@@ -204,7 +204,7 @@ def refusals_of(config: Config, timeline: Timeline, now: int, check: Callable[[P
 
     epochs, folder = epochs_of(config), config.fleet or config.folder
     newest = timeline.last
-    extended = None if newest is None else epochs.extended(timeline, max(now, cycle_after(newest)))
+    extended = None if newest is None else epochs.reissued(timeline, max(now, cycle_after(newest)))
     if extended is None:
         return known_refusals(folder, epochs.first(now).campaign, check=check)
     # What devices receive is the extended epoch, which is shorter than a whole campaign.

@@ -12,6 +12,11 @@ def _ignore(_: str) -> None:
     """Do nothing: used where nobody wants the sentences about progress."""
 
 
+def _none(_: int) -> int:
+    """Return 0: the strays of a campaign without a store."""
+    return 0
+
+
 @dataclass(frozen=True)
 class EpochMeans:
     """The objects that a decision on epochs needs besides the plan."""
@@ -25,6 +30,9 @@ class EpochMeans:
     # Function that receives sentences about the computation's progress, and about why nothing was decided.
     progress: Callable[[str], None] = _ignore
     warn: Callable[[str], None] = _ignore
+    # Function that returns how many devices follow an epoch that the store does not know, at a Unix second
+    # (`campaign.strays.Strays`).
+    strays: Callable[[int], int] = _none
 
 
 class EpochSource(Protocol):
@@ -50,8 +58,10 @@ class EpochSource(Protocol):
     def learning_ends(self, timeline: Timeline) -> int | None:
         """Return the Unix second at which the first report phase begins if no round is late; None if it has begun."""
 
-    def extended(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the newest epoch with a later end if the plan was extended since it was issued; else None."""
+    def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
+        """Return the newest epoch to be issued anew, with the plan's end, if that was extended since, or if devices
+        follow an epoch that the store does not know; else None.
+        """
 
     def due(self, timeline: Timeline, now: int) -> int | None:
         """Return the Unix second from which the next epoch can be decided; None when none is left to issue."""

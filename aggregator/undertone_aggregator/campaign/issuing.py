@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.timing import CHOICES
@@ -11,6 +12,7 @@ from undertone_aggregator.campaign.collection import collection_of, estimator_of
 from undertone_aggregator.campaign.context import CampaignContext, FittedModels
 from undertone_aggregator.campaign.epoch_source import EpochMeans
 from undertone_aggregator.campaign.handover import HandoverFile
+from undertone_aggregator.campaign.strays import Strays
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Partial
 from undertone_aggregator.estimate.estimator import estimates_of
@@ -43,7 +45,9 @@ class Issuing:
         self._context, self._lag, self._models, self._sign = context, lag, models, sign
         config = context.config
         self._collection = collection_of(config.kind)
-        means = EpochMeans(seed, self._read, clock, self._progress, self._warn)
+        means = EpochMeans(
+            seed, self._read, clock, self._progress, self._warn, partial(Strays(context.plan).at, context.store)
+        )
         self._handover = HandoverFile(config.folder, context.plan.name)
         self.rounds = self._collection.epochs(config, means)
         self.timeline = Timeline(context.store.epochs())
@@ -71,9 +75,9 @@ class Issuing:
         """Issue the epoch that is due at Unix second ``now``, if any, and broadcast the newest from time to time."""
         if not len(self.timeline):
             self._issue(self.rounds.first(now), now)
-        extended = self.rounds.extended(self.timeline, now)
-        if extended is not None and self._devices_are_back(now):
-            self._issue(extended, now)
+        reissued = self.rounds.reissued(self.timeline, now)
+        if reissued is not None and self._devices_are_back(now):
+            self._issue(reissued, now)
         due = self.rounds.due(self.timeline, now)
         counted = self._lag.counted_until(self._context.store, now)
         if due is not None and self._examined < due <= counted and self._devices_are_back(counted):

@@ -2,6 +2,8 @@
 
 A device without a connection goes on with its epoch and keeps its reports. A new θ would be chosen without them, and no
 device would use it. After a long absence the server would also refuse what they kept (`counts.epochs.Timeline`).
+
+Devices whose reports are refused because they follow an epoch that the store does not know (`strays`) are not away.
 """
 
 from dataclasses import dataclass
@@ -36,10 +38,11 @@ class Presence:
         return self.now < LEAST * self.before
 
 
-def presence_of(read: Reader, first: int, settled: int, stride: int) -> Presence:
+def presence_of(read: Reader, first: int, settled: int, stride: int, strays: int = 0) -> Presence:
     """Return the presence in the slots from the campaign's ``first`` to the newest ``settled`` one.
 
-    ``stride``: slots of which each device reports one. ``before`` is the upper quartile over the newest slots with
+    ``stride``: slots of which each device reports one. ``strays``: devices that are there, though nothing of them is
+    counted, see `strays.Strays`. ``before`` is the upper quartile over the newest slots with
     reports, `REMEMBERED` of them; slots without any report show nothing about the devices. If devices stay away for
     good, ``before`` therefore sinks to ``now`` within three quarters of `REMEMBERED` slots with reports.
     """
@@ -61,4 +64,4 @@ def presence_of(read: Reader, first: int, settled: int, stride: int) -> Presence
     whole = [n for n in sorted(spans) if n > 0 and settled - (n + 1) * span + 1 >= first]
     earlier = [spans[n] / span for n in whole[:wanted]]
     before = float(np.quantile(earlier, _USUAL)) if earlier else 0.0
-    return Presence(spans.get(0, 0) / newest, before)
+    return Presence(spans.get(0, 0) / newest + strays / stride, before)

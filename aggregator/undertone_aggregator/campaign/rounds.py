@@ -158,7 +158,7 @@ class Rounds:
         """Return a sentence while devices that reported before are away, see `presence`; "" once they are back."""
         settled = now // self.plan.slot_seconds - self.plan.settle_slots - 1
         first = timeline.epochs[0].campaign.first_slot
-        presence = presence_of(self._means.read, first, settled, self.plan.stride)
+        presence = presence_of(self._means.read, first, settled, self.plan.stride, self._means.strays(now))
         if not presence.away:
             return ""
         return (
@@ -219,8 +219,12 @@ class Rounds:
         rounds = self._round_slots(min(len(timeline), len(self.plan.rounds)) - 1)
         return (newest.campaign.first_slot + rounds) * self.plan.slot_seconds
 
-    def extended(self, timeline: Timeline, now: int) -> Epoch | None:
-        """Return the newest epoch with a later end and the same rule, if the plan was extended since; else None."""
+    def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
+        """Return the newest epoch anew with the same rule and the plan's end, see `EpochSource`; else None.
+
+        Devices that follow an unknown epoch take the renewed one a cycle after theirs began. If it is issued too early
+        for them, it is issued again a cycle later.
+        """
         newest = timeline.last
         assert newest is not None
         campaign, plan, last = newest.campaign, self.plan, self.last_slot(timeline)
@@ -230,7 +234,9 @@ class Rounds:
         # Devices take no two epochs within a cycle, and one that is offline needs the newest until then.
         starts = now // plan.slot_seconds + plan.lead_slots
         early = now < campaign.epoch or starts < campaign.first_slot + plan.cycle
-        if last == campaign.last_slot or early or not self._fits(starts, last):
+        if early or not self._fits(starts, last):
+            return None
+        if last == campaign.last_slot and not self._means.strays(now):
             return None
         later = plan.epoch(starts, last, cohort=campaign.cohort, report=campaign.report, schedule=campaign.schedule)
         return replace(newest, campaign=later, issued_at=now)

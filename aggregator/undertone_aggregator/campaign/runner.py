@@ -24,6 +24,7 @@ from undertone_aggregator.campaign.collection import cells_of
 from undertone_aggregator.campaign.election import Candidate, Elected, Election, Unopposed
 from undertone_aggregator.campaign.preview import end_of
 from undertone_aggregator.campaign.state import CHOOSING, OVER, STARTING, CampaignState
+from undertone_aggregator.campaign.strays import Strays
 from undertone_aggregator.campaign.watch import Look, Watch
 from undertone_aggregator.counts.epochs import Epoch, Timeline
 from undertone_aggregator.ingest.ingest import Failpoint, IngestPlan, Share, no_failpoint
@@ -109,6 +110,7 @@ class Running:
         # Time of the last pass of the campaign's loop, by the monotonic clock; None outside the loop.
         self._advanced: float | None = None
         self._lease: Lease | None = None
+        self._strays = Strays(plan)
         # Names of the problems that the last look at the counters showed, see `watch.Watch.lasting`.
         self.lasting: frozenset[str] = frozenset()
         self._source = source
@@ -404,9 +406,10 @@ class Running:
     def _note(self, store: Store) -> None:
         """Read from the store what the campaign's state shows, such as the newest slot with a report."""
         self.note_groups(store)
+        strays = self._strays.at(store, int(self._options.clock()))
         newest = store.newest_slot()
         ended = None if newest is None else (newest + 1) * self.config.campaign.slot_seconds
-        self._know(state=store.meta().get(STATE, RUNNING), newest=ended)
+        self._know(state=store.meta().get(STATE, RUNNING), newest=ended, strays=strays)
         if self._epochs != store.epoch_count():
             epochs = store.epochs()
             self._epochs = len(epochs)

@@ -14,6 +14,7 @@ from typing import Any
 
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.base.files import write_private
+from undertone_aggregator.base.plural import many
 from undertone_aggregator.base.room import Room
 from undertone_aggregator.campaign.binding import PAUSED, RETIRED, RUNNING
 
@@ -22,6 +23,8 @@ STARTING, CHOOSING, OVER, FAILED, STOPPING = "starting", "choosing", "over", "fa
 STATES = (STARTING, RUNNING, CHOOSING, PAUSED, RETIRED, OVER, FAILED, STOPPING)
 # States of a campaign without a running server: it was served before, or never.
 STOPPED, NEW = "stopped", "new"
+# Name of the problem that devices follow another version of a campaign.
+STRAYS = "strays"
 # States in which reports are accepted.
 _OPEN = (RUNNING, CHOOSING, PAUSED)
 # A state older than this many seconds is that of a server that is dead or hangs.
@@ -42,7 +45,8 @@ class CampaignState:
 
     ``quiet``: seconds without a report that turns cause by design. ``spent``: the Unix second until which the devices
     of a stream have spent their budget, None while they have some left. ``since``: the Unix second since which the
-    server takes in reports without a break. ``full``: the disk of the store is full.
+    server takes in reports without a break. ``full``: the disk of the store is full. ``strays``: devices whose reports
+    are refused because they are for another version of the campaign, see `undertone_aggregator.campaign.strays`.
     """
 
     state: str
@@ -56,6 +60,7 @@ class CampaignState:
     spent: int | None = None
     since: int | None = None
     full: bool = False
+    strays: int = 0
 
     def silence(self, now: float) -> float:
         """Return the seconds for which reports are overdue at Unix second ``now``, 0 while none is expected.
@@ -105,6 +110,15 @@ class CampaignState:
         return (
             f"it ends at {when}, in {days_left(self.end, now)} days: undertone campaign extend gives it a later end,"
             " undertone campaign succeed starts the next one"
+        )
+
+    def straying(self) -> str:
+        """Return a sentence about the devices that follow another version of the campaign, and what to do."""
+        return (
+            f"{many(self.strays, 'device')} report for another version of this campaign, and the server refuses their"
+            " reports: if a restored backup is older than an extension, extend the campaign again (undertone campaign"
+            " extend), and the devices come back by themselves; a stream, or a campaign that is over, needs a next one"
+            " (undertone campaign succeed)"
         )
 
     def sentence(self) -> str:
@@ -166,6 +180,8 @@ class ServerState:
         if campaign is not None and campaign.state in _OPEN and not campaign.ready:
             why = campaign.reason or "a worker has no session at the broker, or cannot write to the store"
             return {"not-ready": f"campaign {name} takes in no reports: {why}"}
+        if campaign is not None and campaign.strays and campaign.state in (*_OPEN, OVER):
+            return {STRAYS: f"campaign {name}: {campaign.straying()}"}
         return {}
 
     def row(self, now: float) -> dict[str, Any]:

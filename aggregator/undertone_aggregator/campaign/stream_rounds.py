@@ -109,7 +109,7 @@ class StreamRounds:
             return None
         return self._aligned(self._after(newest)) * self.plan.slot_seconds
 
-    def extended(self, timeline: Timeline, now: int) -> Epoch | None:
+    def reissued(self, timeline: Timeline, now: int) -> Epoch | None:
         """Return None: a stream's budget covers its planned slots and no more."""
         return None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from undertone_aggregator.base.endings import days_left, notice
 from undertone_aggregator.campaign.binding import RETIRED
-from undertone_aggregator.campaign.state import OVER, CampaignState
+from undertone_aggregator.campaign.state import OVER, STRAYS, CampaignState
 from undertone_aggregator.counts.seen import CONFLICT
 from undertone_aggregator.ingest.admission import REASONS
 from undertone_aggregator.store.store import RECEIVED
@@ -94,6 +94,8 @@ class Watch:
         retired = look.state.state == RETIRED
         if not retired:
             yield from self._silence(look)
+            if look.state.strays:
+                yield STRAYS, look.state.straying()
         if look.free < _LEAST_FREE:
             yield "disk", f"{look.free >> 20} MB are free where the store is"
         for path, end in look.certificates.items():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from undertone_aggregator.base.room import CROWD
 from undertone_aggregator.campaign.binding import RETIRED
-from undertone_aggregator.campaign.state import OVER, ServerState
+from undertone_aggregator.campaign.state import OVER, STRAYS, ServerState
 
 # Name of a problem that lasts until it is mended -> what a message says of it.
 LASTING = {
@@ -26,6 +26,8 @@ LASTING = {
     "certificate": "a certificate of the server ends soon: undertone authority renew",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
+    STRAYS: "devices report for another version of the campaign, and the server refuses their reports: undertone doctor"
+    " says what to do",
     "unsigned": "the signing key is missing: devices that verify campaigns refuse this one",
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"
     " network",

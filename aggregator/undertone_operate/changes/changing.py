@@ -150,7 +150,7 @@ def _new_end(home: Home, config: Config, timeline: Timeline, more: int, now: int
     if learned is not None:
         begins, end = now, learned + plan.report_slots * plan.slot_seconds
     else:
-        extended = epochs.extended(timeline, max(now, cycle_after(newest)))
+        extended = epochs.reissued(timeline, max(now, cycle_after(newest)))
         if extended is None:
             raise Invalid(
                 f"{length}, expected an end after {utc(newest.campaign.end)} and more than"

@@ -198,7 +198,7 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
     def extended(more: int, now: int) -> Epoch | None:
         rounds = rounds_of(server.plan(report_slots=length + more, lead_slots=3, epoch_slots=8))
         assert rounds.last_slot(timeline) == newest.campaign.last_slot + max(more, 0)
-        return rounds.extended(timeline, now)
+        return rounds.reissued(timeline, now)
 
     begun = newest.campaign.epoch
     assert [extended(more, begun + 50) for more in (-1, 0)] == [None, None]
@@ -217,7 +217,7 @@ def test_an_extended_campaign_gets_its_newest_epoch_with_a_later_end() -> None:
     assert extended(200, newest.campaign.end + 100) is not None, "it goes on after a pause"
     # With a lead of a whole cycle, the next epoch may follow at the newest one's first second, and not before.
     rounds = rounds_of(server.plan(report_slots=length + 20, lead_slots=4, epoch_slots=8))
-    assert [rounds.extended(timeline, begun + late) is None for late in (-1, 0)] == [True, False]
+    assert [rounds.reissued(timeline, begun + late) is None for late in (-1, 0)] == [True, False]
 
 
 def test_during_a_threshold_round_an_extended_campaign_ends_later_and_the_round_stays() -> None:
@@ -229,7 +229,7 @@ def test_during_a_threshold_round_an_extended_campaign_ends_later_and_the_round_
     for shorter in (1, 50):
         rounds = rounds_of(server.plan(report_slots=shorter))
         assert rounds.last_slot(timeline) == timeline.epochs[0].campaign.last_slot
-    assert rounds.extended(timeline, NOW + 10) is None
+    assert rounds.reissued(timeline, NOW + 10) is None
 
 
 @pytest.mark.parametrize("bound", [1, 1000])
