@@ -5,7 +5,6 @@ import json
 import random
 import sqlite3
 from collections import Counter
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from support import server
+from support.rounds import DEVICES, NOW, Outlet, report_slot
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign import rounds as module
 from undertone_aggregator.campaign import settling
@@ -26,27 +26,11 @@ from undertone_aggregator.counts.partial import Key, Partial
 from undertone_aggregator.estimate.estimator import Estimator
 from undertone_aggregator.estimate.publication import publication_of
 from undertone_aggregator.store.inventory import ACTIVE, Device
-from undertone_aggregator.store.store import Batch, Store, open_store
+from undertone_aggregator.store.store import Batch, open_store
 from undertone_aggregator.threshold import Query, Threshold, constant_variance
 from undertone_aggregator.threshold.limits import LARGEST_CHANGE, limit_change, limit_first, limit_most
 from undertone_shared import report
-from undertone_shared.campaign import Campaign, header
-
-NOW = server.FIRST
-DEVICES = 400
-
-
-class Outlet:
-    """Remembers what was published."""
-
-    def __init__(self) -> None:
-        self.messages: list[tuple[str, bytes]] = []
-
-    def publish(self, topic: str, payload: bytes, *, again: bool = False) -> None:
-        self.messages.append((topic, payload))
-
-    def campaigns(self) -> list[Campaign]:
-        return [Campaign(payload[12:-64]) for topic, payload in self.messages if topic.endswith("/config")]
+from undertone_shared.campaign import header
 
 
 class Nobody:
@@ -55,35 +39,6 @@ class Nobody:
 
     def flush(self) -> None:
         pass
-
-
-def report_slot(store: Store, slot: int, chance: random.Random, scale: float) -> None:
-    """All devices report for a slot, readings exponential with mean ``scale``."""
-    epoch = Timeline(store.epochs()).at(slot)
-    if epoch is None:
-        return
-    campaign, rule = epoch.campaign, epoch.campaign.report
-    batch = Batch()
-    members = DEVICES // campaign.schedule.cohort_stride
-    laws: dict[tuple[int, int], list[int]] = {}
-    for number in range(DEVICES):
-        reading = min(int(chance.expovariate(1 / scale)), campaign.bound)
-        if number < members:
-            kind, mechanism = report.COHORT, campaign.cohort.mechanism
-        else:
-            assert rule is not None
-            kind, mechanism = report.REPORT, rule.mechanism.piecewise  # type: ignore[union-attr]
-        if kind == report.COHORT:
-            level = int(np.searchsorted(mechanism.edges, reading, side="right")) - 1  # type: ignore[arg-type]
-        else:
-            assert rule is not None
-            level = min(reading, rule.theta) * mechanism.levels // rule.theta  # type: ignore[union-attr]
-        if (kind, level) not in laws:
-            laws[kind, level] = list(accumulate(mechanism.weights(level)))  # type: ignore[union-attr]
-        symbol = chance.choices(range(mechanism.symbols), cum_weights=laws[kind, level])[0]  # type: ignore[union-attr]
-        symbols = mechanism.symbols if kind == report.COHORT else rule.mechanism.symbols  # type: ignore[union-attr]
-        batch.partial.add(Key("meters", campaign.fingerprint, kind, "all", slot), symbol, symbols)
-    store.commit("0of1", batch)
 
 
 def play(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from aggregator.campaign.test_rounds import DEVICES, NOW, Outlet, report_slot
 
 from support import server
 from support.factory import policy_of
+from support.rounds import DEVICES, NOW, Outlet, report_slot
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.campaign.coordinator import Coordinator
 from undertone_aggregator.campaign.strays import Strays
