@@ -201,7 +201,7 @@ def test_undertone_verify_agrees(demo, monkeypatch, capsys):
 
 def test_the_plain_sentence():
     text = meaning(1.0, 48)
-    assert "sees the report of one reading" in text
+    assert "the report of one reading shifts the odds between any two of its values" in text
     assert "factor of at most e^1 = 2.72" in text
     assert "e^48" in text
 

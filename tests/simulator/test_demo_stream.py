@@ -84,4 +84,4 @@ def test_streams_over_mqtt_with_a_device_killed_on_the_way(mechanism, dimension,
 def test_there_is_no_other_collection():
     result = CliRunner().invoke(app, ["demo", "--collect", "streams"])
     assert isinstance(result.exception, Invalid)
-    assert str(result.exception) == "collect is 'streams', expected one of reports, stream"
+    assert str(result.exception) == "--collect is 'streams', expected one of reports, stream"
