@@ -161,7 +161,7 @@ def test_the_unit_is_clean(tmp_path: Path, state: bool, name: str, monkeypatch: 
     checked = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, encoding="utf-8", timeout=240
     )
-    # It says what it ignores with code 0, and names units of the machine that are none of ours.
+    # The exit code is 0 even if lines of our unit are ignored, and other units of the machine may be named, too.
     assert [line for line in (checked.stdout + checked.stderr).splitlines() if unit.name in line] == []
 
 

@@ -19,9 +19,9 @@ def test_error_coverage_and_width_of_known_series() -> None:
     assert of.share == pytest.approx(of.rmse / 100)
     # The campaigns' own shares are 1 and 1/2.
     assert of.chance == pytest.approx(0.25)
-    # ± 3.92 holds all of the first, ± 1.96 two of the second.
+    # Intervals of ± 3.92 hold the truth in all slots of the first series, those of ± 1.96 in two of the second.
     assert of.held == pytest.approx(6 / 8)
-    # From 0 to 4 h the first holds both and the second none; from 4 h on both hold all.
+    # Before 4 h, the two of the first series hold it and the two of the second do not; from 4 h on, all four hold it.
     assert of.least == pytest.approx(2 / 4)
     assert of.width == pytest.approx(1.5 / of.rmse)
 

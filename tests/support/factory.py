@@ -32,7 +32,7 @@ def campaign_of(**changes: Any) -> Campaign:
 
 
 def policy_of(**changes: Any) -> dict[str, Any]:
-    """Return a device's policy as its file has it, of which ``changes`` are other fields."""
+    """Return a device's policy as its file has it; ``changes`` are fields to replace or to add."""
     fields: dict[str, Any] = {
         "version": 1,
         "sensor": "energy",

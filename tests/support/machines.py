@@ -22,7 +22,7 @@ PARTITIONS = 4
 
 
 class Site:
-    """What runs on "machines" of one host, at a clock that stands still. ``brokers``: the lines of [broker]."""
+    """Servers and workers, as if on several machines, at a clock that stands still. ``brokers``: lines of [broker]."""
 
     def __init__(self, folder: Path, store: str, brokers: str, lease_seconds: int, batch: int = 20) -> None:
         self.folder = folder

@@ -43,7 +43,7 @@ def offer(policy: str) -> dict[str, Any]:
 
 
 class FastClock:
-    """A clock on which ``rate`` seconds pass in each real one, from ``begin`` on; the app gets the same as clock.js."""
+    """A clock that starts at ``begin`` and runs ``rate`` times as fast as the real one; `script`: the app's one."""
 
     def __init__(self, begin: float, rate: float) -> None:
         self.begin, self._rate, self.at = begin, rate, time.time()

@@ -1,4 +1,4 @@
-"""Streams by definition: any schedule of coefficients, and what one path costs under it."""
+"""Reference formulas of streams: any schedule of coefficients, and the squared norm of one path under it."""
 
 from collections.abc import Sequence
 from fractions import Fraction

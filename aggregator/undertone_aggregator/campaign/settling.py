@@ -76,7 +76,8 @@ class Settling:
         # The newest timeline and its estimator, None before the first slot.
         self._estimating: tuple[Timeline, Estimator] | None = None
         self._return = _Return(context)
-        # A store in a file is restored with its folder, by a command that knows it: only a database needs the mark.
+        # Only a database needs the mark: a store in a file is restored with its folder, and the command that does it
+        # withholds the slots.
         database = store_address(context.config.store_url).file is None
         self._mark = SettledMark(context.config.folder, context.plan.name) if database else None
         self._compared = False

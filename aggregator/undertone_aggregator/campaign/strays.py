@@ -13,7 +13,7 @@ from undertone_aggregator.store.store import CountedReports
 
 # Slots of which the median is taken.
 _SPAN = 3
-# Least share of the devices that report now which is worth a new epoch and an alarm.
+# Strays are worth a new epoch and an alarm only if they are more than this share of all devices that report now.
 LEAST = 0.1
 
 

@@ -2,7 +2,7 @@
 
 Values of δ on a grid of ε are joined by straight lines in e^ε (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, PoPETs
 2022). This gives a distribution of losses on the grid whose δ is nowhere too small. The losses of several releases add
-up: their distribution is a power of the Fourier transform.
+up, so the Fourier transform of their distribution is a power of that of one release.
 """
 
 from dataclasses import dataclass

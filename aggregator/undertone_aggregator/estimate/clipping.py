@@ -33,7 +33,7 @@ _SHARED, _SHAPE = 1.0, 1.2
 _PER_STEP, _LEVELS = 4, 200
 # Rates of the exponential distributions, as multiples of the inverse of the range; negative ones rise with x.
 _RATES = np.concatenate([-np.geomspace(1e-3, 50.0, 40)[::-1], np.geomspace(1e-3, 400.0, 60)])
-# The steepest rise from 0 to the bound: e^700 is about the largest float.
+# Densities that rise by more than e^400 from 0 to the bound are left out, because the largest float is about e^709.
 _STEEPEST = 400.0
 _TINY = 1e-300
 
@@ -80,7 +80,7 @@ def levels_of(slew: float) -> Vector:
 
 
 def means_of(distribution: Vector, slew: float) -> Vector:
-    """Return `stationary_means` of k distributions of readings: their shares [k, starts, steps] below `levels_of`."""
+    """Return `stationary_means` for k distribution functions of readings [k, starts, steps], given at `levels_of`."""
     levels, count = levels_of(slew), len(distribution)
     per_step, inside = len(levels), levels < 1.0
     below = np.clip(distribution, _TINY, 1.0)

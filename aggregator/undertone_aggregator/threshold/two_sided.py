@@ -102,7 +102,7 @@ def best_range(
 
 
 def _visible(rounds: Sequence[CohortCounts]) -> float:
-    """Return the least visible share: some standard errors of a share that every device reports with one bit."""
+    """Return the least visible share: `_SEEN` standard errors, if each device answers by randomised response."""
     information = sum(counts.total * 4 * math.sinh(counts.epsilon / 2) ** 2 for counts in rounds)
     return _SEEN / math.sqrt(max(information, 1.0))
 

@@ -50,7 +50,7 @@ def run(options: StudyOptions) -> list[Measured]:
 
 
 def _measure(way: str, connections: int) -> tuple[float, float]:
-    """Return the KB a connection and the logins a second of a core."""
+    """Return the memory of a connection in KB, and the number of logins that take one second of processor time."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
         home, port = Path(name) / "home", free_port()
         where = ["--host", "localhost", "--tls", "--port", str(port), "--websocket-port", "0"]

@@ -72,7 +72,7 @@ Decide = Callable[..., tuple[Epoch | None, dict[str, Any], Evidence]]
 
 @pytest.fixture
 def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
-    """What comes next after ``epochs``, where the decision is ``theta``; what the decision was asked; the evidence."""
+    """Makes (the epoch after ``epochs`` if ``theta`` is chosen, what the functions of the choice got, the evidence)."""
 
     def decided(
         epochs: list[Epoch], now: int, *, theta: int = 500, reason: str | None = None, tell: Any = None, **options: Any

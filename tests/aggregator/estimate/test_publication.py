@@ -250,9 +250,9 @@ SLOTS = 4
 
 
 def pools(counts: tuple[tuple[int, int], ...], publications: Iterable[Publication]) -> frozenset[Number]:
-    """Every pool of the threshold's reports, and of the others, over any selection and any runs; ever published.
+    """All numbers that are ever published: those of each slot, and pooled ones for any selection and length of runs.
 
-    ``counts``: (reports for the threshold, others) of each slot. Columns: both of each slot.
+    ``counts``: (reports for the threshold, others) of each slot. A number has a column for both of each slot.
     """
     partial = Partial()
     for slot, pair in enumerate(counts):

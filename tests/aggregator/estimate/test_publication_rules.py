@@ -151,7 +151,7 @@ def enrol(store: MemoryStore, **sizes: int) -> None:
 def test_counts_are_told_of_groups_that_are_large_enough() -> None:
     """If a group has one household, "1 reporting, 0 silent" reveals that the household is there."""
     store = fleet_of(east=12, solo=1, west=11)
-    # East, west and everybody would leave solo.
+    # West is withheld: everybody's count less those of east and west would be solo's.
     assert tell_groups(store, LEAST) == {EVERYBODY, "east"}
     assert told_groups(store, publication_of(store, LEAST)) == {EVERYBODY, "east"}
     losses = {"east": (3, 70), "solo": (2, 60), "west": (1, 80)}

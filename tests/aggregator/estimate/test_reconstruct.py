@@ -217,7 +217,7 @@ def test_a_cells_mean_is_the_fitted_distributions_or_its_middle() -> None:
 
 
 def turns(stride: int, theta: int = 400) -> Epoch:
-    """A report epoch in which a device takes every so many-th slot."""
+    """A report epoch in which each device has a turn every ``stride`` slots."""
     whole = campaign(cohort_stride=9, theta=theta)
     fields = {name: getattr(whole, name) for name in ("sensor", "unit", "measure", "offset", "bound", "default")}
     return Epoch(

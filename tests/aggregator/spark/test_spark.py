@@ -145,14 +145,14 @@ def end(pid: int) -> None:
 
 
 def land(folder: Path, devices: int, slots: int) -> int:
-    """Land and count in a server's store; how many deliveries."""
+    """Land deliveries and count them in a server's store, too; return their number."""
     with open_store(folder / "server.sqlite", campaign="meters") as server:
         landed.bind(server)
         return landed.land(folder / "landing", server, devices, slots)
 
 
 def check(driver: Driver, distinct: int, deliveries: int) -> None:
-    """Cells as the recount has them, and the server; the same estimates; every delivery has an outcome."""
+    """The store has the recount's cells, the server's cells, outcomes and estimates; each delivery has an outcome."""
     server = driver.folder / "server.sqlite"
     with open_store(driver.store, read_only=True) as store, open_store(server, read_only=True) as beside:
         again = recount(driver.landing, store.epochs())

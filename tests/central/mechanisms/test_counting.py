@@ -330,7 +330,7 @@ def test_range_sums_have_their_standard_error(name, options):
         for first, end in ((0, 64), (3, 61), (70, 90)):
             answer = range_sum(made.parameters, [Piece(0, 5, numbers)], first, end)
             ratios.append(((answer.value - values[first:end].sum()) / answer.standard_error) ** 2)
-    # Predictions inside a block are better than the change from block to block suggests.
+    # The error inside a block that a range cuts is estimated by the change from block to block, which is larger.
     assert (0.2 if options.get("smoothing") else 0.4) < np.mean(ratios) < 1.7
 
 

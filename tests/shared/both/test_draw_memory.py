@@ -1,4 +1,4 @@
-"""Given a filled buffer, a report is drawn without allocating anything; so no integer leaves the small ones."""
+"""Given a filled buffer, a report is drawn without allocating anything, so every integer in it is a small one."""
 
 import gc
 

@@ -46,7 +46,7 @@ class Smoothed:
 def prior(slots: Sequence[int], movement: float, season: float, cycle: int | None, scale: float) -> Matrix:
     """Return the prior covariance [k, k] of level and season at ``slots``, ascending.
 
-    ``scale`` of the level's start.
+    At the first slot the level has the standard deviation `_DIFFUSE` * ``scale``.
     """
     t = np.asarray(slots, dtype=np.float64) - slots[0]
     covariance = (_DIFFUSE * scale) ** 2 + movement**2 * np.minimum.outer(t, t)

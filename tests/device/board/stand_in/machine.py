@@ -156,7 +156,7 @@ def become(port):
     has = PORTS[port]
     if "DEEPSLEEP_RESET" not in port_names.MACHINE[port]:
         del globals()["DEEPSLEEP_RESET"]
-        # After a sleep, such a port says what it says after any boot.
+        # Such a port names the same cause after a deep sleep as after any other boot.
         save(cause=PWRON_RESET)
     if not has.memory:
         globals()["RTC"] = PlainRTC

@@ -1,4 +1,4 @@
-"""The user's part."""
+"""Stands in for the owner's sensor.py."""
 
 
 def read():
