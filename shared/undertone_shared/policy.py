@@ -242,7 +242,7 @@ class Policy:
             raise Refused("ended", "its last slot ended at %d, now is %d" % (campaign.end, now))
         if campaign.epoch > now + self.lead_seconds:
             raise Refused(
-                "epoch_ahead", "epoch is %d, allowed to %d seconds after %d" % (campaign.epoch, self.lead_seconds, now)
+                "epoch_ahead", "epoch is %d, more than %d seconds after %d" % (campaign.epoch, self.lead_seconds, now)
             )
         if last_epoch:
             if campaign.epoch <= last_epoch:

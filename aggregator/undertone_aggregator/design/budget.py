@@ -56,7 +56,7 @@ def best_fraction(epsilon: Fraction | float | str, largest: int = LARGEST_NUMERA
         if a * best[1] > best[0] * b:
             best = (a, b)
     if best == (1, 1):
-        raise Invalid(f"largest is {largest}, too small for a fraction between 1 and e^{epsilon}")
+        raise Invalid(f"largest is {largest}: no fraction with a numerator so small lies between 1 and e^{epsilon}")
     return best
 
 

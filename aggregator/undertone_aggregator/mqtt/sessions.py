@@ -109,7 +109,10 @@ def _move(
     sessions: list[tuple[int, ...]] = [tuple(slots) for slots in json.loads(meta.get(_SESSIONS, "[]"))]
     strange = [slots for slots in sessions if not set(taken).isdisjoint(slots)]
     if strange:
-        say("alarm: another campaign has taken sessions of this one and refused the reports there; this takes others")
+        say(
+            "alarm: another campaign has taken broker sessions of this campaign, and has refused the reports in them;"
+            " this campaign now takes other sessions"
+        )
         sessions = [slots for slots in sessions if slots not in strange]
     old = [slots for slots in sessions if len(slots) != workers]
     matching = next((slots for slots in sessions if len(slots) == workers), None)

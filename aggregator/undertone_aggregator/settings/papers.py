@@ -48,9 +48,9 @@ def check_papers(plan: _Plan) -> None:
         if getattr(plan, name) != value:
             raise Invalid(f"campaign.{name} is {getattr(plan, name)!r}, expected {value!r}: campaign.as_papers sets it")
     if len(plan.rounds) != 1:
-        raise Invalid(f"campaign.rounds is {list(plan.rounds)}, expected one round: campaign.as_papers is set")
+        raise Invalid(f"campaign.rounds is {list(plan.rounds)}, expected one round, because campaign.as_papers is set")
     if plan.query == "shown":
-        raise Invalid("campaign.query is 'shown', expected ranges:R or fleet: campaign.as_papers is set")
+        raise Invalid("campaign.query is 'shown', expected ranges:R or fleet, because campaign.as_papers is set")
 
 
 def papers_sentence(plan: _Plan) -> str:

@@ -212,7 +212,7 @@ def _endpoint_options(config: Config, host: str) -> dict[str, Any]:
         return {**options, "host": host, "certificate": None, "key": None}
     if not (config.path(CERTIFICATE).is_file() and config.path(KEY).is_file()):
         raise Invalid(
-            f"the endpoint has no certificate of {host}, expected {config.path(CERTIFICATE)} and its key beside it"
+            f"the endpoint has no certificate for {host}, expected {config.path(CERTIFICATE)} and its key beside it"
         )
     return options
 

@@ -179,7 +179,7 @@ def _refuse_others(context: typer.Context) -> None:
     given = {name for name, value in context.params.items() if value not in (None, False)}
     if "losses" in given:
         unlike = (*_SELECTS, "every", "quantiles", "filtered", "newest", "settled")
-        refuse(context, unlike, "with --losses, which goes with a time and groups")
+        refuse(context, unlike, "with --losses, which takes only a time and groups")
     for name, (others, where) in _OTHERS.items():
         if name in given:
             refuse(context, others, where)

@@ -106,7 +106,7 @@ def explain(state: dict[str, Any]) -> list[str]:
         )
     if state["outside"]:
         lines.append(
-            f"question    {', '.join(state['outside'])} shall follow, which is outside what was agreed to: nothing is"
+            f"question    may {', '.join(state['outside'])} follow? That is outside what was agreed to: nothing is"
             " sent for it; to agree, take a new policy"
         )
     if state["trouble"]:

@@ -50,7 +50,7 @@ class Register:
     def value(self, answer: bytes) -> int:
         """Return the reading in an answer. Raises ValueError for an exception, another function or length."""
         if len(answer) != self.answer_bytes() or answer[0] != self.function or answer[1] != len(answer) - 2:
-            raise ValueError("the answer is not one to the question")
+            raise ValueError("the answer is not to this question")
         words = [answer[i] << 8 | answer[i + 1] for i in range(2, len(answer), 2)]
         if self._swap:
             words.reverse()

@@ -284,7 +284,7 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
     says(page, "You entered 1,000 Wh")
     for text, question in (
         ("-5", "-5 Wh is beyond what counts: at least 0. Send 0?"),
-        ("3.7", "Only whole numbers count here: 3.7 Wh is none. Send 4?"),
+        ("3.7", "Only whole numbers count here: 3.7 Wh is not one. Send 4?"),
     ):
         page.fill("#number", text)
         press(page, "Save")
@@ -292,7 +292,7 @@ def test_a_number_that_does_not_count_is_asked_about_and_kept_only_then(
     says(page, "You entered 4 Wh")
     page.fill("#number", "seven")
     press(page, "Save")
-    says(page, "This is no number")
+    says(page, "This is not a number")
 
 
 def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
@@ -313,7 +313,7 @@ def test_a_campaign_outside_what_was_agreed_to_is_a_new_question(
     again = phones(phones.context())
     site.keys.clear()
     take_part(again)
-    says(again, "A new question for you: heat shall follow, which is outside what you agreed to")
+    says(again, "A new question for you: may heat follow? That is outside what you agreed to")
     again.get_by_text("About this measurement").click()
     says(again, "load-2 follows, inside what you agreed to")
 
