@@ -87,7 +87,7 @@ def choose(
     if steps < 1 or levels < 2:
         raise Invalid(f"slew is {slew} of {levels} levels, expected at least one level")
     if rho < 1:
-        raise Invalid(f"rho is {rho} in units of 2^-20, expected at least 1")
+        raise Invalid(f"the budget rho is {rho} in units of 2^-20, expected at least 1")
     exact = Fraction(steps, levels)
     shift = 0 if independent else SHIFT
     if independent:
