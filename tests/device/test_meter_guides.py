@@ -79,6 +79,7 @@ def test_an_esp32_on_a_dutch_or_belgian_meter(micropython, compiled, mosquitto_b
         board.close()
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_a_raspberry_pi_on_a_german_meter(tmp_path, free_port):
     """The guide's own commands, with a server beside it; the meter sends a frame five times a second."""

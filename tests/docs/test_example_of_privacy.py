@@ -53,8 +53,9 @@ def test_the_power_of_an_experiment():
     arm = undertone.plan(devices=2500, epsilon=1)
     found = {span.name: _percent(2.8 * 2**0.5 * span.standard_error / arm.mean) for span in arm.spans}
     assert (
-        f"For 2,500 homes in each arm these are {found['a slot']} % for a slot and {found['a day']} % for a day" in page
+        "For 2,500 homes in each arm the smallest difference that is found is"
+        f" {found['a slot']} % of the mean for a slot, and {found['a day']} % for a day" in page
     )
     assert f"which is {60 * (2 / 2500) ** 0.5:.1f} % here" in page
     normal = NormalDist()
-    assert f"it is {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page
+    assert f"It must be {normal.inv_cdf(0.975) + normal.inv_cdf(0.8):.1f} times its standard error" in page

@@ -34,7 +34,7 @@ from support.joined_home import (
 from support.waiting import wait_for
 from undertone_aggregator.campaign.results import open_public
 
-pytestmark = [pytest.mark.services, pytest.mark.waits, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 # This test takes longest, so it is the first of the file: the tests of a file run in their order.

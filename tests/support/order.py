@@ -15,10 +15,14 @@ _WEIGHTS = {"long": 20, "waits": 8, "broker": 1}
 
 
 def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The same tests, in the order for so many workers. A file's tests stay together: they may share fixtures."""
+    """The same tests, in the order for so many workers.
+
+    A file's tests stay together, because they may share fixtures. A long one is dealt by itself: a file of them would
+    keep one worker busy to the end.
+    """
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        files.setdefault(item.nodeid if "long" in item.keywords else item.nodeid.partition("::")[0], []).append(item)
     weights = {file: sum(map(_weight, tests)) for file, tests in files.items()}
     waiting: list[list[pytest.Item]] = [[] for _ in range(-(-workers // 2))]
     loads = [0] * len(waiting)

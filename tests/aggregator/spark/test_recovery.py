@@ -19,7 +19,7 @@ from undertone_aggregator.store.store import open_store
 from undertone_operate.examine.recount import compare, recount
 from undertone_shared.errors import Invalid
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 
 @pytest.fixture(scope="module", autouse=True)
