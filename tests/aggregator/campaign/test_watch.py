@@ -80,6 +80,13 @@ def test_nothing_is_expected_of_a_retired_campaign_but_its_disk_is_the_servers()
     assert rung([retired, later(retired, free=1 << 20)]) == [[], ["disk"]]
 
 
+def test_devices_of_another_version_ring_until_they_are_back() -> None:
+    straying = replace(FINE, state=replace(RUNS, strays=50))
+    assert rung([straying, later(straying), later(FINE)]) == [["strays"], [], []]
+    retired = replace(straying, state=replace(straying.state, state=RETIRED))
+    assert rung([retired]) == [[]]
+
+
 def test_a_campaigns_end_is_foreseen_twice_and_is_no_alarm() -> None:
     watch = Watch(slot_seconds=1800, settle_slots=2)
     found = []
