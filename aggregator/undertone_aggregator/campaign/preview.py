@@ -8,9 +8,11 @@ from undertone_aggregator.campaign.collection import collection_of, guarantee_of
 from undertone_aggregator.campaign.epoch_source import EpochMeans, EpochSource
 from undertone_aggregator.counts.epochs import THRESHOLD_PHASE, Epoch, Timeline
 from undertone_aggregator.counts.partial import Partial
-from undertone_aggregator.settings.config import Config
+from undertone_aggregator.estimate.guarantee import lasting, rest_of
+from undertone_aggregator.settings.config import CampaignPlan, Config
 from undertone_aggregator.settings.groups import read_groups
 from undertone_aggregator.settings.papers import papers_sentence
+from undertone_shared.campaign import Campaign
 from undertone_shared.schedule import SEED_BYTES
 
 
@@ -55,5 +57,17 @@ def preview(config: Config, now: int) -> list[str]:
     cost = guarantee_of(timeline, config.budget)
     end = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timeline.epochs[-1].campaign.end))
     warnings = [f"warning: {sentence}" for sentence in epochs.warnings()]
-    papers = papers_sentence(config.campaign)
-    return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *([papers] if papers else []), *warnings]
+    said = [_longer_rest(config.campaign, timeline.epochs[-1].campaign), papers_sentence(config.campaign)]
+    return [f"privacy: {cost.sentence}", f"its last slot ends at {end}", *filter(None, said), *warnings]
+
+
+def _longer_rest(plan: CampaignPlan, campaign: Campaign) -> str:
+    """Return a sentence if devices rest longer than the plan's window asks for; else ""."""
+    rest = rest_of(campaign)
+    if plan.window is None or rest <= plan.window:
+        return ""
+    return (
+        f"devices rest {lasting(rest)}, and campaign.window asks for {lasting(plan.window)}: from one report to the"
+        f" next there are {campaign.schedule.stride} slots, the least number that has no divisor in common with the"
+        f" cycle of {plan.cycle} slots"
+    )
