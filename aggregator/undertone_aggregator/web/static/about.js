@@ -6,7 +6,7 @@ const DAY = 86400;
 
 function ends({ last_slot_ends: end, phase, time_zone: zone }) {
   const left = end - Date.now() / 1000;
-  if (left <= 0) return `ended on ${date(end - 1, zone)}`;
+  if (left <= 0) return `until ${date(end - 1, zone)}`;
   const days =
     left > 2 * DAY ? lasting(DAY * Math.floor(left / DAY)) : lasting(3600 * Math.max(Math.floor(left / 3600), 1));
   // While the range of readings is learnt, it is not decided yet how long the reports go on.
@@ -31,6 +31,14 @@ export function aboutIt(campaign) {
     link("leaving, losing, erasing", "guides/privacy.md#leaving-losing-erasing"),
     ".",
   );
+  const own = element("dd");
+  own.append(
+    "Not on this page: it has no number of a single home, and does not say which homes are in a mean. Whoever runs the" +
+      " server gets reports with noise, and sees which device sent them and when. Whether your home takes part now, and what it" +
+      " has sent, your own device says; the phone's app and Home Assistant also show your number beside the mean of all. ",
+    link("Who sees what", "guides/privacy.md#who-sees-what"),
+    ".",
+  );
   return [
     element("dt", "Who asks"),
     element(
@@ -40,8 +48,13 @@ export function aboutIt(campaign) {
     ),
     ...(purpose ? [element("dt", "What for"), element("dd", purpose)] : []),
     element("dt", "How long"),
-    element("dd", `Since ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.`),
+    element(
+      "dd",
+      `${campaign.last_slot_ends * 1000 > Date.now() ? "Since" : "It is over: from"} ${date(campaign.begins, campaign.time_zone)}, ${ends(campaign)}.`,
+    ),
     element("dt", "How a home leaves"),
     leaving,
+    element("dt", "Your own home"),
+    own,
   ];
 }

@@ -41,6 +41,7 @@ let data = null; // the series of the first chosen group, with its losses
 let overlaid = []; // [group, its series] of every chosen group
 let about = null; // the campaign at a glance
 let ends = null; // when its newest slot ends
+let registered = null; // how many devices it has, once an answer says so
 let chart = null;
 let zoom = null; // the part of its span that the chart shows: { min, max }, or null for all of it
 let thetaChart = null;
@@ -100,7 +101,9 @@ function now(campaign) {
     const shape = amount(estimate, error, campaign.unit);
     const line = element("div", "", old(campaign) ? "value old" : "value");
     line.append(shape.value, element("span", ` ${shape.unit} ${shape.error}`, "unit"));
-    made.push(line);
+    made.push(line, element("div", "per device, on average", "small"));
+    const total = ofAll(campaign, estimate, error);
+    if (total) made.push(element("div", total, "small"));
   }
   if (learns) {
     const bar = element("progress");
@@ -112,12 +115,38 @@ function now(campaign) {
     made.push(bar, element("div", learns.words, "small"));
   } else if (newest)
     made.push(
-      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}.`, "small"),
+      element("div", `Ended ${ago(Date.now() / 1000 - newest.start - slot)}${following(campaign)}.`, "small"),
       element("div", `${reporting(campaign)}.`, "small"),
     );
   refresh($("latest"), made);
   const title = old(campaign) ? "The newest number" : "Now";
   $("latest-when").textContent = newest && !learns ? `${title}, ${slotOf(newest.start, slot, zone)}` : title;
+}
+
+// A slot's mean as the sum over all registered devices, in words, and as a power where it is an energy.
+function ofAll({ name, measure, unit, slot_seconds: slot }, estimate, error) {
+  if (registered?.name !== name || !ADDS_UP.includes(measure) || error === null) return "";
+  const said = (factor, of) => {
+    const shape = amount(factor * registered.devices * estimate, factor * registered.devices * error, of);
+    return `${shape.value} ${shape.unit} ${shape.error}`;
+  };
+  const words = `${said(1, unit)} of all ${number(registered.devices, 9)} devices`;
+  return unit === "Wh" ? `${words}: a power of ${said(3600 / slot, "W")}` : words;
+}
+
+// When the next number is due, while a server makes them.
+function following(campaign) {
+  const { newest, slot_seconds: slot, server, time_zone: zone, last_slot_ends: last } = campaign;
+  const due = newest.start + (2 + server.settle_slots) * slot;
+  if (
+    server.state !== "running" ||
+    !Number.isFinite(due) ||
+    old(campaign) ||
+    due < Date.now() / 1000 ||
+    newest.start + 2 * slot > last
+  )
+    return "";
+  return `; the next number comes about ${due - Date.now() / 1000 < 86400 ? clock(due, zone) : time(due, zone)}`;
 }
 
 // The tiles after "now": a title and a selection of slots, whose mean (or sum, where slots add up) one question gives.
@@ -167,9 +196,11 @@ async function answers(campaign) {
     ]);
     if (name !== shown) return;
     const [row] = answer.selections;
+    if (row?.devices) registered = { name, devices: row.devices };
     refresh($(id), row ? answerOf(row, campaign, apart.differences[0], than) : noAnswer(answer.error));
   };
   await Promise.all([...ANSWERS.map(tile), compared()]);
+  if (name === about.name) now(about);
 }
 
 // The last 7 days end with the newest slot, so that the 7 days before are 7 days, too.
@@ -510,6 +541,9 @@ function draw() {
   $("chart-caption").textContent =
     `Mean of what a device measured in each ${lasting(about.slot_seconds)}, ${unit}, in ${zone}; smoothed (filtered) over time. ` +
     "95 times in 100 the true mean lies within the band. " +
+    (unit === "Wh" && about.slot_seconds !== 3600
+      ? `100 Wh in ${lasting(about.slot_seconds)} are a power of ${number(360_000 / about.slot_seconds, 3)} W. `
+      : "") +
     (alone
       ? `Grey: each slot alone (raw)${overlaid.length > 1 ? `, of ${first === "all" ? "all devices" : first}` : ""}. `
       : "") +
@@ -670,7 +704,13 @@ function detail(i) {
     return;
   }
   words.push(`alone (raw): ${number(raw.estimate[i])} ${data.unit}`);
-  if (raw.standard_error[i] !== null) words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])}`);
+  if (raw.standard_error[i] !== null) {
+    words.push(`95 %: ${number(raw.low[i])} to ${number(raw.high[i])}`);
+    const error = Z * raw.standard_error[i];
+    const total =
+      overlaid[0][0] === "all" && !drowned(raw.estimate[i], error, about) && ofAll(about, raw.estimate[i], error);
+    if (total) words.push(total);
+  }
   if (raw.truncated_mean[i] !== raw.estimate[i] && raw.truncated_se[i] !== null) {
     words.push(
       `of readings truncated at θ = ${number(raw.theta[i])}: ${number(raw.truncated_mean[i])} ± ${number(Z * raw.truncated_se[i], 2)}`,
@@ -864,6 +904,15 @@ function devices(place, campaign) {
           "small",
         ),
   );
+  if (groups.length)
+    place.append(
+      element(
+        "p",
+        "Silent: no report for the slot named under the newest number. The operator finds out which by" +
+          " undertone devices list --silent 12h. If no device reports, the top of this page says so, and what to do.",
+        "small",
+      ),
+    );
 }
 
 async function threshold(place, campaign) {

@@ -21,6 +21,7 @@ export function differing(row, { unit }, than, sized, each = 1) {
 
 function chance({ chance: p }) {
   if (p === null) return "";
+  if (p > 0.5) return "If nothing were different, noise alone would mostly show more than this.";
   const odds = p > RAREST ? `${number(1 / p, p > 0.2 ? 2 : 3)}` : `more than ${number(1 / RAREST)}`;
   return `If nothing were different, noise alone would show as much in 1 of ${odds} cases.`;
 }
