@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from support.factory import policy_of
 from undertone_device.__main__ import EXAMPLES, main
 
 # The words of an example that stand for a place elsewhere -> the place in this test's folder.
@@ -19,22 +20,12 @@ NOT_RUN = {
     "send": "it needs a board on a serial port",
     "install": "it makes a service of this machine: tests/device/tools/test_tools.py",
 }
-POLICY = {
-    "version": 1,
-    "sensor": "energy",
-    "measures": ["sum"],
-    "cap": [2, 1],
-    "slot_seconds": 1800,
-    "theta": [1, 1000],
-    "duration_seconds": 86400,
-    "insecure": True,
-}
 CONFIG = {"name": "m", "broker": {"host": "x"}, "campaigns": ["load"], "policy": "policy.json", "state": "state"}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY), encoding="utf-8")
+    (tmp_path / "policy.json").write_text(json.dumps(policy_of()), encoding="utf-8")
     (tmp_path / "device.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
