@@ -245,7 +245,8 @@ def under_fire(
             wait_for(lambda begun=before: server.log().count("resuming campaign") > begun)
         until = time.monotonic() + chance.uniform(0.3, 2.0)
         while time.monotonic() < until:
-            # The clock does not move: a device's outbox has room for 96 slots, and the threshold epoch lasts 40.
+            # The clock stands still. Each device reports once for each of the 40 slots of the threshold epoch, fewer
+            # slots than the 96 for which a device keeps reports.
             symbols = campaign.cohort.mechanism.symbols
             slot, device = reported // devices % 40, reported % devices
             batch = [delivery(campaign, f"d{device}", campaign.first_slot + slot, reported // 7 % symbols)]

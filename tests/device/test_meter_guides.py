@@ -29,7 +29,7 @@ sys.path.append(str(mp.REPO / "scripts"))
 from board_memory import FILES, WIDE_KB
 from frames import SML, TELEGRAM
 
-from support.ci import pseudo_terminal
+from support.ci import ABSENT, pseudo_terminal
 
 _BLOCK = re.compile(r"```(\w+)\n([\s\S]*?)```|((?:^    .+\n)+)", re.MULTILINE)
 
@@ -165,7 +165,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make another user's folders and become that user")
+@pytest.mark.skipif(os.geteuid() != 0, reason=ABSENT + "root, who may make another user's folders and become that user")
 def test_the_pis_commands_run_as_the_guides_user_with_the_guides_rights():
     """`status` answers the folders' owner, and refuses everybody else in a sentence."""
     lines = [line.strip() for block in blocks("pi-sml.md", "commands") for line in block.splitlines()]

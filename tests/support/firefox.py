@@ -6,13 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from support.process import process
 from support.waiting import PATIENCE_SECONDS, wait_for
 
 MISSING = "Firefox ESR was not found: apt-get install firefox-esr"
@@ -109,20 +109,9 @@ def firefox(folder: Path, **settings: Any) -> Iterator[Page]:
     )
     log = folder / "output.log"
     words = [str(find_firefox()), "--headless", "--no-remote", "--profile", str(folder), "--remote-debugging-port", "0"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*words, "about:blank"], stdout=output, stderr=output, env=os.environ | {"HOME": str(folder)}
-        )
-    try:
+    with process([*words, "about:blank"], log, os.environ | {"HOME": str(folder)}):
         wait_for(lambda: _ADDRESS.search(log.read_text(encoding="utf-8")), 4 * PATIENCE_SECONDS, "Firefox's address")
         found = _ADDRESS.search(log.read_text(encoding="utf-8"))
         assert found is not None
         with connect(f"{found[1]}/session", open_timeout=PATIENCE_SECONDS, max_size=None) as socket:
             yield Page(socket)
-    finally:
-        process.terminate()
-        try:
-            process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

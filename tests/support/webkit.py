@@ -5,12 +5,12 @@ import http.client
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from support.ports import free_port
+from support.process import process
 from support.waiting import PATIENCE_SECONDS, wait_for
 
 MISSING = "WebKitGTK's driver with a virtual screen: apt-get install webkit2gtk-driver xvfb"
@@ -78,7 +78,7 @@ def webkit(folder: Path, language: str = "en_US.UTF-8") -> Iterator[Page]:
     with contextlib.ExitStack() as stack:
         reading, writing = os.pipe()
         words = ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{_SIZE[0]}x{_SIZE[1]}x24", "-nolisten", "tcp"]
-        stack.enter_context(_running(words, folder / "screen.log", os.environ, pass_fds=[writing]))
+        stack.enter_context(process(words, folder / "screen.log", os.environ, pass_fds=[writing]))
         os.close(writing)
         with open(reading, encoding="ascii") as number:
             display = f":{number.readline().strip()}"
@@ -91,7 +91,7 @@ def webkit(folder: Path, language: str = "en_US.UTF-8") -> Iterator[Page]:
         }
         port = free_port()
         log = folder / "output.log"
-        stack.enter_context(_running([str(find_webkit()), f"--port={port}"], log, environment))
+        stack.enter_context(process([str(find_webkit()), f"--port={port}"], log, environment))
 
         def answers() -> bool:
             with contextlib.suppress(OSError), contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as at:
@@ -103,18 +103,3 @@ def webkit(folder: Path, language: str = "en_US.UTF-8") -> Iterator[Page]:
         page = Page(port)
         stack.callback(page.close)
         yield page
-
-
-@contextlib.contextmanager
-def _running(words: list[str], log: Path, environment: Any, **options: Any) -> Iterator[None]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(words, stdout=output, stderr=output, env=environment, **options)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

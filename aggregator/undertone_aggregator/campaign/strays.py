@@ -18,9 +18,9 @@ LEAST = 0.1
 
 
 class Strays:
-    """Counts the devices that report under an epoch of another version of the campaign, which the store does not know.
+    """Counts devices whose reports name an epoch that the store does not know, because it is of another version.
 
-    The count is of the newest slots that are over, so it is made once a slot.
+    The newest slots that are over are counted, once a slot.
     """
 
     def __init__(self, plan: CampaignPlan) -> None:

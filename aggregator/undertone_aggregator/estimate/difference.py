@@ -32,7 +32,7 @@ from undertone_aggregator.estimate.removed import Removed, Slots, Vector, level_
 # Chances below this one are not told apart: the normal approximation does not hold so far out.
 _RAREST = 1e-4
 # The homes of a group with large readings are the same day after day: this share of the variance of `chance` does not
-# average out over slots. In EDRP it is .03 to .09, of random groups of 125 and 250 homes and θ of 400 to 900 Wh.
+# average out over slots. It was chosen on EDRP, so that the intervals of the study `differences` hold.
 _STAYING = 0.1
 MORE, LESS, UNCLEAR = "more", "less", "unclear"
 

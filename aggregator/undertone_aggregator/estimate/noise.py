@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.counts.partial import Counts
-from undertone_aggregator.design.levels import Vector, level_law, level_positions
+from undertone_aggregator.design.levels import Vector, level_law, level_positions, weight_rows
 from undertone_aggregator.design.mechanisms import Mechanism, traits_of
 from undertone_aggregator.design.population import Population
 
@@ -101,7 +101,7 @@ class LinearNoise:
     """
 
     def __init__(self, mechanism: Mechanism, width: int, population: Population) -> None:
-        rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.row_total()
+        rows = weight_rows(mechanism) / mechanism.row_total()
         law = level_law(level_positions(mechanism, width), width, population.edges)
         f = population.density
         variances = population.variances(mechanism, width)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design import hybrid, most_levels
-from undertone_aggregator.design.levels import level_law, level_positions
+from undertone_aggregator.design.levels import level_law, level_positions, weight_rows
 from undertone_aggregator.design.mechanisms import Mechanism
 from undertone_shared.mechanism import Hybrid, WindowMechanism
 from undertone_simulator.planning.window_plan import Predicted, Way, plan_window, predict
@@ -140,7 +140,7 @@ def simulate(
     generator = np.random.default_rng(seed)
     theta = predicted.theta
     mechanism = coarse(Fraction(epsilon), theta)
-    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.row_total()
+    rows = weight_rows(mechanism) / mechanism.row_total()
     decoded = np.array([float(Fraction(*mechanism.decode(j, theta))) for j in range(mechanism.symbols)])
     positions = level_positions(mechanism, theta)
     reporting = max(devices // stride, 1)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertone_aggregator.design import hybrid, most_levels, square_wave
+from undertone_aggregator.design.levels import weight_rows
 from undertone_aggregator.threshold import CohortCounts, Query, Threshold, constant_variance, first_edges, mean_excess
 from undertone_aggregator.threshold.choose import next_range, theta_from_reports
 from undertone_aggregator.threshold.limits import limit_first
@@ -88,7 +89,7 @@ def _histogram(
     middle = (np.asarray(population.edges[:-1]) + np.asarray(population.edges[1:]) - 1) // 2
     level = np.searchsorted(np.asarray(mechanism.edges)[1:-1], middle, side="right")
     mass = np.bincount(level, population.density, minlength=mechanism.levels + 1)
-    rows = np.array([mechanism.weights(k) for k in range(mechanism.levels + 1)]) / mechanism.total
+    rows = weight_rows(mechanism) / mechanism.total
     return np.asarray(generator.multinomial(reports, mass @ rows / (mass @ rows).sum()))
 
 

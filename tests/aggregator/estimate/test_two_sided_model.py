@@ -81,8 +81,9 @@ def test_the_days_swing_is_not_counted_twice():
     of_day = sum(slot(move) / slot(move).sum() for move in moves)
     reported, true = swinging(slot, low, theta, moves)
     bias = TwoSided(threshold(of_day, theta), low, theta, BOUND, DAY).removed(reported).bias
-    assert np.abs(true).max() < 0.1
-    assert np.abs(bias).max() < 0.3
+    # What is removed is less than the noise of a slot's mean, and the model adds no more.
+    assert np.abs(true).max() < reported.error.min()
+    assert np.abs(bias).max() < reported.error.min()
 
 
 def test_a_trend_over_weeks_makes_no_slots_readings_alike():
@@ -90,7 +91,8 @@ def test_a_trend_over_weeks_makes_no_slots_readings_alike():
     reported, true = swinging(lambda move: rooms(600 + move), low, theta, moves, 1)
     bias = TwoSided(threshold(rooms(600), theta), low, theta, BOUND, DAY).removed(reported).bias
     assert true.min() < -3.0
-    assert bias == pytest.approx(true, abs=0.4)
+    # At both ends, the level is the mean over half a day, so it is off by a quarter of a day's trend.
+    assert np.abs(bias - true).max() <= np.abs(np.gradient(true)).max() * DAY / 4
 
 
 def test_a_share_of_the_devices_may_have_moved_and_the_others_stayed():

@@ -1,6 +1,7 @@
 """Five questions that people ask of a campaign: one command, one call, and at most three clicks on the page each."""
 
 import json
+import re
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -243,3 +244,17 @@ def test_the_newest_load_and_its_error(hand: type[Hand], call: Any, fleet: Path)
     error = clicks.page.locator(".card .value .unit").inner_text()
     assert figure(error.split()[2]) == pytest.approx(1.96 * newest["standard_error"], rel=0.05)
     assert clicks.clicks == 0
+
+
+def test_the_newest_number_is_told_of_one_device_and_of_all(hand: type[Hand]) -> None:
+    opened = hand(MONDAY)
+    opened.click(".card a")
+    until(opened.page, "document.getElementById('latest').innerText.includes('a power of')")
+    one, each, every, *_ = opened.page.inner_text("#latest").splitlines()
+    assert each == "per device, on average"
+    words = re.fullmatch(r"(\S+ \S+) ± \S+ of all (\S+) devices: a power of (\S+ \S+) ± \S+", every)
+    assert words is not None, every
+    of_all, devices, power = figure(words[1]), figure(words[2]), figure(f"{words[3]}h")
+    # Each number is shown with three digits.
+    assert of_all == pytest.approx(devices * figure(one.partition(" ±")[0]), rel=0.01)
+    assert power == pytest.approx(2 * of_all, rel=0.01), "slots of half an hour"

@@ -909,7 +909,7 @@ function devices(place, campaign) {
       element(
         "p",
         "Silent: no report for the slot named under the newest number. The operator finds out which by" +
-          " undertone devices list --silent 12h. If no device reports, the top of this page says so, and what to do.",
+          ` undertone devices list --home HOME --campaign ${campaign.name} --silent 12h. If no device reports, the top of this page says so, and what to do.`,
         "small",
       ),
     );
