@@ -124,13 +124,13 @@ def compare(streams: CgmStreams, options: StudyOptions) -> Outcome:
             row = cells.setdefault((slew, method.name), [_bias(streams, of_method)])
             row += [_cell(streams, of_method, devices, seed) for devices in fleets]
     notes = [
-        f"Each cell has two root mean square errors of the population mean (unit: {streams.unit}), written as raw / "
-        "smoothed: before smoothing, and after it. The smoothed error is measured in one simulated run for each "
-        "window of the data. The cells of `log-closed-form` show something else: its noise biases the mean, because "
-        "it computes with logarithms of the readings, and each cell shows the largest bias of a slot.",
-        f"C is given as a fraction of the range of the readings, which is {streams.range:g} {streams.unit}. n = "
-        f"{streams.devices} is the number of devices in the data. For another number of devices, the study takes the "
-        "same bias from clipping, and computes the noise for this number.",
+        "Each cell has two root mean square errors of the population mean, raw / smoothed: before smoothing, and after "
+        "it. The smoothed error is from one simulated run for each window of the data. The cells of `log-closed-form` "
+        "have the largest bias of a slot instead: it computes with logarithms of the readings, so its noise biases the "
+        "mean. C is a share of the range. For another number of devices than the data have, the study takes the same "
+        "bias from clipping, and computes the noise.",
+        f"The data have {streams.devices} devices. Errors are in {streams.unit}; the range is {streams.range:g} "
+        f"{streams.unit}.",
         budget(streams),
     ]
     rows = [[*names, *row] for names, row in cells.items()]

@@ -89,17 +89,16 @@ def time_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
     ours, first = [], []
     for epsilon in EPSILONS:
         direct, three, ships = (_cell(rows, epsilon, name, "median report") for name in NAMES.values())
-        ours.append(f"{100 * three / direct:.3g} and {100 * ships / direct:.3g} % for ε = {epsilon:g}")
+        ours.append(f"{100 * three / direct:.3g} and {100 * ships / direct:.3g} % at ε = {epsilon:g}")
         start = _cell(rows, epsilon, "Algorithm 3", "first report") / _cell(
             rows, epsilon, "Algorithm 1", "first report"
         )
         first.append(f"{start:.3g}")
     return [
-        "Take the median of the mean squared errors of all reports, and divide it by that of Algorithm 1. For "
-        f"Algorithm 3 and for what ships this gives {'; '.join(ours)}.",
-        "At the first report, the mean squared error of Algorithm 3 divided by that of Algorithm 1 is "
-        f"{', '.join(first)} (in the order of ε). The paper, too, says that the two errors are the same at the first "
-        "report. The noise of what ships has the same variance in all reports.",
+        "The median of the mean squared errors of all reports, divided by that of Algorithm 1, is for Algorithm 3 and "
+        f"for what ships: {'; '.join(ours)}.",
+        f"At the first report, Algorithm 3 has {', '.join(first)} times the error of Algorithm 1 (in the order of ε), "
+        "as the paper says. The noise of what ships has the same variance in all reports.",
     ]
 
 
@@ -114,8 +113,9 @@ def slew_notes(rows: Sequence[Sequence[Cell]]) -> list[str]:
         chosen = [min(errors, key=lambda slew: errors[slew]) for errors in of.values()]
         best.append(f"{chosen[0]} and {chosen[1]} at ε = {epsilon:g}")
     return [
-        "These values of C have the smallest median of the mean squared errors, the first for Algorithm 3 and the "
-        "second for what ships: " + "; ".join(best) + "."
+        "The C with the smallest median of the mean squared errors, for Algorithm 3 and for what ships: "
+        + "; ".join(best)
+        + "."
     ]
 
 
@@ -147,12 +147,12 @@ def _panel(streams: CgmStreams, title: str, errors: dict[str, ByReport]) -> Pane
 
 def _notes(streams: CgmStreams) -> list[str]:
     return [
-        f"The readings are: {streams.label}. Three columns have mean squared errors of the mean of "
-        f"{streams.devices:,} devices, in {streams.unit}² (the range is {streams.range:g} {streams.unit}): `first "
-        "report`, `median report` and `worst report`. The median and the worst are over all reports. The reading "
-        "before clipping counts as the truth. Errors are computed and not simulated, so there are no repeats.",
-        "The last column has Eq. 24 of the paper as it is printed: the mean squared error of single devices, which "
-        "does not become smaller with more devices. The figures of the paper show errors of the mean over all "
-        "devices, and so do these figures.",
+        "The columns `first report`, `median report` and `worst report` have mean squared errors of the mean of all "
+        "devices; the median and the worst are over all reports. The reading before clipping counts as the truth. "
+        "Errors are computed and not simulated, so there are no repeats. The last column has Eq. 24 of the paper as it "
+        "is printed: the mean squared error of single devices, which does not become smaller with more devices. The "
+        "figures of the paper show errors of the mean, and so do these.",
+        f"The readings are: {streams.label}. Errors are in {streams.unit}², for {streams.devices:,} devices; the range "
+        f"is {streams.range:g} {streams.unit}.",
         budget(streams),
     ]

@@ -11,7 +11,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ SIZE = (
 FLEETS = (100, 500, 5_000, 50_000, 500_000)
 PLANNED = ("0.5", "1", "2", "4")
 # A table with more rows is linked instead of shown.
-_LONGEST_TABLE = 40
+_LONGEST_TABLE = 12
 
 
 def write_results(
@@ -271,13 +271,27 @@ def _fleets() -> list[str]:
 
 def chapter_page(chapter: str, documents: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a chapter as Markdown, for the folder of its files."""
-    sections = (_section(name, document) for name, document in documents.items())
     introduction = [INTRODUCTIONS[chapter]] if chapter in INTRODUCTIONS else []
+    shared = _shared_notes(documents)
+    if shared:
+        named = [f"- {', '.join(f'`{name}`' for name in names)}: {note}" for note, names in shared.items()]
+        introduction.append("Notes that hold for several studies:\n\n" + "\n".join(named))
+    sections = (_section(name, document, shared) for name, document in documents.items())
     return "\n\n".join([f"# {chapter}", *introduction, *sections]) + "\n"
 
 
-def _section(name: str, document: Mapping[str, Any]) -> str:
+def _shared_notes(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return a map: note -> names of its studies, for notes of more than one study."""
+    names: dict[str, list[str]] = {}
+    for name, document in documents.items():
+        for note in document["notes"]:
+            names.setdefault(note, []).append(name)
+    return {note: of for note, of in names.items() if len(of) > 1}
+
+
+def _section(name: str, document: Mapping[str, Any], shared: Container[str]) -> str:
     outcome = Outcome.of(document)
+    outcome = replace(outcome, notes=[note for note in outcome.notes if note not in shared])
     origin = "; ".join(
         [f"`{document['command']}`", *(document[key] for key in ("commit", "machine") if key in document)]
     )
@@ -287,7 +301,7 @@ def _section(name: str, document: Mapping[str, Any]) -> str:
     if outcome.panels:
         blocks.append(f"![{outcome.title}]({name}.png)")
     if len(outcome.rows) > _LONGEST_TABLE:
-        blocks += [f"{len(outcome.rows)} rows: `{name}.csv`", *outcome.notes]
+        blocks += [f"[The table]({name}.csv) has {len(outcome.rows)} rows.", *outcome.notes]
     else:
         # The table is shown without its own heading.
         blocks.append(outcome.markdown().partition("\n\n")[2].strip())

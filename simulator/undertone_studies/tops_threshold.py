@@ -75,8 +75,8 @@ def clamped_note(stream: TopsStream) -> str:
     """Return the two probabilities of `clamped` at each ε, as a sentence."""
     at_epsilon = (f"{low:.2f} and {high:.2f} at ε = {e}" for e in EPSILONS for low, high in [clamped(stream, e)])
     return (
-        f"{stream.name}: S-P chooses the smallest possible θ, 1, and the largest possible θ, the public bound "
-        f"{stream.bound}, with the probabilities {'; '.join(at_epsilon)}."
+        f"{stream.name}: S-P chooses θ = 1 and the public bound {stream.bound} with the probabilities "
+        f"{'; '.join(at_epsilon)}."
     )
 
 

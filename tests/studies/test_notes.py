@@ -25,7 +25,7 @@ def test_stored_notes_are_the_notes_of_the_source(name):
     patterns = [pattern for path in modules(SOURCES / f"experiments/{name.replace('-', '_')}.py")
                 for pattern in patterns_of(path)]  # fmt: skip
     for note in json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["notes"]:
-        known = note.startswith(BY_HAND) or any(re.fullmatch(pattern, note) for pattern in patterns)
+        known = note.startswith(BY_HAND) or any(re.fullmatch(pattern, note, re.DOTALL) for pattern in patterns)
         assert known, f"docs/results/{name}.json has a note that its source does not have: {note}"
 
 

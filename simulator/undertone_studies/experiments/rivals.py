@@ -284,42 +284,39 @@ class Released:
 
 
 def notes_of(rows: list[tuple[Cell, ...]]) -> list[str]:
-    """Return what the rows say of this project's methods beside the best rival, as sentences."""
-    notes = []
-    for name in dict.fromkeys(row[1] for row in rows if row[0] == ONE):
-        ratios = []
-        for epsilon in dict.fromkeys(row[2] for row in rows if row[:2] == (ONE, name)):
-            of = {str(row[4]): float(row[5]) for row in rows if row[:3] == (ONE, name, epsilon)}
-            best = min((value, key) for key, value in of.items() if key in ONE_READING)
-            ratios.append(
-                f"{of['designed table']:.3f} (linear programme {of['linear programme']:.3f}, "
-                f"best rival {best[0]:.3f} by {best[1]}) at ε = {epsilon:g}"
-            )
-        notes.append(f"{name}, one reading: the figure of the designed table is {'; '.join(ratios)}.")
-    for key in dict.fromkeys((row[1], row[3]) for row in rows if row[0] == WINDOW):
-        of = {str(row[4]): float(row[5]) for row in rows if row[0] == WINDOW and (row[1], row[3]) == key}
+    """Return what the rows say of this project's methods beside the best rival, as Markdown tables."""
+    ratios = []
+    for name, epsilon in dict.fromkeys((row[1], row[2]) for row in rows if row[0] == ONE):
+        of = {str(row[4]): float(row[5]) for row in rows if row[:3] == (ONE, name, epsilon)}
+        best = min((value, key) for key, value in of.items() if key in ONE_READING)
+        ours = f"{of['designed table']:.3f} | {of['linear programme']:.3f} | {best[0]:.3f} ({best[1]})"
+        ratios.append(f"| {name} | {epsilon:g} | {ours} |")
+    windows = []
+    for name, devices in dict.fromkeys((row[1], row[3]) for row in rows if row[0] == WINDOW):
+        of = {str(row[4]): float(row[5]) for row in rows if row[0] == WINDOW and (row[1], row[3]) == (name, devices)}
         rivals = [(of[method], method) for method in ("LBU", "LPU", "LPD", "LPA", "IPP", "CAPP")]
-        notes.append(
-            f"{key[0]}, {key[1]:,} devices, any 24 hours: turns with a designed table have {of[TURNS]:.1f} %, and the "
-            f"best rival, {min(rivals)[1]}, has {min(rivals)[0]:.1f} %."
-        )
         changes = [
-            f"{method} has {of[method]:.1f} % (without subtracting the variance "
-            f"{of[f'{method}, variance kept']:.1f} %, with a known change {of[f'{method}, change known']:.1f} %)"
+            f"{of[method]:.1f} / {of[f'{method}, variance kept']:.1f} / {of[f'{method}, change known']:.1f}"
             for method in ("LPD", "LPA")
         ]
-        notes.append(
-            f"{key[0]}, {key[1]:,} devices, any 24 hours: {', and '.join(changes)}; LPU has {of['LPU']:.1f} %."
+        best_rival = f"{min(rivals)[0]:.1f} ({min(rivals)[1]})"
+        windows.append(f"| {name} | {devices:,} | {of[TURNS]:.1f} | {best_rival} | {' | '.join(changes)} |")
+    means = []
+    for name, epsilon, devices in dict.fromkeys(row[1:4] for row in rows if row[0] == MEANS):
+        of = {str(row[4]): float(row[5]) for row in rows if row[:4] == (MEANS, name, epsilon, devices)}
+        shown = " | ".join(
+            f"{of[method]:.1f}" for method in (SHIPS, SMOOTHED, FAST, KALMAN, EVERY_FOURTH, "independent noise")
         )
-    for of_row in dict.fromkeys(row[1:4] for row in rows if row[0] == MEANS):
-        of = {str(row[4]): float(row[5]) for row in rows if row[0] == MEANS and row[1:4] == of_row}
-        notes.append(
-            f"{of_row[0]}, {of_row[2]:,} devices, a stream with ε = {of_row[1]:g} a day: the errors are "
-            f"{of[SHIPS]:.1f} % for CGM as it ships, and {of[SMOOTHED]:.1f} % if it is filtered; {of[FAST]:.1f} % for "
-            f"FAST, and {of[KALMAN]:.1f} % for its filter on every slot; {of[EVERY_FOURTH]:.1f} % for every fourth "
-            f"slot; {of['independent noise']:.1f} % for independent noise."
-        )
-    return notes
+        means.append(f"| {name} | {devices:,} | {epsilon:g} | {shown} |")
+    lines = "\n".join
+    return [
+        "| one reading | ε | designed table | linear programme | best rival |\n|---|---|---|---|---|\n" + lines(ratios),
+        "| any 24 hours, ε = 1 | devices | turns with a designed table, % | best rival, % | LPD: as published / "
+        "variance kept / change known, % | LPA: the same |\n|---|---|---|---|---|---|\n" + lines(windows),
+        "| a stream, a slot's mean | devices | ε a day | CGM as it ships, % | the same, filtered | FAST | its filter "
+        "on every slot | every fourth slot | independent noise |\n|---|---|---|---|---|---|---|---|---|\n"
+        + lines(means),
+    ]
 
 
 def _fleet(name: str, source: ReadingSource, devices: int, options: StudyOptions) -> CopiedFleet:
