@@ -25,7 +25,7 @@ _OWN_BEGIN = "# --- Your own rules: Undertone keeps what stands from here ..."
 _OWN_HINT = "# Begin with a line such as `user grafana`, and add that user to the password file with mosquitto_passwd."
 _OWN_END = "# ... to here. It writes everything below again whenever a device is added, rotated or revoked. ---"
 # The lines of the access-control file between these two marks are the rules of readers.
-_READERS_BEGIN = "# --- Readers, as undertone readers adds and removes them ..."
+_READERS_BEGIN = "# --- Readers, which `undertone readers` adds and removes ..."
 _READERS_END = "# ... end of readers. ---"
 # Above this number of devices they share one pattern: mosquitto compares each line with all lines before it.
 EXACT_DEVICES = 20_000

@@ -26,4 +26,4 @@ def shipped(name: str) -> Path:
     for place in _PLACES:
         if (place / name).is_file():
             return place / name
-    raise Invalid(f"this installation lacks {name}: install undertone-device again")
+    raise Invalid(f"this installation lacks {name}: reinstall undertone-device")

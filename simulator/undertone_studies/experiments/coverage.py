@@ -11,13 +11,11 @@ from undertone_studies.theta_populations import in_time_order
 
 TITLE = "Coverage on EDRP"
 PARAGRAPH = (
-    "The papers of ToPS, ToPL and CGM publish no intervals. The truncated mean is for the devices that reported, and "
-    "the study treats their readings as fixed. So the only error of the truncated mean is the noise of the "
-    "mechanism, whose variance is known exactly. The 95 % interval of the truncated mean holds in 95 % of slots, and "
-    "its predicted standard error agrees with the measured one.\n\nTo estimate the mean of the readings, the server "
-    "adds to the truncated mean what truncation removes. A model computes this amount for each half-hour of the day. "
-    "On average, the interval of the estimate holds in more than 95 % of slots. It holds least often at one "
-    "half-hour of the day, for which the threshold rounds have too few reports of large readings."
+    "The papers of ToPS, ToPL and CGM publish no intervals. The only error of the truncated mean of the devices that "
+    "reported is the noise of the mechanism, whose variance is known exactly. Its 95 % interval holds in 95 % of "
+    "slots, and its predicted standard error agrees with the measured one.\n\nThe estimate adds what truncation "
+    "removes, by a model for each half-hour of the day. On average, its interval holds in more than 95 % of slots. It "
+    "holds least often at one half-hour, for which the threshold rounds have too few reports of large readings."
 )
 
 EPSILONS = ("1", "4")

@@ -29,14 +29,12 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "The filter: error and coverage of filtered series"
 PARAGRAPH = (
-    "Filtering uses only published numbers, so it costs no privacy. The filter fits a model to the published series. "
-    "The model has a season that changes slowly, a short memory and a slow part, and it knows the variance of the "
-    "noise in each slot.\n\nEach row of the table (a *cell*) compares two filtered series with the raw series. The "
-    "`smoothed` series uses all slots. For each slot, the `causal` series uses only this slot and earlier ones, and "
-    "the model is fitted again as data arrive. The table has the error of each of these two series, divided by the "
-    "error of the raw series. It also shows how often their 95 % intervals contain the mean of the truncated "
-    "readings. If a fleet is larger than the data set, the study takes the mean of the data set as the true mean. "
-    "The mean of so few households changes more from slot to slot than the mean of a real fleet would."
+    "[The page on the filter](../filter.md) explains the model. Each row of the table (a *cell*) compares two filtered "
+    "series with the raw series: `smoothed` uses all slots, and `causal` uses for each slot only this slot and earlier "
+    "ones, with a model that is fitted again as data arrive. The table has the error of each series, divided by that "
+    "of the raw series, and how often their 95 % intervals contain the mean of the truncated readings. If a fleet is "
+    "larger than the data set, the mean of the data set counts as the true mean; it changes more from slot to slot "
+    "than that of a real fleet would."
 )
 
 WAYS: dict[str, Way] = {

@@ -23,17 +23,14 @@ from undertone_studies.registry import StudyOptions
 
 TITLE = "Poisoning: what fake devices can do"
 PARAGRAPH = (
-    "The papers of ToPL and CGM assume honest devices. A fake device can send any symbol that an honest one may "
-    "draw, and the largest symbol moves the mean most. If all fakes send it, the mean moves by the share of fakes "
-    "times the difference between the decoded value of that symbol and the mean. The last column (`bound`) has this "
-    "product. It bounds only the expected shift, so noise can make single shifts in the table larger. In this study "
-    "θ is fixed. The next section shows what fake devices do to θ.\n\nWith a smaller ε, decoded values are larger, "
-    "so each false report shifts the mean more. At ε = 0.5 honest devices with the Hybrid use stochastic rounding "
-    "alone. So the server refuses the symbols of the Hybrid's piecewise mechanism, which decode to larger values. "
-    "The rows `piecewise` are for the piecewise mechanism without the Hybrid. At ε = 0.5 fakes move the mean about "
-    "half as far with the Hybrid as with the piecewise mechanism.\n\nInstead of the mean of all devices, one can "
-    "take the median of the means of random groups. The median helps if there are few fakes, or if all fakes are in "
-    "few groups. It does not help if there are fakes in every group. Then only authentication of devices helps."
+    "The papers of ToPL and CGM assume honest devices. A fake device can send any symbol that an honest one may draw, "
+    "and the largest symbol moves the mean most. If all fakes send it, the mean moves by the share of fakes times the "
+    "difference between the decoded value of that symbol and the mean (the column `bound`, which leaves out noise). In "
+    "this study θ is fixed.\n\nWith a smaller ε, decoded values are larger, so each false report shifts the mean more. "
+    "At ε = 0.5 honest devices with the Hybrid use stochastic rounding alone, so the server refuses the symbols of its "
+    "piecewise mechanism. The rows `piecewise` are for the piecewise mechanism by itself, with which fakes move the "
+    "mean about twice as far at ε = 0.5.\n\nThe median of the means of random groups helps if there are few fakes, or "
+    "if all fakes are in few groups. If there are fakes in every group, only authentication of devices helps."
 )
 
 DEVICES = 20_000

@@ -1,0 +1,110 @@
+"""Every command that a printed text names exists, and has the options that the text names with it.
+
+Texts are the strings of all packages but docstrings, and those of the web pages. What stands for a value is not parsed.
+"""
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from support.micropython import REPO
+from undertone.app import app
+from undertone_device.__main__ import _parser
+
+PACKAGES = ("shared", "device", "aggregator", "simulator", "cli")
+# What begins with the program's name, and is no command: labels that are hashed or seeded, and a user's name.
+LABELS = tuple(
+    f"undertone {label}"
+    for label in (
+        "agreement ",
+        "behaviour ",
+        "campaign 2",
+        "chaos ",
+        "demo cohort ",
+        "hand-over ",
+        "join device secret",
+    )
+)
+_CALL = re.compile(r"(?<![\w/])undertone(?P<device>-device| device)?(?=(?P<words> [a-z-][^\n`]*))")
+# A word that ends a command, by the sign after it.
+_END = re.compile(r"[,;:.)!?'\"]+$")
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Yield the texts of a file; an expression within a text is the word X."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from re.findall(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`', source) if path.suffix != ".html" else [source]
+        return
+    tree = ast.parse(source)
+    owned = {id(each) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for each in node.values}
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and isinstance(body[0], ast.Expr):
+            owned.add(id(body[0].value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "X" for each in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in owned:
+            yield node.value
+
+
+def calls_of(text: str) -> Iterator[tuple[bool, list[str]]]:
+    """Yield the words of each command in a text, up to the end of the part of the sentence, and whether a device's."""
+    for call in _CALL.finditer(text):
+        if f"{call[0]}{call['words']}".startswith(LABELS):
+            continue
+        words = []
+        for word in call["words"].split():
+            words.append(_END.sub("", word))
+            if _END.search(word) and not word.endswith("..."):
+                break
+        yield call["device"] is not None, words
+
+
+def fault(device: bool, words: list[str]) -> str:
+    """What is wrong with a command; empty if nothing is."""
+    if device:
+        (commands,) = [
+            each for each in _parser("undertone device")._actions if isinstance(each, argparse._SubParsersAction)
+        ]
+        if not words or words[0] not in commands.choices:
+            return f"undertone device has no command {' '.join(words[:1])!r}"
+        known = set(commands.choices[words[0]]._option_string_actions)
+        path, words = words[:1], words[1:]
+    else:
+        command, path = get_command(app), []
+        while hasattr(command, "list_commands") and words and not words[0].startswith("-"):
+            child = command.get_command(None, words[0])
+            if child is None:
+                return f"there is no undertone {' '.join([*path, words[0]])}"
+            path, words, command = [*path, words[0]], words[1:], child
+        known = {"--help", *(option for each in command.params for option in (*each.opts, *each.secondary_opts))}
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+    return f"undertone {' '.join(path)} has no {', '.join(unknown)}" if unknown else ""
+
+
+FILES = [
+    path
+    for package in PACKAGES
+    for kind in ("py", "js", "html", "json")
+    for path in sorted((REPO / package).rglob(f"*.{kind}"))
+    if "node_modules" not in path.parts and any(True for text in texts_of(path) for _ in calls_of(text))
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPO)))
+def test_each_command_that_a_text_names_exists(path: Path) -> None:
+    faults = {text: why for text in texts_of(path) for call in calls_of(text) if (why := fault(*call))}
+    assert faults == {}
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    said = "say undertone qury, undertone query FILE --newst 4; or undertone device flsh X: `undertone devices add 5`"
+    assert [bool(fault(*call)) for call in calls_of(said)] == [True, True, True, False]
+    assert len(FILES) > 40
