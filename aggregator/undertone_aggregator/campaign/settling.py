@@ -155,8 +155,8 @@ class Settling:
             self._settled = span[1]
             self._context.journal.say(
                 "restored",
-                f"alarm: the database has settled less than this server has published, so it was restored: no number is"
-                f" published for slots {span[0]} to {span[1]}, and none is published twice",
+                "alarm: the database is older than what this server has published, so it was restored from a backup: no"
+                f" number is published for slots {span[0]} to {span[1]}, so that no slot is published twice",
             )
 
     def _estimates(self, first: int, last: int) -> tuple[Estimates, int]:
@@ -229,8 +229,8 @@ class Settling:
 def _suspicion(estimate: Estimate) -> str:
     """Return a line about a slot whose histogram honest devices would not send."""
     return (
-        f"warning: slot {estimate.slot} holds reports that do not come from honest devices:"
-        f" they would send such a histogram with a chance of at most 10^-{estimate.misfit:.0f}"
+        f"warning: some reports of slot {estimate.slot} are not from honest devices, which would send such reports"
+        f" with a probability of at most 10^-{estimate.misfit:.0f}"
     )
 
 

@@ -115,10 +115,10 @@ class CampaignState:
     def straying(self) -> str:
         """Return a sentence about the devices that follow another version of the campaign, and what to do."""
         return (
-            f"{many(self.strays, 'device')} report for another version of this campaign, and the server refuses their"
-            " reports: if a restored backup is older than an extension, extend the campaign again (undertone campaign"
-            " extend), and the devices come back by themselves; a stream, or a campaign that is over, needs a next one"
-            " (undertone campaign succeed)"
+            f"{many(self.strays, 'device')} report under an epoch that this server does not know, so it refuses their"
+            " reports. If you restored a backup from before an extension, extend the campaign again (undertone campaign"
+            " extend): the devices then come back by themselves. If the campaign is a stream, or is over, start the"
+            " next one (undertone campaign succeed)"
         )
 
     def sentence(self) -> str:

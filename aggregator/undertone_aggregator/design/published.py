@@ -107,7 +107,7 @@ class Published:
             learns = f"learns at most (ε, δ) = ({self.epsilon:.3g}, {self.delta:g})"
         return (
             f"whoever sees only the published means {learns} about {span} of one household, provided that the"
-            f" server keeps the reports to itself, and that {self.reports} honest ones are behind each mean and each"
+            f" server keeps the reports to itself, and that {self.reports} honest reports are behind each mean and each"
             " difference of means"
         )
 

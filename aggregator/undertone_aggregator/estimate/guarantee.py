@@ -66,9 +66,9 @@ def _turns(budget: Budget, rest: int, period: int) -> str:
     # within them.
     readings = (_HABIT_DAYS * 86400 + period - rest) // period + 1
     return (
-        f"{budget.text} for any {window}, where devices rest so long between two readings: to somebody who already "
-        f"knows the rest of the record, all that a device ever sends shifts the odds of what happened in that time by "
-        f"at most {odds}; a habit repeated over {_HABIT_DAYS} days: at most ε = {shown(budget.epsilon * readings)}"
+        f"{budget.text} for any {window}, because devices rest so long between two readings: whatever else somebody "
+        f"knows, all that a device ever sends changes their odds of what happened in that time by a factor of at most "
+        f"{odds}; a habit repeated over {_HABIT_DAYS} days: at most ε = {shown(budget.epsilon * readings)}"
     )
 
 

@@ -395,9 +395,9 @@ class Results(OpenCampaign):
         if len(odd):
             worst = odd[int(odd.misfit.argmax())]
             sentences.append(
-                f"{len(odd)} of {len(table)} estimates rest on reports that do not come from honest devices alone:"
-                f" honest devices would send reports like those of slot {worst.slot}, group {worst.group}, with a"
-                f" chance of at most 10^-{worst.misfit:.0f}"
+                f"some reports behind {len(odd)} of {len(table)} estimates are not from honest devices, which would"
+                f" send reports like those of slot {worst.slot}, group {worst.group}, with a probability of at most"
+                f" 10^-{worst.misfit:.0f}"
             )
         noise = drowned(raw.take(raw.group == EVERYBODY), self.campaign.offset)
         return sentences + ([noise] if noise is not None else [])

@@ -50,7 +50,7 @@ class _Fields(dict[str, Any]):
         self._url = url
 
     def __missing__(self, name: str) -> Any:
-        raise Invalid(f"{self._url} {_OTHER}: it says no {name!r}, so its Undertone is older or newer than this one")
+        raise Invalid(f"{self._url} {_OTHER}: its answer has no {name!r}, so its version is another one")
 
 
 def facts_of(results: Results) -> dict[str, Any]:

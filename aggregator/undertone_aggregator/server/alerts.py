@@ -26,7 +26,7 @@ LASTING = {
     "certificate": "a certificate of the server ends soon: undertone authority renew",
     "failed": "the campaign does not run: undertone campaign show and the log have the reason",
     "not-ready": "the campaign takes in no reports: undertone doctor has the reason",
-    STRAYS: "devices report for another version of the campaign, and the server refuses their reports: undertone doctor"
+    STRAYS: "devices report under an epoch that the server does not know, so it refuses their reports: undertone doctor"
     " says what to do",
     "unsigned": "the signing key is missing: devices that verify campaigns refuse this one",
     "silent": "no report has come for several slots, although the server takes them in: look at the devices and their"

@@ -75,7 +75,7 @@ FAMILIES = {
     "undertone_endpoint_oldest_seconds": (GAUGE, "How long the oldest of them has waited.", ()),
     "undertone_endpoint_throttled": (COUNTER, "How often the server waited because a device sent too much.", ()),
     "undertone_endpoint_refused": (COUNTER, "Connections that the endpoint ended.", ("reason",)),
-    "undertone_endpoint_unknown": (COUNTER, "Reports to campaigns that are not here; they are not acknowledged.", ()),
+    "undertone_endpoint_unknown": (COUNTER, "Reports for unknown campaigns; they are not acknowledged.", ()),
     "undertone_alarms": (COUNTER, "Alarms since the server started.", ("campaign", "event")),
 }
 

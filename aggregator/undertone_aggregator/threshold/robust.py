@@ -61,9 +61,9 @@ def choose_robustly(
         chosen = max(chosen, int(np.searchsorted(candidates, safe)))
     if few:
         warnings.append(
-            f"few reports: in learning the range of readings, they told {after.information / ENOUGH_INFORMATION:.0%} of"
-            f" what a safe choice of theta needs (sum of epsilon^2 over the reports: {after.information:.0f} of"
-            f" {ENOUGH_INFORMATION:.0f}); theta was chosen on the large side, so noise is larger than it need be"
+            f"few reports: they show {after.information / ENOUGH_INFORMATION:.0%} of what a safe choice of theta needs"
+            f" (the sum of epsilon^2 over the reports is {after.information:.0f} of {ENOUGH_INFORMATION:.0f}); so theta"
+            " was chosen large, and the noise is larger than necessary"
         )
     ends = [_range(shape, after, candidates, query, variance) for shape in after.shapes]
     low = min(int(np.quantile(best, 0.05)), *(a for a, _ in ends))
@@ -71,9 +71,9 @@ def choose_robustly(
     theta = int(candidates[chosen])
     if theta > _FAR_OUT * after.seen:
         warnings.append(
-            f"thin evidence: the reports tell nothing of readings above about {offset + after.seen}, theta = "
-            f"{offset + theta} continues the tail below; with tails of other shapes the best theta is anywhere from "
-            f"{offset + low} to {offset + high}"
+            f"thin evidence: the reports show nothing about readings above about {offset + after.seen}; theta = "
+            f"{offset + theta} assumes that their tail is like the part below; with other tails the best theta is "
+            f"anywhere from {offset + low} to {offset + high}"
         )
     return Threshold(
         theta=theta,
@@ -142,8 +142,8 @@ def _warnings(after: Posterior, rounds: Sequence[CohortCounts], bound: int, offs
     if far is not None:
         share, start = far
         sentences.append(
-            f"a second group: about {share:.0%} of readings lie more than ten times above the rest, "
-            f"from about {offset + start} on; theta follows them, at the cost of noise for all others"
+            f"a second group: about {share:.0%} of the readings, from about {offset + start} on, are more than ten "
+            "times as large as the rest; theta is chosen for them, which adds noise to all others"
         )
     return sentences
 
@@ -157,12 +157,12 @@ def _misfitting(after: Posterior, rounds: Sequence[CohortCounts], bound: int) ->
     alone = max(misfit([counts], bound) for counts in rounds if counts.total)
     if alone > _MISFIT_ALARM:
         return (
-            f"bad fit: a round's histogram is {alone:.0f} standard deviations from what any readings can send; "
-            "reports may be false"
+            f"bad fit: the reports of a round are {alone:.0f} standard deviations from what honest devices can send, "
+            "whatever they read; some may be false"
         )
     return (
-        f"uneven rounds: their histograms are {after.misfit:.0f} standard deviations from what one distribution of "
-        "readings can send; readings differed from round to round, and theta is for all of them together"
+        f"uneven rounds: the readings differed from round to round ({after.misfit:.0f} standard deviations); theta is "
+        "for all rounds together"
     )
 
 

@@ -38,7 +38,7 @@ def certify(
         int | None, typer.Option(help="With --published: number of reports behind the smallest number.")
     ] = None,
     slots: Annotated[
-        int | None, typer.Option(help="With --published: numbers of one day that contain a household (48).")
+        int | None, typer.Option(help="With --published: how many published numbers of a day one household is in (48).")
     ] = None,
     fakes: Annotated[
         float | None, typer.Option(help="With --published: share of the reports that may be fake (0).")
@@ -101,4 +101,4 @@ def _show_published(guarantees: "dict[str, Published]", as_json: bool) -> None:
         return
     for span, each in guarantees.items():
         typer.echo(f"{span:<12} {each.sentence(span)}")
-    typer.echo("the server   still holds every report under its device's name: against it each reading costs its own ε")
+    typer.echo("the server   knows which device sent each report: for whoever runs it, each reading costs its own ε")

@@ -87,8 +87,8 @@ def fleet(
     end_like_ctrl_c()
     if qos != 1:
         raise Invalid(
-            f"qos is {qos}, expected 1: at 0 a lost report looks like a silent device, and at 2 the broker keeps state"
-            " for what the server recognises as a duplicate anyway"
+            f"qos is {qos}, expected 1: with 0 nobody notices a lost report, and with 2 the broker works for nothing,"
+            " because the server recognises duplicates by itself"
         )
     if provisioned is not None:
         refuse(context, ["interval", "rate", "window", "epsilon"], "with --fleet, whose campaign sets it")
@@ -155,7 +155,8 @@ def _show(result: "LoadResult", *, has_output: bool, theirs: bool) -> None:
     )
     if result.latency_median is not None:
         console.print(
-            f"hand-over to acknowledgement: {result.latency_median:.0f} ms median, {result.latency_99:.0f} ms at 99 %"
+            f"from sending to acknowledgement: {result.latency_median:.0f} ms median,"
+            f" {result.latency_99:.0f} ms at 99 %"
         )
     if result.peak_megabytes is not None:
         console.print(f"the fleet's process took {result.peak_megabytes} MB at most")

@@ -170,7 +170,9 @@ def _show(simulated: "Simulated", slots: "list[Compared]") -> None:
     )
     level = math.fsum(each.estimate.estimate for each in slots) / len(slots)
     if errors[1] > abs(level) / 2:
-        console.print("nothing is visible: the standard error is above half the signal; undertone plan says what would")
+        console.print(
+            "the noise hides the mean: the standard error is more than half of it; undertone plan says what would help"
+        )
     console.print(facts["guarantee"])
 
 

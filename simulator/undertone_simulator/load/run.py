@@ -167,7 +167,9 @@ def _wait(
             processes.check()
             latest = max((play.first for play in sent.plays), default=1 << 40) + options.slots + 32
             if time.time() > latest * options.interval + _SLACK_SECONDS:
-                raise Failed(f"no end in sight: {processes.words('aggregator.log')[-500:]}")
+                raise Failed(
+                    f"the fleet does not end; the server's last lines: {processes.words('aggregator.log')[-500:]}"
+                )
         time.sleep(_POLL_SECONDS)
 
 

@@ -30,8 +30,8 @@ from undertone_simulator.planning.traffic import Traffic, traffic
 
 _LARGEST_EPSILON = 8
 AS_PAPERS = (
-    "as the papers: θ for the query {} from one round of the Square Wave, the Hybrid reports; the white box estimates θ"
-    " from reports, this is the best θ for these readings"
+    "as the papers: one round of the Square Wave, then reports by the Hybrid; θ is the best one for the query {} and"
+    " these readings, which a campaign has to estimate by the white box"
 )
 
 

@@ -261,7 +261,7 @@ class Connection:
             # Few messages wait for a reader at a time, but one of them may be large.
             self._stream.unread = math.inf
         if self._host.full(self, user):
-            raise ProtocolError("connections", "as many connections as there may be", packets.UNAVAILABLE)
+            raise ProtocolError("connections", "there is no room for more connections", packets.UNAVAILABLE)
         self.user = user
         # No client can choose an identifier with a null character.
         self.client_id = asked.client_id or f"\0{id(self)}"

@@ -236,5 +236,5 @@ class Roster:
             sentence = f"{len(self.online)} devices online; connections ended: {reasons}"
             sentence += f"; reading paused {self.throttled} times"
             if self.unknown:
-                sentence += f"; reports to topics of no campaign here, not acknowledged: {self.unknown}"
+                sentence += f"; reports for unknown campaigns, not acknowledged: {self.unknown}"
             self._say(sentence)
