@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,7 +50,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links to files of the repository to their pages; a link to a file without a page becomes plain text."""
+    """Point links to files of the repository to their pages; a link to a file without a page becomes plain text.
+
+    A link to a file that does not exist ends the build.
+    """
     here = page.file.src_uri
     if here in WIDE:
         page.meta["hide"] = ["toc"]
@@ -59,6 +63,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         aim = os.path.normpath(os.path.join(os.path.dirname(source), path))
         place = GUIDES.get(aim) or (aim.removeprefix("docs/") if aim.startswith("docs/") else None)
         if place is None or files.get_file_from_path(place) is None:
+            if not (ROOT / aim).exists():
+                raise PluginError(f"{source} links to {path}, which does not exist")
             return None
         return os.path.relpath(place, os.path.dirname(here) or ".")
 

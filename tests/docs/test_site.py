@@ -9,14 +9,21 @@ import re
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import Files
 
 import undertone
 from support.chromium import MISSING, browser, find_chromium
 from support.micropython import REPO
 from undertone.app import SECTIONS
 from undertone_aggregator.settings.config import SECTIONS as TABLES
+
+sys.path.append(str(REPO / "scripts"))
+
+import site_hooks
 
 pytestmark = pytest.mark.services
 
@@ -57,6 +64,13 @@ def test_nothing_is_fetched_from_elsewhere(site):
 def test_the_search_index_and_the_api_are_in_it(site):
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
     assert "undertone_central.release.release" in (site / "reference.html").read_text("utf-8")
+
+
+def test_a_link_to_a_file_that_does_not_exist_ends_the_build():
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="privacy.md"), meta={})
+    with pytest.raises(PluginError, match=r"docs/privacy.md links to ../nothing.py, which does not exist"):
+        site_hooks.on_page_markdown("see [this](../nothing.py)", page, None, Files([]))
+    assert site_hooks.on_page_markdown("see [this](../Makefile)", page, None, Files([])) == "see this"
 
 
 def test_formulas_are_set_as_formulas(site):
