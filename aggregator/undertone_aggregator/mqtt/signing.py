@@ -1,6 +1,6 @@
 """The server's Ed25519 signing key: made by `undertone init`, readable by its owner only, never sent anywhere.
 
-After a loss, the operator makes a new key and puts its public half into the devices' policies (docs/keys.md).
+After a loss, the operator makes a new key and puts its public half into the devices' policies (docs/operator.md).
 """
 
 import os

@@ -143,7 +143,7 @@ def _files(home: Home) -> Iterator[Finding]:
             "signing key",
             FAILURE,
             f"the server cannot sign campaigns: {wrong}",
-            "restore signing.key, see docs/keys.md",
+            "restore signing.key, see docs/operator.md",
         )
 
 

@@ -276,7 +276,7 @@ def _campaign(config: Config, check: str, message: bytes | None) -> Finding:
         key = read_key(path)
     except (Invalid, OSError) as wrong:
         sentence = f"the broadcast campaign is in the store; its signature cannot be checked: {wrong}"
-        return Finding(check, WARNING, sentence, "restore signing.key, see docs/keys.md")
+        return Finding(check, WARNING, sentence, "restore signing.key, see docs/operator.md")
     if not verify(bytes.fromhex(key.public), digest_of(body_of(message)), signature_of(message)):
         fix = "devices refuse it: restore the key that their policies name, and start the server again"
         return Finding(check, FAILURE, f"the broadcast campaign is not signed by {path}", fix)

@@ -218,7 +218,7 @@ def signers(config: Config) -> list[str]:
     """
     key = config.path(config.server.signing_key)
     if not key.exists():
-        raise Invalid(f"{key} is missing, expected the signing key that undertone init made (docs/keys.md)")
+        raise Invalid(f"{key} is missing, expected the signing key that undertone init made (docs/operator.md)")
     return [ensure_key(key).public]
 
 

@@ -1,7 +1,7 @@
 """Sources of a phone's or gateway's samples: integers in the campaign's unit. CPython only.
 
 ``source.kind`` of device.json names a kind of source. A module describes its kinds in its table ``KINDS``: the function
-that opens each of them, and a check for each of its fields. ``docs/adding-a-sensor.md`` shows a complete module.
+that opens each of them, and a check for each of its fields. ``docs/sensors.md`` shows a complete module.
 """
 
 from importlib import import_module

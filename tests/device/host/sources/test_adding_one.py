@@ -68,5 +68,5 @@ def test_a_kind_that_two_modules_describe_is_an_error(monkeypatch):
 
 
 def test_the_guide_has_the_module_as_it_is_tried_here():
-    guide = (REPO / "docs/adding-a-sensor.md").read_text(encoding="utf-8")
+    guide = (REPO / "docs/sensors.md").read_text(encoding="utf-8")
     assert EXAMPLE.read_text(encoding="utf-8") in guide
