@@ -8,10 +8,10 @@ add.
 from math import exp, log, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfc, erfcx, ndtr
 
 from undertone_shared.errors import Invalid
+
+# SciPy's modules take a second to import. Nearly all commands import this module, and few call what needs them.
 
 LARGEST_EPSILON = 50.0
 LEAST_DELTA = 1e-300
@@ -28,6 +28,9 @@ def check_budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 def chi(epsilon: float, delta: float) -> float:
     """Return the root χ of erfc(χ) - e^ε erfc(√(χ² + ε)) = 2δ (Eq. 3). Raises Invalid."""
+    from scipy.optimize import brentq
+    from scipy.special import erfc, erfcx
+
     epsilon, delta = check_budget(epsilon, delta)
 
     def excess(x: float) -> float:
@@ -52,6 +55,8 @@ def mu(epsilon: float, delta: float) -> float:
 
 def delta_of(epsilon: float, mu: float) -> float:
     """Return the least δ of Gaussian noise with sensitivity / σ = ``mu``: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)."""
+    from scipy.special import ndtr
+
     if mu <= 0:
         return 0.0
     return float(ndtr(mu / 2 - epsilon / mu) - exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
@@ -59,6 +64,8 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the least ε >= 0 of Gaussian noise with sensitivity / σ = ``mu`` at this δ."""
+    from scipy.optimize import brentq
+
     if delta_of(0.0, mu) <= delta:
         return 0.0
     top = mu * mu / 2 + mu * sqrt(2 * log(1 / delta)) + 1.0
@@ -80,5 +87,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Return the largest ρ whose `zcdp_epsilon` at δ is at most ε. Raises Invalid."""
+    from scipy.optimize import brentq
+
     epsilon, delta = check_budget(epsilon, delta)
     return float(brentq(lambda rho: zcdp_epsilon(rho, delta) - epsilon, 1e-12, epsilon + 1.0, xtol=1e-15))

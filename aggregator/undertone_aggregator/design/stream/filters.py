@@ -12,7 +12,6 @@ from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
 
 from undertone_aggregator.design.stream.schedule import Recurrence, Recurrences, check_length, check_slew, stationary
 from undertone_aggregator.design.stream.sensitivity import exact, grid
@@ -74,6 +73,9 @@ def optimised(slew: Fraction, slots: int, taps: int = 1) -> Stationary:
     The taps are found in floating point from the closed form's share, rounded to multiples of 2^-10, then measured
     exactly. Raises Invalid.
     """
+    # SciPy's modules take a second to import. Nearly all commands import this module, and few call this.
+    from scipy.optimize import minimize, minimize_scalar
+
     slew, slots = check_slew(slew), check_length(slots)
     if not 1 <= taps <= min(LARGEST_TAPS, max(slots - 1, 1)):
         raise Invalid(f"taps is {taps}, expected 1 to {min(LARGEST_TAPS, max(slots - 1, 1))}")

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from undertone_shared.errors import Invalid
+
+# SciPy's modules take a second to import. Nearly all commands import this module, and few call what needs them.
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -61,6 +62,8 @@ def posterior_covariance(covariance: Matrix, noise: Matrix, seen: NDArray[np.int
 
     K is the prior ``covariance``, and N the covariance ``noise`` of z about x.
     """
+    from scipy.linalg import cho_factor, cho_solve
+
     part = covariance if seen is None else covariance[seen]
     inner = part if seen is None else part[:, seen]
     return np.asarray(covariance - part.T @ cho_solve(cho_factor(inner + noise), part))
@@ -115,11 +118,15 @@ def fit_gaussian_process(
 
 def _likelihood(covariance: Matrix, values: Vector, noise: Matrix) -> float:
     """Return the log likelihood of z under one prior."""
+    from scipy.linalg import cho_factor, cho_solve
+
     factor = cho_factor(covariance + noise)
     return -float(values @ cho_solve(factor, values)) / 2 - float(np.log(np.diag(factor[0])).sum())
 
 
 def _posterior(covariance: Matrix, values: Vector, noise: Matrix) -> tuple[Vector, Matrix]:
     """Return mean and covariance of x given z under one prior."""
+    from scipy.linalg import cho_factor, cho_solve
+
     solved = cho_solve(cho_factor(covariance + noise), np.column_stack([values, covariance]))
     return covariance @ solved[:, 0], covariance - covariance @ solved[:, 1:]
