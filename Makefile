@@ -34,9 +34,9 @@ help:
 test: lint tools
 	$(MAKE) --jobs=2 types tests
 
-# The first line compiles the tests, once; each worker would do it by itself.
+# The first line compiles the tests, once, whatever the environment says; each worker would do it by itself.
 tests: .venv/.installed tools
-	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # With those of the guides: `make test` runs the rest of `make docs-test`.
