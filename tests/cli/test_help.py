@@ -57,6 +57,23 @@ def test_a_reader_imports_neither_other_commands_nor_scipy_nor_another_database(
     )
 
 
+OPERATOR = """
+import json, sys
+import undertone_aggregator.campaign.coordinator, undertone_aggregator.campaign.stream_rounds
+import undertone_operate.fleet.device_files, undertone_simulator.processes
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_what_serves_and_provisions_imports_no_scipy():
+    done = subprocess.run(
+        [sys.executable, "-c", OPERATOR], capture_output=True, encoding="utf-8", check=True, timeout=240
+    )
+    loaded = json.loads(done.stdout)
+    assert "undertone_aggregator.design.stream.calibration" in loaded
+    assert "scipy" not in loaded
+
+
 def test_each_command_has_its_place_in_one_section_of_the_help():
     named = [name for names in SECTIONS.values() for name in names]
     assert sorted(named) == sorted(get_command(app).commands)
