@@ -210,7 +210,7 @@ class Item(SimpleNamespace):
     """As much of a test as its order needs."""
 
 
-def test_half_of_the_workers_begin_with_the_tests_that_wait():
+def test_workers_begin_with_the_tests_that_wait_but_for_one_on_each_processor(monkeypatch):
     items = [Item(nodeid=f"file{n // 10}.py::test{n}", keywords=()) for n in range(400)]
     for n in (100, 101, 205, 300, 301):
         items[n].keywords = {205: ("broker",), 300: ("long",), 301: ("long",)}.get(n, ("waits", "broker"))
@@ -220,7 +220,11 @@ def test_half_of_the_workers_begin_with_the_tests_that_wait():
         # Files whole, and their tests in order.
         assert [key for key, _ in groupby(made, lambda item: item.nodeid.partition("::")[0])].count("file10.py") == 1
         assert [item for item in made if item in items[100:110]] == items[100:110]
-    four = dealt(items, 4)
-    begins = [four[worker * 100].nodeid for worker in range(2)]
-    assert begins == ["file30.py::test300", "file30.py::test301"], "the heaviest, each by itself"
-    assert not any(item.keywords for item in four[200:]), "the others compute"
+    for processors, computing in ((1, 1), (2, 2), (16, 2)):
+        monkeypatch.setattr(os, "cpu_count", lambda count=processors: count)
+        four = dealt(items, 4)
+        waiting = 4 - computing
+        begins = [four[worker * 100].nodeid for worker in range(min(waiting, 2))]
+        assert begins == ["file30.py::test300", "file30.py::test301"], "the heaviest, each by itself"
+        assert any(item.keywords for item in four[(waiting - 1) * 100 : waiting * 100])
+        assert not any(item.keywords for item in four[waiting * 100 :]), "the others compute"

@@ -3,9 +3,10 @@
 xdist cuts this order into equal pieces, one for each worker. A worker that has finished its piece takes tests from the
 end of another worker's piece. Tests with brokers, servers and fleets mostly wait. If they were all in one piece, one
 worker would still be busy with them when the others have finished. If all workers began with them, the processors would
-be idle. So half of the workers begin with them, while the others compute.
+be idle. So as many workers as there are processors compute, but at most half, and the others begin with those tests.
 """
 
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -24,7 +25,8 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     for item in items:
         files.setdefault(item.nodeid if "long" in item.keywords else item.nodeid.partition("::")[0], []).append(item)
     weights = {file: sum(map(_weight, tests)) for file, tests in files.items()}
-    waiting: list[list[pytest.Item]] = [[] for _ in range(-(-workers // 2))]
+    computing = min(os.cpu_count() or 1, workers // 2)
+    waiting: list[list[pytest.Item]] = [[] for _ in range(workers - computing)]
     loads = [0] * len(waiting)
     # The heaviest file comes first, and goes to the worker that has the least work.
     for file in sorted((file for file in files if weights[file]), key=weights.__getitem__, reverse=True):
