@@ -69,7 +69,8 @@ def late(folder):
     return 2 * sum(int(word[1]) for word in words if word[0] == "skipped")
 
 
-@pytest.mark.long
+# Not long, or it would be dealt by itself, and a second worker would run the demonstrations again.
+@pytest.mark.waits
 def test_every_report_is_counted_exactly_once(demo):
     result, folder, _ = demo
     accounts = result.accounts
