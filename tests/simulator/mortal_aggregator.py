@@ -4,6 +4,7 @@ Each life is a forked child that runs `serve` until it has passed its failpoint 
 death, then lives on until SIGTERM.
 """
 
+import importlib
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+from support.forked import PRELOADED
 from support.serving import serve
 from undertone_aggregator.base.log import Journal
 from undertone_aggregator.server.folder import Home
@@ -36,6 +38,9 @@ def live(home: Home, place: str | None, passes: int) -> None:
 
 def main(home: Home, deaths: int) -> None:
     """Die so many times, then live."""
+    # Once for all lives.
+    for module in PRELOADED:
+        importlib.import_module(module)
     chance = random.Random(1)
     for number in range(deaths):
         place, passes = PLACES[number % len(PLACES)], chance.randint(1, 4)

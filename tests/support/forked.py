@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-_PRELOADED = [
+# What a server imports when it runs a campaign.
+PRELOADED = [
     "support.serving",
     "undertone_aggregator.campaign.coordinator",
     "undertone_aggregator.campaign.rounds",
+    "undertone_aggregator.mqtt.signing",
     "undertone_aggregator.store.migrations",
     "undertone_aggregator.store.sqlite_store",
     "undertone_simulator.mosquitto",
     "undertone_aggregator.mqtt.endpoint.source",
 ]
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(_PRELOADED)
+_context.set_forkserver_preload(PRELOADED)
 
 
 class Child:
